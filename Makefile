@@ -1,0 +1,48 @@
+# PYTHON only builds .venv; every other command runs inside it.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/pip install $(PIP_QUIET) --disable-pip-version-check -c constraints.txt
+PIP_QUIET ?= -qq
+
+.PHONY: help setup demo test check bench docs clean
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
+
+setup: $(READY)  ## build .venv with the versions of constraints.txt
+
+demo: $(READY)  ## train on digits with softmax and with the radial layer, and compare
+	$(BIN)/python examples/digits_demo.py
+
+test: check  ## check, then run all tests
+	$(BIN)/python -m pytest
+
+check: $(READY)  ## lint, format, types and the import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src
+	$(BIN)/lint-imports
+
+bench: $(READY)  ## measure speed; results go to benchmarks/results
+	$(BIN)/python -m benchmarks.run
+
+docs: $(READY)  ## build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+clean:  ## remove .venv, caches and everything that was built
+	rm -rf $(VENV) site demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A changed lock means a new environment; a changed pyproject.toml only a new install into it.
+# The mark is removed first and written last, so an interrupted set-up starts afresh.
+$(READY): constraints.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("openradial needs Python 3.11 or newer: make setup PYTHON=/path/to/python")'
+	@echo "Setting up $(VENV) (about two minutes)"
+	@if ! [ $@ -nt constraints.txt ]; then rm -rf $(VENV) && $(PYTHON) -m venv $(VENV); fi
+	@rm -f $@
+	@$(PIP) hatchling editables
+	@$(PIP) --no-build-isolation -e ".[dev]"
+	@touch $@
