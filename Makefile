@@ -6,6 +6,9 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/pip install $(PIP_QUIET) --disable-pip-version-check -c constraints.txt
 PIP_QUIET ?= -qq
 
+# Plots are files here, never windows.
+export MPLBACKEND := Agg
+
 .PHONY: help setup demo test check bench docs clean
 .DEFAULT_GOAL := help
 
