@@ -1,0 +1,59 @@
+"""openradial: classifiers that can say "I don't know".
+
+The names below are the public ones. They are loaded when first used, so that ``openradial.reference`` works without
+torch and an import costs nothing that is not needed.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+_HOMES = {
+    "errors": "openradial.errors",
+    "functional": "openradial.functional",
+    "reference": "openradial.reference",
+    "AxisPrototypes": "openradial.prototypes",
+    "FixedPrototypes": "openradial.prototypes",
+    "LearnedPrototypes": "openradial.prototypes",
+    "SimplexPrototypes": "openradial.prototypes",
+    "OpenRadialError": "openradial.errors",
+    "RadialLayer": "openradial.nn",
+    "RadialLinear": "openradial.nn",
+    "RadialLoss": "openradial.nn",
+    "replace_head": "openradial.nn",
+}
+
+__all__ = [
+    "AxisPrototypes",
+    "FixedPrototypes",
+    "LearnedPrototypes",
+    "OpenRadialError",
+    "RadialLayer",
+    "RadialLinear",
+    "RadialLoss",
+    "SimplexPrototypes",
+    "errors",
+    "functional",
+    "reference",
+    "replace_head",
+]
+
+if TYPE_CHECKING:
+    from openradial import errors, functional, reference
+    from openradial.errors import OpenRadialError
+    from openradial.nn import RadialLayer, RadialLinear, RadialLoss, replace_head
+    from openradial.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, SimplexPrototypes
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'openradial' has no attribute {name!r}; public names: {', '.join(__all__)}")
+    home = import_module(_HOMES[name])
+    value = home if home.__name__ == f"openradial.{name}" else getattr(home, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

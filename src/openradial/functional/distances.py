@@ -1,0 +1,96 @@
+"""Distances between outputs and prototypes."""
+
+import torch
+from torch import Tensor
+
+from openradial.errors import DTypeError, OptionError, ShapeError
+from openradial.functional import eager
+from openradial.functional.geometry import Axes, Geometry, Prototypes, make_geometry
+from openradial.functional.norms import Metric, MetricName, make_metric
+
+
+def radial_distances(
+    o: Tensor,
+    *,
+    scale: float = 1.0,
+    prototypes: Prototypes | None = None,
+    metric: MetricName = "euclidean",
+    axis_scale: Tensor | None = None,
+) -> Tensor:
+    r"""Distance of each output to each class prototype, ``(..., outputs) -> (..., classes)``.
+
+    .. math:: d_k = \lVert o - \text{scale} \cdot e_k \rVert
+
+    Smaller is closer. ``o`` of half precision is computed and returned in float32.
+
+    Args:
+        o: outputs of the last affine layer, classes on the last axis.
+        scale: distance of the axis prototypes to the origin, the paper's ``a``.
+        prototypes: None for axis prototypes, a ``(classes, outputs)`` matrix, or a module of
+            :mod:`openradial.prototypes`.
+        metric: ``"euclidean"``, ``"squared_euclidean"``, ``"manhattan"`` or ``"chebyshev"``.
+        axis_scale: divides the differences axis by axis before they are measured (a diagonal Mahalanobis metric),
+            shape ``(outputs,)``.
+
+    >>> radial_distances(torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
+    tensor([[0.0000, 1.4142],
+            [1.0000, 1.0000]])
+    """
+    geometry, measure = make_geometry(prototypes, scale), make_metric(metric, axis_scale)
+    rows = as_rows(o)
+    classes = geometry.num_classes(rows.shape[1])
+    return geometry.distances(rows, measure).reshape(*o.shape[:-1], classes)
+
+
+def radial_nearest(
+    o: Tensor,
+    k: int = 1,
+    *,
+    scale: float = 1.0,
+    prototypes: Prototypes | None = None,
+    metric: MetricName = "euclidean",
+    axis_scale: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Distances and classes of the ``k`` nearest prototypes, nearest first, each of shape ``(..., k)``.
+
+    With axis prototypes the order of the distances is the order of the outputs, so only ``k`` distances are computed:
+    two passes over ``o`` for ``k=1``, where softmax with its maximum needs four. The distances are differentiable.
+
+    >>> distances, classes = radial_nearest(torch.tensor([[0.1, 0.9, 0.2]]))
+    >>> distances, classes
+    (tensor([[0.2449]]), tensor([[1]]))
+    """
+    geometry, measure = make_geometry(prototypes, scale), make_metric(metric, axis_scale)
+    rows = as_rows(o)
+    classes = geometry.num_classes(rows.shape[1])
+    if not 1 <= k <= classes:
+        raise OptionError(f"k must lie in 1..{classes}, the number of classes, got {k!r}")
+    distances, nearest = _nearest(rows, k, geometry, measure)
+    return distances.reshape(*o.shape[:-1], k), nearest.reshape(*o.shape[:-1], k)
+
+
+def _nearest(rows: Tensor, k: int, geometry: Geometry, metric: Metric) -> tuple[Tensor, Tensor]:
+    if not isinstance(geometry, Axes) or metric.axis_scale is not None:
+        # sorted by distance, because topk(largest=False) leaves NaN last and would hide it
+        distances = geometry.distances(rows, metric)
+        nearest = (-distances).topk(k, -1).indices
+        return distances.gather(-1, nearest), nearest
+    nearest = eager.largest(rows).unsqueeze(-1) if k == 1 else rows.topk(k, -1).indices
+    columns = [geometry.distances_to(rows, nearest[..., i], metric) for i in range(k)]
+    return torch.stack(columns, -1), nearest
+
+
+def as_rows(o: Tensor) -> Tensor:
+    """Outputs as a matrix ``(n, outputs)`` in at least float32, checked."""
+    if not isinstance(o, Tensor):
+        raise DTypeError(f"outputs must be a torch.Tensor, got {type(o).__name__}; for NumPy use openradial.reference")
+    if not o.is_floating_point():
+        raise DTypeError(f"outputs must be floating point, got {o.dtype}; pass the last affine layer's result as it is")
+    if o.ndim == 0 or o.shape[-1] == 0:
+        raise ShapeError(
+            f"outputs must have at least one number per input on their last axis, got shape {tuple(o.shape)}; "
+            "expected (..., outputs)"
+        )
+    if o.dtype in (torch.float16, torch.bfloat16):
+        o = o.float()
+    return o if o.ndim == 2 else o.reshape(-1, o.shape[-1])

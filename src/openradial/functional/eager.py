@@ -1,0 +1,221 @@
+"""First-order eager kernels for euclidean axis prototypes: few passes over memory, nothing saved but the input.
+
+Each autograd function has a plain twin in :mod:`.norms`. The twin is used whenever more than eager first-order
+autograd is watching (compilers, ``torch.func``, forward mode, double backward) and whenever a value leaves the range in which
+the fast form is exact, so that results never depend on which of the two ran.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.forward_ad import unpack_dual
+
+from openradial.functional.norms import EUCLIDEAN
+
+# Private in torch, and asked by torch.autograd.Function itself; where it is gone the plain twins serve.
+functorch_is_active: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+
+BLOCK = 256  # outputs summed as one block; also bounds how many float32 terms are added in sequence
+BLOCKED_FROM = 1024  # outputs from which blocks pay for their bookkeeping
+CHUNK = 1 << 17  # elements worked on while they are in the cache
+
+
+def first_order_only(o: Tensor) -> bool:
+    """Whether eager first-order autograd is all that watches ``o``."""
+    return not (torch.compiler.is_compiling() or functorch_is_active() or unpack_dual(o).tangent is not None)
+
+
+def has_values(o: Tensor) -> bool:
+    """Whether Python may look at values for free: a real tensor in host memory (neither fake, meta nor on a device)."""
+    return o.device.type == "cpu" and type(o) in (Tensor, torch.nn.Parameter)
+
+
+def target_distances(o: Tensor, y: Tensor, scale: float, factor: float | None = None) -> Tensor:
+    """Distance to the prototype ``scale * e_y``, ``(n, k), (n,) -> (n,)``; with ``factor``, that times their sum."""
+    if first_order_only(o):
+        return _TargetDistances.apply(o, y, scale, factor)  # type: ignore[no-any-return]
+    d = plain_target_distances(o, y, scale)
+    return d if factor is None else d.sum() * factor
+
+
+def all_distances(o: Tensor, scale: float, factor: float) -> Tensor:
+    """``factor`` times the distance to every prototype: ``(n, k) -> (n, k)``."""
+    if first_order_only(o):
+        return _AllDistances.apply(o, scale, factor)  # type: ignore[no-any-return]
+    return plain_all_distances(o, scale, factor)
+
+
+def largest(o: Tensor) -> Tensor:
+    """First index of the largest output, ``(n, k) -> (n,)``; several times faster than argmax for long rows."""
+    n, k = o.shape
+    if k < BLOCKED_FROM or torch.compiler.is_compiling():
+        return o.argmax(-1)
+    blocks = k // BLOCK
+    body = o[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
+    best = body.amax(-1).argmax(-1)                                               # (n,) block of the winner
+    start = best * BLOCK
+    winner = start + _block(o, start, BLOCK).argmax(-1)
+    if blocks * BLOCK == k:
+        return winner
+    tail = blocks * BLOCK + o[:, blocks * BLOCK :].argmax(-1)
+    head_value, tail_value = o.gather(1, winner.unsqueeze(1)), o.gather(1, tail.unsqueeze(1))
+    return torch.where((tail_value > head_value) | (tail_value.isnan() & ~head_value.isnan()), tail[:, None], winner[:, None])[:, 0]
+
+
+def plain_target_distances(o: Tensor, y: Tensor, scale: float) -> Tensor:
+    return EUCLIDEAN.length(shift_to_prototype(o, y, scale))
+
+
+def plain_all_distances(o: Tensor, scale: float, factor: float) -> Tensor:
+    return scaled(EUCLIDEAN.axis_lengths(o, scale), factor)
+
+
+def scaled(d: Tensor, factor: float) -> Tensor:
+    """``factor * d`` which stays finite where ``d`` is finite."""
+    limit = torch.finfo(d.dtype).max
+    return torch.where(d.isinf(), d * factor, (d * factor).clamp(-limit, limit))
+
+
+def shift_to_prototype(o: Tensor, y: Tensor, scale: float) -> Tensor:
+    """``o - scale * e_y``, exact on the axis of the target."""
+    return o.scatter_add(-1, y.unsqueeze(-1), o.new_full((), -scale).expand(*y.shape, 1))
+
+
+def _block(o: Tensor, start: Tensor, width: int) -> Tensor:
+    """``o[i, start[i] : start[i] + width]`` with zeros beyond the end."""
+    index = start.unsqueeze(1) + torch.arange(width, device=o.device)             # (n, width)
+    beyond = index >= o.shape[1]
+    return o.gather(1, index.clamp_max(o.shape[1] - 1)).masked_fill_(beyond, 0.0)
+
+
+def _block_norms(o: Tensor) -> Tensor:
+    """Norms of the blocks of each row, ``(n, k) -> (n, ceil(k / BLOCK))``."""
+    whole = o.shape[1] // BLOCK
+    norms = o.new_empty(o.shape[0], -(-o.shape[1] // BLOCK))
+    torch.linalg.vector_norm(o[:, : whole * BLOCK].unflatten(1, (whole, BLOCK)), 2, 2, out=norms[:, :whole])
+    if whole < norms.shape[1]:
+        torch.linalg.vector_norm(o[:, whole * BLOCK :], 2, 1, out=norms[:, whole])
+    return norms
+
+
+def _long_target_distances(o: Tensor, y: Tensor, scale: float) -> Tensor:
+    """Norm of ``o - scale * e_y`` without writing that difference: only the target's block is copied."""
+    at = y // BLOCK                                                               # (n, 1)
+    norms = _block_norms(o)
+    block = _block(o, at[:, 0] * BLOCK, BLOCK)
+    block.scatter_(1, y - at * BLOCK, o.gather(1, y) - scale)
+    norms.scatter_(1, at, torch.linalg.vector_norm(block, 2, 1, keepdim=True))
+    return torch.linalg.vector_norm(norms, 2, 1)
+
+
+def _fast_all_distances(o: Tensor, scale: float, factor: float) -> tuple[Tensor, Tensor] | None:
+    """The scaled distances and each row's dominant axis, or None where only the plain form is exact.
+
+    An axis with more than half of a row's energy lies in the block of largest norm, so one pass finds it. On all other
+    axes ``S + a^2 - 2*a*o_k`` loses at most two bits.
+    """
+    n, k = o.shape
+    if k < BLOCKED_FROM:
+        size = o.abs()
+        top = size.argmax(-1, keepdim=True)
+        others = size.scatter_(1, top, 0.0).square_().sum(-1, keepdim=True)
+    else:
+        norms = _block_norms(o)
+        at = norms.argmax(-1, keepdim=True)
+        block = _block(o, at[:, 0] * BLOCK, BLOCK)
+        inside = block.abs().argmax(-1, keepdim=True)
+        block.scatter_(1, inside, 0.0)
+        norms.scatter_(1, at, torch.linalg.vector_norm(block, 2, -1, keepdim=True))
+        others = norms.square_().sum(-1, keepdim=True)
+        top = at * BLOCK + inside
+    peak = o.gather(1, top)
+    base = others + peak.square()
+    if not math.isfinite(float(base.max()) * max(1.0, factor * factor) * 4):
+        return None
+    base += scale * scale
+    own = torch.sqrt_(others + (peak - scale).square_()).mul_(factor)
+    out = torch.empty_like(o)
+    rows = max(1, CHUNK // k)
+    for i in range(0, n, rows):
+        part = out[i : i + rows]
+        torch.add(base[i : i + rows], o[i : i + rows], alpha=-2 * scale, out=part)
+        part.sqrt_().mul_(factor)
+    return out.scatter_(1, top, own), top
+
+
+class _TargetDistances(Function):
+    @staticmethod
+    def forward(ctx: Any, o: Tensor, y: Tensor, scale: float, factor: float | None) -> Tensor:
+        d, e = _target_distances(o, y, scale)
+        ctx.save_for_backward(o, y, d, e)
+        ctx.scale, ctx.factor = scale, factor
+        return d if factor is None else d.sum().mul_(factor)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        o, y, d, e = ctx.saved_tensors
+        if ctx.factor is not None:
+            g = g * ctx.factor
+        if torch.is_grad_enabled():  # double backward
+            d = plain_target_distances(o, y, ctx.scale)
+            return torch.autograd.grad(d, o, g.expand_as(d), create_graph=True)[0], None, None, None
+        per_row = torch.div(g, d.clamp_min(smallest(d))).unsqueeze(1)             # (n, 1)
+        if e is not None:
+            return e * per_row, None, None, None
+        y = y.unsqueeze(1)
+        grad = (o * per_row).scatter_(1, y, (o.gather(1, y) - ctx.scale) * per_row)
+        return grad, None, None, None
+
+
+def _target_distances(o: Tensor, y: Tensor, scale: float) -> tuple[Tensor, Tensor | None]:
+    """The distances and, for short rows, the difference they are the norm of."""
+    if has_values(o):
+        if o.shape[1] < BLOCKED_FROM:
+            e = torch.scatter(o, 1, y.unsqueeze(1), -scale, reduce="add")
+            d = torch.linalg.vector_norm(e, 2, 1)
+        else:
+            e, d = None, _long_target_distances(o.contiguous(), y.unsqueeze(1), scale)
+        if math.isfinite(d.sum().item()):
+            return d, e
+    return plain_target_distances(o, y, scale), None
+
+
+def smallest(d: Tensor) -> float:
+    """Below this distance an input is on its prototype: the squares it is made of underflow."""
+    return math.sqrt(torch.finfo(d.dtype).tiny)
+
+
+class _AllDistances(Function):
+    @staticmethod
+    def forward(ctx: Any, o: Tensor, scale: float, factor: float) -> Tensor:
+        fast = _fast_all_distances(o.contiguous(), scale, factor) if has_values(o) and o.numel() else None
+        if fast is None:
+            fast = plain_all_distances(o, scale, factor), o.abs().argmax(-1, keepdim=True)
+        out, top = fast
+        ctx.save_for_backward(o, out, top)
+        ctx.scale, ctx.factor = scale, factor
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        o, out, top = ctx.saved_tensors
+        scale, factor = ctx.scale, ctx.factor
+        if torch.is_grad_enabled():  # double backward
+            d = plain_all_distances(o, scale, factor)
+            return torch.autograd.grad(d, o, g, create_graph=True)[0], None, None
+        # With w = g / d the gradient is o * sum(w) - scale * w. On the dominant axis both terms may be huge and nearly
+        # equal, so that axis is kept out of w and written last.
+        out_top, o_top = out.gather(-1, top), o.gather(-1, top)
+        w_top = torch.where(out_top == 0, 0.0, g.gather(-1, top) / out_top).mul_(factor * factor)
+        w = torch.div(g, out)
+        w.scatter_(-1, top, 0.0)
+        w_rest = w.sum(-1, keepdim=True).mul_(factor * factor)
+        w_all = w_rest + w_top
+        rows = max(1, CHUNK // o.shape[1])
+        for i in range(0, o.shape[0], rows):
+            w[i : i + rows].mul_(-scale * factor * factor).addcmul_(o[i : i + rows], w_all[i : i + rows])
+        return w.scatter_(-1, top, o_top * w_rest + (o_top - scale) * w_top), None, None

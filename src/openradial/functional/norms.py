@@ -1,0 +1,136 @@
+"""Lengths of difference vectors, and their closed forms for axis prototypes.
+
+Everything here is plain differentiable PyTorch without a branch on values: it is what runs under ``torch.compile``,
+``torch.export``, ``torch.func``, in double backward and on every device. :mod:`.eager` holds the faster first-order
+version of the default metric.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from openradial.errors import OptionError, ShapeError, check_choice
+
+MetricName = Literal["euclidean", "squared_euclidean", "manhattan", "chebyshev"]
+METRICS: tuple[MetricName, ...] = ("euclidean", "squared_euclidean", "manhattan", "chebyshev")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How long a difference ``e = o - p`` is; ``axis_scale`` divides each axis first (a diagonal Mahalanobis metric)."""
+
+    name: MetricName = "euclidean"
+    axis_scale: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("metric", self.name, METRICS)
+        if self.axis_scale is not None and self.axis_scale.ndim != 1:
+            raise ShapeError(
+                f"axis_scale must hold one positive number per output axis, got shape {tuple(self.axis_scale.shape)}; "
+                "pass a tensor of shape (outputs,)"
+            )
+
+    @property
+    def is_plain_euclidean(self) -> bool:
+        return self.name == "euclidean" and self.axis_scale is None
+
+    def divide(self, e: Tensor) -> Tensor:
+        """Differences in units of ``axis_scale``."""
+        if self.axis_scale is None:
+            return e
+        if self.axis_scale.shape[0] != e.shape[-1]:
+            raise ShapeError(
+                f"axis_scale must hold one number per output axis: {self.axis_scale.shape[0]} numbers but "
+                f"{e.shape[-1]} outputs; pass a tensor of shape ({e.shape[-1]},)"
+            )
+        return e / self.axis_scale.to(e)
+
+    def length(self, e: Tensor) -> Tensor:
+        """Length over the last axis: ``(..., d) -> (...)``."""
+        e = self.divide(e)
+        if self.name == "euclidean":
+            unit = row_unit(e.abs().amax(-1))
+            return saturate(root((e / unit.unsqueeze(-1)).square().sum(-1)) * unit, e)
+        if self.name == "chebyshev":
+            return e.abs().amax(-1)
+        return saturate((e.square() if self.name == "squared_euclidean" else e.abs()).sum(-1), e)
+
+    def axis_lengths(self, o: Tensor, scale: float) -> Tensor:
+        r"""Distance of each output to every axis prototype ``scale * e_k`` in O(b*k).
+
+        With :math:`S = \sum_i o_i^2`, the distance to prototype k is :math:`\sqrt{(S - o_k^2) + (o_k - a)^2}`. The first
+        difference cancels only on an axis that holds most of S, and only the largest one can: there the other axes
+        are summed afresh.
+        """
+        own = self.divide(o - scale)                                  # (*b, k) what is left on axis k
+        z = self.divide(o)                                            # (*b, k)
+        size = z.abs()
+        top = size.detach().argmax(-1, keepdim=True)                  # (*b, 1)
+        if self.name == "chebyshev":
+            whole = size.gather(-1, top)
+            others = size.scatter(-1, top, 0.0).amax(-1, keepdim=True)
+            rest = whole.expand_as(size).scatter(-1, top, others)
+            return torch.maximum(rest, own.abs())
+        if self.name == "manhattan":
+            return saturate(self._rest(size, top) + own.abs(), o)
+        if self.name == "squared_euclidean":
+            return saturate(self._rest(z.square(), top) + own.square(), o)
+        unit = row_unit(torch.maximum(size.amax(-1, keepdim=True), own.abs().amax(-1, keepdim=True)))
+        return saturate(root(self._rest((z / unit).square(), top) + (own / unit).square()) * unit, o)
+
+    @staticmethod
+    def _rest(energy: Tensor, top: Tensor) -> Tensor:
+        """Energy of all axes but k, for every k."""
+        others = energy.scatter(-1, top, 0.0).sum(-1, keepdim=True)   # (*b, 1) all but the largest
+        whole = others + energy.gather(-1, top)
+        return (whole - energy).scatter(-1, top, others)
+
+    def half_separation(self, scale: float) -> float:
+        """Half the distance between two axis prototypes: the largest radius for which the balls are disjoint."""
+        widest = [1.0] if self.axis_scale is None else self.axis_scale.detach().double().sort().values[-2:].tolist()
+        legs = [scale / s for s in (widest[0], widest[-1])]
+        if self.name == "manhattan":
+            return sum(legs) / 2
+        if self.name == "chebyshev":
+            return max(legs) / 2
+        half = math.hypot(*legs) / 2
+        return half if self.name == "euclidean" else half * half
+
+
+def make_metric(name: MetricName, axis_scale: Tensor | None) -> Metric:
+    """The metric of a call, checked; the default one is shared."""
+    if name == "euclidean" and axis_scale is None:
+        return EUCLIDEAN
+    return Metric(name, axis_scale)
+
+
+EUCLIDEAN = Metric()
+
+
+def root(square: Tensor) -> Tensor:
+    """Square root whose gradient at 0 is 0 instead of NaN."""
+    zero = square == 0
+    return torch.where(zero, 0.0, torch.where(zero, 1.0, square).sqrt())
+
+
+def row_unit(largest: Tensor) -> Tensor:
+    """A constant to divide a row by, so that its squares neither overflow nor vanish; 1 for rows of 0, inf or NaN."""
+    largest = largest.detach()
+    return torch.where((largest > 0) & largest.isfinite(), largest, 1.0)
+
+
+def saturate(d: Tensor, source: Tensor) -> Tensor:
+    """Turn an overflow of finite inputs into the largest finite number; what came from inf or NaN stays."""
+    finite = source.isfinite().all(-1)
+    if d.ndim == source.ndim:
+        finite = finite.unsqueeze(-1)
+    return torch.where(d.isinf() & finite, torch.finfo(d.dtype).max, d)
+
+
+def check_axis_scale(axis_scale: Tensor | None) -> None:
+    """Raise unless all entries are finite and above zero (reads values: for constructors, not for kernels)."""
+    if axis_scale is not None and not bool(((axis_scale > 0) & axis_scale.isfinite()).all()):
+        raise OptionError("axis_scale must be finite and above 0 on every axis; use 1.0 for an axis left as it is")

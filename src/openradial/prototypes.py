@@ -1,0 +1,180 @@
+"""Where the class prototypes lie. Each module answers with its geometry; :mod:`openradial.functional` measures.
+
+| class | outputs for K classes | what it is |
+|---|---|---|
+| `AxisPrototypes` | K | the paper's: `scale * e_k` |
+| `SimplexPrototypes` | K - 1 | equidistant, one output less |
+| `FixedPrototypes` | any | rows of a given matrix |
+| `LearnedPrototypes` | any | rows of a matrix that is trained |
+"""
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from openradial.errors import ShapeError, check_count, check_positive
+from openradial.functional.geometry import Axes, Geometry, Rows, Simplex
+from openradial.functional.matrix import matrix_distances
+from openradial.functional.norms import EUCLIDEAN
+
+__all__ = ["AxisPrototypes", "FixedPrototypes", "LearnedPrototypes", "Prototypes", "SimplexPrototypes"]
+
+
+class Prototypes(nn.Module, ABC):
+    """Base of all arrangements: ``num_classes`` points in a space of ``num_outputs`` axes."""
+
+    num_classes: int
+    num_outputs: int
+
+    @abstractmethod
+    def geometry(self) -> Geometry:
+        """What measures distances to these prototypes."""
+
+    @abstractmethod
+    def matrix(self) -> Tensor:
+        """The prototypes as rows, ``(classes, outputs)``: for looking at, the distances do not need it."""
+
+    def check_outputs(self, outputs: int) -> None:
+        """Raise unless the last layer is as wide as the space of the prototypes."""
+        if outputs != self.num_outputs:
+            raise ShapeError(self._width_message(outputs))
+
+    def _width_message(self, outputs: int) -> str:
+        return (
+            f"{type(self).__name__} for {self.num_classes} classes need {self.num_outputs} outputs, got {outputs}; "
+            f"make the last layer {self.num_outputs} wide"
+        )
+
+    def extra_repr(self) -> str:
+        return f"num_classes={self.num_classes}, num_outputs={self.num_outputs}"
+
+
+class AxisPrototypes(Prototypes):
+    """One prototype on each axis, ``scale * e_k``.
+
+    >>> AxisPrototypes(3, scale=2.0).matrix()
+    tensor([[2., 0., 0.],
+            [0., 2., 0.],
+            [0., 0., 2.]])
+    """
+
+    def __init__(self, num_classes: int, scale: float = 1.0) -> None:
+        super().__init__()
+        check_count("num_classes", num_classes)
+        check_positive("scale", scale)
+        self.num_classes, self.num_outputs, self.scale = num_classes, num_classes, float(scale)
+
+    def geometry(self) -> Axes:
+        return Axes(self.scale)
+
+    def matrix(self) -> Tensor:
+        return self.scale * torch.eye(self.num_classes)
+
+    def _width_message(self, outputs: int) -> str:
+        return (
+            f"axis prototypes need one output per class: {self.num_classes} classes but {outputs} outputs; "
+            f"widen the last layer to {self.num_classes} or use SimplexPrototypes"
+            if outputs < self.num_classes
+            else f"axis prototypes need one output per class: {self.num_classes} classes but {outputs} outputs; "
+            f"narrow the last layer to {self.num_classes} or use LearnedPrototypes"
+        )
+
+    def extra_repr(self) -> str:
+        return f"num_classes={self.num_classes}, scale={self.scale:g}"
+
+
+class SimplexPrototypes(Prototypes):
+    """K equidistant prototypes in K - 1 dimensions, as far apart as axis prototypes of the same ``scale``.
+
+    >>> SimplexPrototypes(3).matrix()
+    tensor([[ 1.0000,  0.0000],
+            [ 0.0000,  1.0000],
+            [-0.3660, -0.3660]])
+    """
+
+    def __init__(self, num_classes: int, scale: float = 1.0) -> None:
+        super().__init__()
+        check_count("num_classes", num_classes, least=2)
+        check_positive("scale", scale)
+        self.num_classes, self.num_outputs, self.scale = num_classes, num_classes - 1, float(scale)
+
+    def geometry(self) -> Simplex:
+        return Simplex(self.scale)
+
+    def matrix(self) -> Tensor:
+        last = torch.full((1, self.num_outputs), self.geometry().diagonal(self.num_outputs))
+        return torch.cat([self.scale * torch.eye(self.num_outputs), last])
+
+    def extra_repr(self) -> str:
+        return f"num_classes={self.num_classes}, scale={self.scale:g}"
+
+
+class FixedPrototypes(Prototypes):
+    """The rows of a given matrix ``(classes, outputs)``, kept as a buffer.
+
+    >>> FixedPrototypes([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    FixedPrototypes(num_classes=3, num_outputs=2)
+    """
+
+    points: Tensor
+
+    def __init__(self, matrix: Tensor | list[list[float]]) -> None:
+        super().__init__()
+        points = torch.as_tensor(matrix).detach().clone()
+        Rows(points)
+        self.register_buffer("points", points)
+        self.num_classes, self.num_outputs = points.shape
+
+    def geometry(self) -> Rows:
+        return Rows(self.points)
+
+    def matrix(self) -> Tensor:
+        return self.points
+
+
+class LearnedPrototypes(Prototypes):
+    """A trained matrix: starts on the axes where they suffice, else at random points at the same distance.
+
+    Minimising the distance to the target alone lets all prototypes and outputs meet in one point. Add
+    :meth:`crowding` to the loss, or train on the cross-entropy of the log-probabilities.
+
+    >>> LearnedPrototypes(3, 2)
+    LearnedPrototypes(num_classes=3, num_outputs=2)
+    """
+
+    def __init__(self, num_classes: int, num_outputs: int, scale: float = 1.0) -> None:
+        super().__init__()
+        check_count("num_classes", num_classes)
+        check_count("num_outputs", num_outputs)
+        check_positive("scale", scale)
+        self.num_classes, self.num_outputs, self.scale = num_classes, num_outputs, float(scale)
+        self.points = nn.Parameter(torch.empty(num_classes, num_outputs))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start anew."""
+        with torch.no_grad():
+            if self.num_outputs >= self.num_classes:
+                self.points.copy_(self.scale * torch.eye(self.num_classes, self.num_outputs))
+            else:
+                directions = torch.nn.functional.normalize(torch.randn(self.num_classes, self.num_outputs), dim=1)
+                self.points.copy_(self.scale * directions)
+
+    def geometry(self) -> Rows:
+        return Rows(self.points)
+
+    def matrix(self) -> Tensor:
+        return self.points
+
+    def crowding(self, margin: float | None = None) -> Tensor:
+        """Mean squared lack of distance to ``margin`` over all pairs (default ``sqrt(2) * scale``), to be added to a loss.
+
+        >>> LearnedPrototypes(3, 3).crowding() < 1e-12
+        tensor(True)
+        """
+        margin = math.sqrt(2) * self.scale if margin is None else margin
+        i, j = torch.triu_indices(self.num_classes, self.num_classes, 1, device=self.points.device)
+        apart = matrix_distances(self.points, self.points, EUCLIDEAN)[i, j]
+        return (margin - apart).clamp_min(0).square().sum() / max(1, len(i))
