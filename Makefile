@@ -33,7 +33,7 @@ bench: $(READY)  ## measure speed; results go to benchmarks/results
 	$(BIN)/python -m benchmarks.run
 
 docs: $(READY)  ## build the documentation into site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## remove .venv, caches and everything that was built
 	rm -rf $(VENV) site demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
