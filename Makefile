@@ -3,8 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PIP := $(BIN)/pip install $(PIP_QUIET) --disable-pip-version-check -c constraints.txt
 PIP_QUIET ?= -qq
+PIP := $(BIN)/pip install $(PIP_QUIET) --disable-pip-version-check -c constraints.txt
 
 # Plots are files here, never windows.
 export MPLBACKEND := Agg
