@@ -36,13 +36,14 @@ def test_the_contracts_are_kept(source_copy):
         ("nn", "def f():\n    import openradial.plots", "Imports only go down"),
         ("utils", "", "Imports only go down"),
         ("nn", "import numpy", "The layer needs torch alone"),
-        ("functional/__init__", "import scipy.special", "The layer needs torch alone"),
+        ("functional", "import scipy.special", "The layer needs torch alone"),
         ("reference", "import torch", "The reference needs NumPy alone"),
         ("errors", "import torch", "The reference needs NumPy alone"),
     ],
 )
 def test_a_broken_contract_is_found(source_copy, module, line, contract):
-    with (source_copy / "openradial" / f"{module}.py").open("a") as file:
+    folder = source_copy / "openradial" / module
+    with (folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")).open("a") as file:
         file.write(f"\n{line}\n")
     result = lint_imports(source_copy)
     assert result.returncode == 1
@@ -54,7 +55,7 @@ def test_a_broken_contract_is_found(source_copy, module, line, contract):
     [("functional", "torch"), ("prototypes", "torch"), ("nn", "torch"), ("reference", "numpy"), ("errors", None)],
 )
 def test_a_room_of_the_core_imports_no_other_third_party_package(room, allowed):
-    graph = grimp.build_graph("openradial", include_external_packages=True)
+    graph = grimp.build_graph("openradial", include_external_packages=True, cache_dir=None)
     modules = {f"openradial.{room}"} | graph.find_descendants(f"openradial.{room}")
     imported = {name.split(".")[0] for module in modules for name in graph.find_modules_directly_imported_by(module)}
     assert imported - set(sys.stdlib_module_names) - {"openradial", allowed} == set()
