@@ -1,12 +1,13 @@
 """First-order eager kernels for euclidean axis prototypes: few passes over memory, nothing saved but the input.
 
-Each autograd function has a plain twin in :mod:`.norms`. The twin is used whenever more than eager first-order
-autograd is watching (compilers, ``torch.func``, forward mode, double backward) and whenever a value leaves the range in which
-the fast form is exact, so that results never depend on which of the two ran.
+Each autograd function has a plain twin made from :mod:`.norms`. The twin is used whenever more than eager first-order
+autograd is watching (compilers, ``torch.func``, forward mode, double backward) and whenever a value leaves the range in
+which the fast form is exact, so that results never depend on which of the two ran.
 """
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ CHUNK = 1 << 17  # elements worked on while they are in the cache
 
 def first_order_only(o: Tensor) -> bool:
     """Whether eager first-order autograd is all that watches ``o``."""
-    return not (torch.compiler.is_compiling() or functorch_is_active() or unpack_dual(o).tangent is not None)
+    return not (torch.compiler.is_compiling() or functorch_is_active() or unpack_dual(o).tangent is not None)  # type: ignore[no-untyped-call]
 
 
 def has_values(o: Tensor) -> bool:
@@ -34,36 +35,36 @@ def has_values(o: Tensor) -> bool:
     return o.device.type == "cpu" and type(o) in (Tensor, torch.nn.Parameter)
 
 
-def target_distances(o: Tensor, y: Tensor, scale: float, factor: float | None = None) -> Tensor:
-    """Distance to the prototype ``scale * e_y``, ``(n, k), (n,) -> (n,)``; with ``factor``, that times their sum."""
+def target_distances(o: Tensor, y: Tensor, scale: float) -> Tensor:
+    """Distance to the prototype ``scale * e_y``, ``(n, k), (n,) -> (n,)``."""
     if first_order_only(o):
-        return _TargetDistances.apply(o, y, scale, factor)  # type: ignore[no-any-return]
-    d = plain_target_distances(o, y, scale)
-    return d if factor is None else d.sum() * factor
+        return _TargetDistances.apply(o, y, scale, None)  # type: ignore[no-any-return, no-untyped-call]
+    return plain_target_distances(o, y, scale)
+
+
+def summed_target_distances(o: Tensor, y: Tensor, scale: float, factor: float) -> Tensor:
+    """``factor`` times the sum of :func:`target_distances` as one node: for real tensors and first-order autograd."""
+    return _TargetDistances.apply(o, y, scale, factor)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def all_distances(o: Tensor, scale: float, factor: float) -> Tensor:
     """``factor`` times the distance to every prototype: ``(n, k) -> (n, k)``."""
     if first_order_only(o):
-        return _AllDistances.apply(o, scale, factor)  # type: ignore[no-any-return]
+        return _AllDistances.apply(o, scale, factor)  # type: ignore[no-any-return, no-untyped-call]
     return plain_all_distances(o, scale, factor)
 
 
 def largest(o: Tensor) -> Tensor:
     """First index of the largest output, ``(n, k) -> (n,)``; several times faster than argmax for long rows."""
-    n, k = o.shape
-    if k < BLOCKED_FROM or torch.compiler.is_compiling():
+    if o.shape[1] < BLOCKED_FROM or not (has_values(o) and first_order_only(o)):
         return o.argmax(-1)
-    blocks = k // BLOCK
-    body = o[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
-    best = body.amax(-1).argmax(-1)                                               # (n,) block of the winner
-    start = best * BLOCK
-    winner = start + _block(o, start, BLOCK).argmax(-1)
-    if blocks * BLOCK == k:
-        return winner
-    tail = blocks * BLOCK + o[:, blocks * BLOCK :].argmax(-1)
-    head_value, tail_value = o.gather(1, winner.unsqueeze(1)), o.gather(1, tail.unsqueeze(1))
-    return torch.where((tail_value > head_value) | (tail_value.isnan() & ~head_value.isnan()), tail[:, None], winner[:, None])[:, 0]
+    o = o.detach()
+    whole = o.shape[1] // BLOCK
+    peaks = _blocks(o, whole).amax(2)
+    if whole * BLOCK < o.shape[1]:
+        peaks = torch.cat([peaks, o[:, whole * BLOCK :].amax(1, keepdim=True)], 1)
+    start = peaks.argmax(1) * BLOCK
+    return start + _block(o, start, fill=-math.inf).argmax(1)
 
 
 def plain_target_distances(o: Tensor, y: Tensor, scale: float) -> Tensor:
@@ -85,18 +86,23 @@ def shift_to_prototype(o: Tensor, y: Tensor, scale: float) -> Tensor:
     return o.scatter_add(-1, y.unsqueeze(-1), o.new_full((), -scale).expand(*y.shape, 1))
 
 
-def _block(o: Tensor, start: Tensor, width: int) -> Tensor:
-    """``o[i, start[i] : start[i] + width]`` with zeros beyond the end."""
-    index = start.unsqueeze(1) + torch.arange(width, device=o.device)             # (n, width)
+def _blocks(o: Tensor, count: int) -> Tensor:
+    """The first ``count`` blocks of each row, ``(n, count, BLOCK)``; a view."""
+    return o[:, : count * BLOCK].unflatten(1, (count, BLOCK))  # type: ignore[no-any-return, no-untyped-call]
+
+
+def _block(o: Tensor, start: Tensor, fill: float = 0.0) -> Tensor:
+    """The block of each row that begins at ``start``, ``(n, BLOCK)``, with ``fill`` beyond the end of the row."""
+    index = start.unsqueeze(1) + torch.arange(BLOCK, device=o.device)
     beyond = index >= o.shape[1]
-    return o.gather(1, index.clamp_max(o.shape[1] - 1)).masked_fill_(beyond, 0.0)
+    return o.gather(1, index.clamp_max(o.shape[1] - 1)).masked_fill_(beyond, fill)
 
 
 def _block_norms(o: Tensor) -> Tensor:
     """Norms of the blocks of each row, ``(n, k) -> (n, ceil(k / BLOCK))``."""
     whole = o.shape[1] // BLOCK
     norms = o.new_empty(o.shape[0], -(-o.shape[1] // BLOCK))
-    torch.linalg.vector_norm(o[:, : whole * BLOCK].unflatten(1, (whole, BLOCK)), 2, 2, out=norms[:, :whole])
+    torch.linalg.vector_norm(_blocks(o, whole), 2, 2, out=norms[:, :whole])
     if whole < norms.shape[1]:
         torch.linalg.vector_norm(o[:, whole * BLOCK :], 2, 1, out=norms[:, whole])
     return norms
@@ -104,12 +110,13 @@ def _block_norms(o: Tensor) -> Tensor:
 
 def _long_target_distances(o: Tensor, y: Tensor, scale: float) -> Tensor:
     """Norm of ``o - scale * e_y`` without writing that difference: only the target's block is copied."""
-    at = y // BLOCK                                                               # (n, 1)
+    at = y // BLOCK  # (n, 1)
     norms = _block_norms(o)
-    block = _block(o, at[:, 0] * BLOCK, BLOCK)
+    block = _block(o, at[:, 0] * BLOCK)
     block.scatter_(1, y - at * BLOCK, o.gather(1, y) - scale)
     norms.scatter_(1, at, torch.linalg.vector_norm(block, 2, 1, keepdim=True))
-    return torch.linalg.vector_norm(norms, 2, 1)
+    d: Tensor = torch.linalg.vector_norm(norms, 2, 1)
+    return d
 
 
 def _fast_all_distances(o: Tensor, scale: float, factor: float) -> tuple[Tensor, Tensor] | None:
@@ -126,7 +133,7 @@ def _fast_all_distances(o: Tensor, scale: float, factor: float) -> tuple[Tensor,
     else:
         norms = _block_norms(o)
         at = norms.argmax(-1, keepdim=True)
-        block = _block(o, at[:, 0] * BLOCK, BLOCK)
+        block = _block(o, at[:, 0] * BLOCK)
         inside = block.abs().argmax(-1, keepdim=True)
         block.scatter_(1, inside, 0.0)
         norms.scatter_(1, at, torch.linalg.vector_norm(block, 2, -1, keepdim=True))
@@ -150,10 +157,10 @@ def _fast_all_distances(o: Tensor, scale: float, factor: float) -> tuple[Tensor,
 class _TargetDistances(Function):
     @staticmethod
     def forward(ctx: Any, o: Tensor, y: Tensor, scale: float, factor: float | None) -> Tensor:
-        d, e = _target_distances(o, y, scale)
+        d, e, total = _measured_targets(o, y, scale)
         ctx.save_for_backward(o, y, d, e)
         ctx.scale, ctx.factor = scale, factor
-        return d if factor is None else d.sum().mul_(factor)
+        return d if factor is None else total.mul_(factor)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
@@ -163,7 +170,7 @@ class _TargetDistances(Function):
         if torch.is_grad_enabled():  # double backward
             d = plain_target_distances(o, y, ctx.scale)
             return torch.autograd.grad(d, o, g.expand_as(d), create_graph=True)[0], None, None, None
-        per_row = torch.div(g, d.clamp_min(smallest(d))).unsqueeze(1)             # (n, 1)
+        per_row = torch.div(g, d.clamp_min(smallest(d.dtype))).unsqueeze(1)  # (n, 1)
         if e is not None:
             return e * per_row, None, None, None
         y = y.unsqueeze(1)
@@ -171,22 +178,25 @@ class _TargetDistances(Function):
         return grad, None, None, None
 
 
-def _target_distances(o: Tensor, y: Tensor, scale: float) -> tuple[Tensor, Tensor | None]:
-    """The distances and, for short rows, the difference they are the norm of."""
+def _measured_targets(o: Tensor, y: Tensor, scale: float) -> tuple[Tensor, Tensor | None, Tensor]:
+    """The distances, for short rows the differences they are the norms of, and their sum."""
     if has_values(o):
         if o.shape[1] < BLOCKED_FROM:
             e = torch.scatter(o, 1, y.unsqueeze(1), -scale, reduce="add")
             d = torch.linalg.vector_norm(e, 2, 1)
         else:
             e, d = None, _long_target_distances(o.contiguous(), y.unsqueeze(1), scale)
-        if math.isfinite(d.sum().item()):
-            return d, e
-    return plain_target_distances(o, y, scale), None
+        total = d.sum()
+        if math.isfinite(total.item()):
+            return d, e, total
+    d = plain_target_distances(o, y, scale)
+    return d, None, d.sum()
 
 
-def smallest(d: Tensor) -> float:
+@cache
+def smallest(dtype: torch.dtype) -> float:
     """Below this distance an input is on its prototype: the squares it is made of underflow."""
-    return math.sqrt(torch.finfo(d.dtype).tiny)
+    return math.sqrt(torch.finfo(dtype).tiny)
 
 
 class _AllDistances(Function):

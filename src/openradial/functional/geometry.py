@@ -154,6 +154,6 @@ def make_geometry(prototypes: Prototypes | None, scale: float) -> Geometry:
     if isinstance(prototypes, HasGeometry):
         return prototypes.geometry()
     raise OptionError(
-        f"prototypes must be None, a (classes, outputs) tensor or a prototypes module, got {type(prototypes).__name__}; "
-        "see openradial.prototypes"
+        f"prototypes must be None, a (classes, outputs) tensor or a prototypes module, got {type(prototypes).__name__}"
+        "; see openradial.prototypes"
     )

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from openradial.errors import DTypeError, ShapeError, TargetError, check_choice, check_positive
-from openradial.functional import eager
+from openradial.functional import eager, native
 from openradial.functional.distances import as_rows
-from openradial.functional.geometry import Axes, Geometry, Prototypes, make_geometry
+from openradial.functional.geometry import Prototypes, make_geometry
 from openradial.functional.norms import MetricName, make_metric
 
 Reduction = Literal["mean", "sum", "none"]
@@ -46,15 +46,22 @@ def radial_loss(
     >>> radial_loss(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1]), reduction="none")
     tensor([0.0000, 1.4142])
     """
+    usual = weight is None and prototypes is None and axis_scale is None and metric == "euclidean" and ignore_index < 0
+    if usual and reduction != "none" and (kernel := native.radial_loss()) is not None and eager.first_order_only(o):
+        try:
+            return kernel(o, target, beta, scale, reduction == "mean")
+        except (IndexError, RuntimeError, TypeError):  # unusual or wrong: the careful path below knows which
+            pass
     check_positive("beta", beta)
     check_choice("reduction", reduction, ("mean", "sum", "none"))
     geometry, measure = make_geometry(prototypes, scale), make_metric(metric, axis_scale)
     rows, y = _rows_and_targets(o, target)
-    n, classes = len(rows), geometry.num_classes(rows.shape[1])
-    common = weight is None and reduction != "none" and ignore_index < 0 and n > 0 and measure.is_plain_euclidean
-    if common and isinstance(geometry, Axes) and eager.has_values(rows) and eager.first_order_only(rows):
+    n, classes = rows.shape[0], geometry.num_classes(rows.shape[1])
+    if usual and reduction != "none" and n > 0 and eager.has_values(rows) and eager.first_order_only(rows):
         try:
-            return eager.target_distances(rows, y, geometry.scale, float(beta) / n if reduction == "mean" else float(beta))
+            return eager.summed_target_distances(
+                rows, y, float(scale), beta / n if reduction == "mean" else float(beta)
+            )
         except (IndexError, RuntimeError):  # a target that is to be ignored or out of range
             pass
     kept = y != ignore_index

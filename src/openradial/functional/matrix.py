@@ -21,7 +21,9 @@ def matrix_distances(o: Tensor, prototypes: Tensor, metric: Metric) -> Tensor:
     """
     if not (first_order_only(o) and first_order_only(prototypes)):
         return plain_matrix_distances(o, prototypes, metric)
-    d: Tensor = _MatrixDistances.apply(metric.divide(o), metric.divide(prototypes), metric.name)
+    d: Tensor = _MatrixDistances.apply(  # type: ignore[no-untyped-call]
+        metric.divide(o), metric.divide(prototypes), metric.name
+    )
     return d
 
 

@@ -20,7 +20,7 @@ METRICS: tuple[MetricName, ...] = ("euclidean", "squared_euclidean", "manhattan"
 
 @dataclass(frozen=True)
 class Metric:
-    """How long a difference ``e = o - p`` is; ``axis_scale`` divides each axis first (a diagonal Mahalanobis metric)."""
+    """How long a difference ``e = o - p`` is; ``axis_scale`` divides each axis first (diagonal Mahalanobis)."""
 
     name: MetricName = "euclidean"
     axis_scale: Tensor | None = None
@@ -61,14 +61,14 @@ class Metric:
     def axis_lengths(self, o: Tensor, scale: float) -> Tensor:
         r"""Distance of each output to every axis prototype ``scale * e_k`` in O(b*k).
 
-        With :math:`S = \sum_i o_i^2`, the distance to prototype k is :math:`\sqrt{(S - o_k^2) + (o_k - a)^2}`. The first
-        difference cancels only on an axis that holds most of S, and only the largest one can: there the other axes
-        are summed afresh.
+        With :math:`S = \sum_i o_i^2`, the distance to prototype k is :math:`\sqrt{(S - o_k^2) + (o_k - a)^2}`. The
+        first difference cancels only on an axis that holds most of S, and only the largest one can: there the other
+        axes are summed afresh.
         """
-        own = self.divide(o - scale)                                  # (*b, k) what is left on axis k
-        z = self.divide(o)                                            # (*b, k)
+        own = self.divide(o - scale)  # (*b, k) what is left on axis k
+        z = self.divide(o)  # (*b, k)
         size = z.abs()
-        top = size.detach().argmax(-1, keepdim=True)                  # (*b, 1)
+        top = size.detach().argmax(-1, keepdim=True)  # (*b, 1)
         if self.name == "chebyshev":
             whole = size.gather(-1, top)
             others = size.scatter(-1, top, 0.0).amax(-1, keepdim=True)
@@ -84,7 +84,7 @@ class Metric:
     @staticmethod
     def _rest(energy: Tensor, top: Tensor) -> Tensor:
         """Energy of all axes but k, for every k."""
-        others = energy.scatter(-1, top, 0.0).sum(-1, keepdim=True)   # (*b, 1) all but the largest
+        others = energy.scatter(-1, top, 0.0).sum(-1, keepdim=True)  # (*b, 1) all but the largest
         whole = others + energy.gather(-1, top)
         return (whole - energy).scatter(-1, top, others)
 

@@ -117,7 +117,8 @@ def safe_beta(num_classes: int, scale: float = 1.0, excess: float = 0.01) -> flo
     r"""Smallest beta for which :math:`\sum_k e^{-\beta d_k} \le 1 + \text{excess}` at every output, without a cut-off.
 
     At a prototype the sum is :math:`1 + (K-1) e^{-\beta\sqrt 2\,\text{scale}}`, which decides for small K; for many
-    classes (from about 4,000 at the default excess) the region around the centroid of all prototypes does. Euclidean metric, axis prototypes or a simplex.
+    classes (from about 70,000 at the default excess) the centroid of all prototypes does. For the euclidean metric, and
+    for axis or simplex prototypes.
 
     >>> round(safe_beta(10), 4)
     4.81
@@ -132,8 +133,8 @@ def safe_beta(num_classes: int, scale: float = 1.0, excess: float = 0.01) -> flo
         )
     limit = 1 + excess
     low = max(
-        math.log((num_classes - 1) / excess) / math.sqrt(2),                         # at a prototype
-        math.log(num_classes / limit) / math.sqrt(1 - 1 / num_classes),              # at the centroid
+        math.log((num_classes - 1) / excess) / math.sqrt(2),  # at a prototype
+        math.log(num_classes / limit) / math.sqrt(1 - 1 / num_classes),  # at the centroid
     )
     if _largest_sum(num_classes, low) <= limit * (1 + 1e-12):
         return low / scale
@@ -154,17 +155,19 @@ def _largest_sum(num_classes: int, beta: float) -> float:
     :math:`\psi(\lambda_k)` with :math:`\psi'` convex, so stationary points have at most two different positive
     coordinates, and a maximum at most one coordinate at the larger value: one at u, q at v, the others at 0.
     """
-    counts = {q for q in range(min(num_classes, 65))}
+    counts = set(range(min(num_classes, 65)))
     counts |= {min(num_classes - 1, round(1.05**i)) for i in range(math.ceil(math.log(num_classes, 1.05)) + 1)}
-    q = torch.tensor(sorted(counts), dtype=torch.float64).unsqueeze(1)               # (candidates, 1)
+    q = torch.tensor(sorted(counts), dtype=torch.float64).unsqueeze(1)  # (candidates, 1)
     low, high = torch.zeros_like(q), 1 / (q + 1)
     best = 1.0
     for _ in range(6):  # each round narrows v to the two cells around its best grid point
         grid = torch.linspace(0, 1, 65, dtype=torch.float64)
-        v = low + (high - low) * grid                                                # (candidates, 65)
+        v = low + (high - low) * grid  # (candidates, 65)
         u = 1 - q * v
         norm = u.square() + q * v.square()
-        at_u, at_v, at_0 = (torch.exp(-beta * (norm + 1 - 2 * c).clamp_min(0).sqrt()) for c in (u, v, torch.zeros_like(v)))
+        at_u, at_v, at_0 = (
+            torch.exp(-beta * (norm + 1 - 2 * c).clamp_min(0).sqrt()) for c in (u, v, torch.zeros_like(v))
+        )
         total = at_u + q * at_v + (num_classes - 1 - q) * at_0
         best = max(best, float(total.max()))
         at = total.argmax(1, keepdim=True)
