@@ -5,15 +5,18 @@
     ├── DTypeError   (TypeError)    a tensor has the wrong element type
     ├── TargetError  (IndexError)   a target names a class that does not exist
     ├── OptionError  (ValueError)   a setting is out of its range
-    └── HeadError    (ValueError)   the classifier of a network cannot be found
+    ├── HeadError    (ValueError)   the classifier of a network cannot be found
+    └── BuildError   (RuntimeError) the optional compiled kernel cannot be built
 
 Each message says what was expected, what came, and the way out.
 """
 
 import math
 from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
 
-__all__ = ["DTypeError", "HeadError", "OpenRadialError", "OptionError", "ShapeError", "TargetError"]
+__all__ = ["BuildError", "DTypeError", "HeadError", "OpenRadialError", "OptionError", "ShapeError", "TargetError"]
 
 
 class OpenRadialError(Exception):
@@ -40,15 +43,35 @@ class HeadError(OpenRadialError, ValueError):
     """The classifier of a network cannot be found."""
 
 
+class BuildError(OpenRadialError, RuntimeError):
+    """The optional compiled kernel cannot be built."""
+
+
+WAYS_OUT = {"beta": "; the paper uses beta=1.0", "scale": "; the paper uses scale=1.0"}
+
+
 def check_positive(name: str, value: float) -> None:
     """Raise unless ``value`` is a finite number above zero."""
-    if not (isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf):
-        raise OptionError(f"{name} must be a finite number above 0, got {value!r}; the paper uses {name}=1.0")
+    if not _is_positive(value):
+        raise OptionError(f"{name} must be a finite number above 0, got {value!r}{WAYS_OUT.get(name, '')}")
+
+
+def check_cutoff(value: object) -> None:
+    """Raise unless ``value`` is None, ``"disjoint"`` or a radius."""
+    is_known = value is None or (isinstance(value, str) and value == "disjoint")
+    if not (is_known or _is_positive(value)):
+        raise OptionError(f"cutoff must be None, a radius above 0 or 'disjoint', got {value!r}")
+
+
+def _is_positive(value: Any) -> bool:
+    # int and float come first because asking the abstract class takes longer than the rest
+    is_number = isinstance(value, (int, float, Real)) and not isinstance(value, bool)
+    return is_number and bool(0 < value < math.inf)
 
 
 def check_count(name: str, value: int, *, least: int = 1) -> None:
     """Raise unless ``value`` is a whole number of at least ``least``."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise OptionError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
 

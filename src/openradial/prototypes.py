@@ -123,6 +123,8 @@ class FixedPrototypes(Prototypes):
     def __init__(self, matrix: Tensor | list[list[float]]) -> None:
         super().__init__()
         points = torch.as_tensor(matrix).detach().clone()
+        if not isinstance(matrix, Tensor) and not points.is_floating_point():
+            points = points.to(torch.get_default_dtype())
         Rows(points)
         self.register_buffer("points", points)
         self.num_classes, self.num_outputs = points.shape
@@ -144,22 +146,30 @@ class LearnedPrototypes(Prototypes):
     LearnedPrototypes(num_classes=3, num_outputs=2)
     """
 
-    def __init__(self, num_classes: int, num_outputs: int, scale: float = 1.0) -> None:
+    def __init__(
+        self,
+        num_classes: int,
+        num_outputs: int,
+        scale: float = 1.0,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         check_count("num_classes", num_classes)
         check_count("num_outputs", num_outputs)
         check_positive("scale", scale)
         self.num_classes, self.num_outputs, self.scale = num_classes, num_outputs, float(scale)
-        self.points = nn.Parameter(torch.empty(num_classes, num_outputs))
+        self.points = nn.Parameter(torch.empty(num_classes, num_outputs, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Start anew."""
         with torch.no_grad():
             if self.num_outputs >= self.num_classes:
-                self.points.copy_(self.scale * torch.eye(self.num_classes, self.num_outputs))
+                nn.init.eye_(self.points).mul_(self.scale)
             else:
-                directions = torch.nn.functional.normalize(torch.randn(self.num_classes, self.num_outputs), dim=1)
+                directions = nn.functional.normalize(nn.init.normal_(self.points), dim=1)
                 self.points.copy_(self.scale * directions)
 
     def geometry(self) -> Rows:
@@ -169,12 +179,16 @@ class LearnedPrototypes(Prototypes):
         return self.points
 
     def crowding(self, margin: float | None = None) -> Tensor:
-        """Mean squared lack of distance to ``margin`` over all pairs (default ``sqrt(2) * scale``), to be added to a loss.
+        """Mean over all pairs of the squared lack of distance to ``margin``, to be added to a loss.
+
+        ``margin`` is ``sqrt(2) * scale`` unless given, the distance of axis prototypes. Prototypes that already
+        coincide are not driven apart: there is no direction to go.
 
         >>> LearnedPrototypes(3, 3).crowding() < 1e-12
         tensor(True)
         """
         margin = math.sqrt(2) * self.scale if margin is None else margin
+        check_positive("margin", margin)
         i, j = torch.triu_indices(self.num_classes, self.num_classes, 1, device=self.points.device)
         apart = matrix_distances(self.points, self.points, EUCLIDEAN)[i, j]
         return (margin - apart).clamp_min(0).square().sum() / max(1, len(i))

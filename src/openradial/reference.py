@@ -1,8 +1,8 @@
 """The radial prediction layer in NumPy, float64, with gradients: imports no torch.
 
-For NumPy users it is the layer; for the tests it is the oracle. Every function follows the paper's definition, difference
-by difference, without the closed forms of :mod:`openradial.functional`. Memory is O(n*k); time is O(n*k*d) for all
-classes and O(n*d) for the loss.
+For NumPy users it is the layer; for the tests it is the oracle. Every function follows the paper's definition,
+difference by difference, without the closed forms of :mod:`openradial.functional`. Memory is O(n*k); time is O(n*k*d)
+for all classes and O(n*d) for the loss.
 
 >>> import numpy as np
 >>> o = np.array([[1.0, 0.0], [0.5, 0.5]])
@@ -26,6 +26,7 @@ from openradial.errors import (
     TargetError,
     check_choice,
     check_count,
+    check_cutoff,
     check_positive,
 )
 
@@ -73,7 +74,8 @@ def radial_distances(
     check_choice("metric", metric, METRICS)
     rows = _outputs(o)
     points = _prototypes(rows.shape[-1], scale, prototypes)
-    columns = [_length((rows - point) / _axis_scale(axis_scale), metric) for point in points]
+    unit = _axis_scale(axis_scale, rows.shape[-1])
+    columns = [_length((rows - point) / unit, metric) for point in points]
     return np.stack(columns, axis=-1)
 
 
@@ -94,7 +96,12 @@ def radial_distances_grad(
     rows = _outputs(o)
     points = _prototypes(rows.shape[-1], scale, prototypes)
     weights = np.asarray(upstream, dtype=np.float64)
-    unit = _axis_scale(axis_scale)
+    if weights.shape != (*rows.shape[:-1], len(points)):
+        raise ShapeError(
+            f"upstream must have the shape of the distances, {(*rows.shape[:-1], len(points))}, got {weights.shape}; "
+            "use np.broadcast_to to spread one number"
+        )
+    unit = _axis_scale(axis_scale, rows.shape[-1])
     grad = np.zeros_like(rows)
     for k, point in enumerate(points):
         grad += weights[..., k, None] * _length_grad((rows - point) / unit, metric) / unit
@@ -112,7 +119,8 @@ def radial_log_probs(
 ) -> Array:
     """``-beta * d_k``, ``(..., d) -> (..., k)``."""
     check_positive("beta", beta)
-    return -beta * radial_distances(o, scale=scale, prototypes=prototypes, metric=metric, axis_scale=axis_scale)
+    d = radial_distances(o, scale=scale, prototypes=prototypes, metric=metric, axis_scale=axis_scale)
+    return _scaled(d, -beta)
 
 
 def radial_probs(
@@ -127,19 +135,22 @@ def radial_probs(
 ) -> Array:
     """``exp(-beta * d_k)``, zero where ``d_k`` is not below the cut-off."""
     check_positive("beta", beta)
+    check_cutoff(cutoff)
     d = radial_distances(o, scale=scale, prototypes=prototypes, metric=metric, axis_scale=axis_scale)
-    probs = np.exp(-beta * d)
+    probs = np.exp(_scaled(d, -beta))
     if cutoff is None:
         return probs
-    if cutoff == "disjoint":
-        points = _prototypes(np.shape(o)[-1], scale, prototypes)
-        apart = radial_distances(points, prototypes=points, metric=metric, axis_scale=axis_scale)
-        np.fill_diagonal(apart, np.inf)
-        cutoff = float(apart.min()) / (4 if metric == "squared_euclidean" else 2)
-    elif isinstance(cutoff, str):
-        raise OptionError(f"cutoff must be None, a radius above 0 or 'disjoint', got {cutoff!r}")
-    check_positive("cutoff", cutoff)
-    return np.where(d >= cutoff, 0.0, probs)
+    points = _prototypes(np.shape(o)[-1], scale, prototypes)
+    disjoint = _half_separation(points, metric, axis_scale, is_axis=prototypes is None)
+    radius = disjoint if isinstance(cutoff, str) else cutoff
+    probs = np.where(d >= radius, 0.0, probs)
+    if radius > disjoint:
+        return probs
+    # Midway between two prototypes rounding may put a point inside both balls: only the nearest counts.
+    nearest = d.argmin(-1)[..., None]
+    kept = np.zeros_like(probs)
+    np.put_along_axis(kept, nearest, np.take_along_axis(probs, nearest, -1), -1)
+    return kept
 
 
 def radial_nearest(
@@ -153,7 +164,7 @@ def radial_nearest(
 ) -> tuple[Array, NDArray[np.int64]]:
     """Distances and classes of the ``k`` nearest prototypes, nearest first."""
     d = radial_distances(o, scale=scale, prototypes=prototypes, metric=metric, axis_scale=axis_scale)
-    if not 1 <= k <= d.shape[-1]:
+    if not (isinstance(k, (int, np.integer)) and 1 <= k <= d.shape[-1]):
         raise OptionError(f"k must lie in 1..{d.shape[-1]}, the number of classes, got {k!r}")
     nearest = np.argsort(d, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(d, nearest, -1), nearest
@@ -172,15 +183,20 @@ def radial_loss(
     metric: MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
 ) -> Array | float:
-    """``beta`` times the distance to the target's prototype, for outputs ``(n, d)`` and targets ``(n,)``."""
+    """``beta`` times the distance to the target's prototype.
+
+    Outputs are ``(d,)``, ``(n, d)`` or ``(n, d, d1, ...)``, targets ``()``, ``(n,)`` or ``(n, d1, ...)``.
+    """
     check_positive("beta", beta)
     check_choice("metric", metric, METRICS)
     check_choice("reduction", reduction, ("mean", "sum", "none"))
-    e, share = _target_differences(o, target, scale, weight, ignore_index, prototypes)
-    loss = np.where(share != 0, beta * _length(e / _axis_scale(axis_scale), metric) * share, 0.0)
+    e, share, kept = _target_differences(o, target, scale, weight, ignore_index, prototypes)
+    d = _length(e / _axis_scale(axis_scale, e.shape[1]), metric)
+    loss = np.where(kept, _scaled(d, beta) * share, 0.0)
     if reduction == "none":
-        return loss
-    return float(loss.sum() / share.sum()) if reduction == "mean" else float(loss.sum())
+        return loss.reshape(np.shape(target))
+    with np.errstate(invalid="ignore"):  # nothing to average is NaN, as in PyTorch
+        return float(loss.sum() / share.sum() if reduction == "mean" else loss.sum())
 
 
 def radial_loss_grad(
@@ -200,19 +216,31 @@ def radial_loss_grad(
     check_positive("beta", beta)
     check_choice("metric", metric, METRICS)
     check_choice("reduction", reduction, ("mean", "sum"))
-    e, share = _target_differences(o, target, scale, weight, ignore_index, prototypes)
-    unit = _axis_scale(axis_scale)
-    per_row = beta * share / (share.sum() if reduction == "mean" else 1.0)
-    return per_row[:, None] * _length_grad(e / unit, metric) / unit
+    e, share, kept = _target_differences(o, target, scale, weight, ignore_index, prototypes)
+    unit = _axis_scale(axis_scale, e.shape[1])
+    with np.errstate(invalid="ignore"):
+        per_row = beta * share / (share.sum() if reduction == "mean" else 1.0)
+    rows = np.where(kept[:, None], per_row[:, None] * _length_grad(e / unit, metric) / unit, 0.0)
+    return np.moveaxis(rows.reshape(*np.shape(target), e.shape[1]), -1, min(1, np.ndim(target)))
 
 
 def _target_differences(
-    o: ArrayLike, target: ArrayLike, scale: float, weight: ArrayLike | None, ignore_index: int, prototypes: ArrayLike | None
-) -> tuple[Array, Array]:
-    """``o - p_y`` for each example, and how much the example counts."""
-    rows, y = _outputs(o), np.asarray(target)
-    if rows.ndim != 2 or y.shape != rows.shape[:1]:
-        raise ShapeError(f"expected outputs (n, d) and targets (n,), got {rows.shape} and {y.shape}; flatten them first")
+    o: ArrayLike,
+    target: ArrayLike,
+    scale: float,
+    weight: ArrayLike | None,
+    ignore_index: int,
+    prototypes: ArrayLike | None,
+) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """``o - p_y`` for each example, how much the example counts, and whether it does."""
+    y = np.asarray(target)
+    rows = _outputs(np.moveaxis(np.asarray(o), 1, -1) if np.ndim(o) > 2 else o)
+    if y.shape != rows.shape[:-1]:
+        raise ShapeError(
+            f"outputs of shape {np.shape(o)} need targets of shape {rows.shape[:-1]}, got {y.shape}; "
+            "classes are on axis 1 of the outputs"
+        )
+    rows, y = rows.reshape(-1, rows.shape[-1]), y.reshape(-1)
     if not np.issubdtype(y.dtype, np.integer):
         raise DTypeError(f"targets must be class indices of an integer dtype, got {y.dtype}; call .astype(int) on them")
     classes = rows.shape[1] if prototypes is None else len(np.asarray(prototypes))
@@ -230,16 +258,46 @@ def _target_differences(
         e[np.arange(len(y)), y] -= scale
     else:
         e -= _prototypes(rows.shape[1], scale, prototypes)[y]
-    share = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)[y]
-    return e, share * kept
+    shares = np.ones(classes) if weight is None else np.asarray(weight, dtype=np.float64)
+    if shares.shape != (classes,):
+        raise ShapeError(
+            f"weight must hold one factor per class: expected shape ({classes},), got {shares.shape}; "
+            "use 1.0 for classes that are not special"
+        )
+    return e, shares[y] * kept, kept
 
 
 def _length(e: Array, metric: str) -> Array:
-    if metric == "euclidean":
-        return np.sqrt(np.square(e).sum(-1))
-    if metric == "squared_euclidean":
-        return np.asarray(np.square(e).sum(-1))
-    return np.asarray(np.abs(e).sum(-1) if metric == "manhattan" else np.abs(e).max(-1))
+    size = np.abs(e)
+    largest = size.max(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if metric == "euclidean":
+            # in units of a power of two, which changes no digit, so that squares neither overflow nor vanish
+            unit = np.ldexp(1.0, np.frexp(largest)[1] - 1)
+            length = np.sqrt(np.square(e / unit[..., None]).sum(-1)) * unit
+        elif metric == "squared_euclidean":
+            length = np.square(e).sum(-1)
+        else:
+            length = size.sum(-1) if metric == "manhattan" else largest
+    return np.where(np.isinf(length) & np.isfinite(largest), np.finfo(np.float64).max, length)
+
+
+def _scaled(d: Array, factor: float) -> Array:
+    """``factor * d`` which stays finite where ``d`` is finite."""
+    limit = np.finfo(np.float64).max
+    with np.errstate(over="ignore"):
+        return np.where(np.isinf(d), d * factor, np.clip(d * factor, -limit, limit))
+
+
+def _half_separation(points: Array, metric: MetricName, axis_scale: ArrayLike | None, is_axis: bool) -> float:
+    """Largest radius for which the balls around the prototypes are disjoint."""
+    if is_axis:  # nearest are the two with the widest axes; a lone one is paired with its like
+        widest = np.sort(_axis_scale(axis_scale, len(points)))[-2:]
+        points, axis_scale = points[0, 0] * np.eye(2), np.resize(widest, 2)
+    apart = radial_distances(points, prototypes=points, metric=metric, axis_scale=axis_scale)
+    np.fill_diagonal(apart, np.inf)
+    # A ball of squared radius r has radius sqrt(r): half the distance is a quarter of its square.
+    return float(apart.min()) / (4 if metric == "squared_euclidean" else 2)
 
 
 def _length_grad(e: Array, metric: str) -> Array:
@@ -248,16 +306,19 @@ def _length_grad(e: Array, metric: str) -> Array:
     if metric == "manhattan":
         return np.sign(e)
     length = _length(e, metric)[..., None]
-    if metric == "euclidean":
-        return np.divide(e, length, out=np.zeros_like(e), where=length > 0)
-    largest = np.abs(e) == length
-    return np.sign(e) * largest / largest.sum(-1, keepdims=True)
+    with np.errstate(invalid="ignore"):  # NaN and inf lead to NaN
+        if metric == "euclidean":
+            return np.asarray(e / np.where(length == 0, 1.0, length))
+        largest = np.abs(e) == length
+        return np.asarray(np.sign(e) * largest / largest.sum(-1, keepdims=True))
 
 
 def _outputs(o: ArrayLike) -> Array:
     array = np.asarray(o)
     if not np.issubdtype(array.dtype, np.floating):
-        raise DTypeError(f"outputs must be floating point, got {array.dtype}; pass the last affine layer's result as it is")
+        raise DTypeError(
+            f"outputs must be floating point, got {array.dtype}; pass the last affine layer's result as it is"
+        )
     if array.ndim == 0 or array.shape[-1] == 0:
         raise ShapeError(
             f"outputs must have at least one number per input on their last axis, got shape {array.shape}; "
@@ -270,7 +331,11 @@ def _prototypes(outputs: int, scale: float, prototypes: ArrayLike | None) -> Arr
     if prototypes is None:
         return axis_prototypes(outputs, scale)
     points = np.asarray(prototypes, dtype=np.float64)
-    if points.ndim != 2 or points.shape[1] != outputs:
+    if scale != 1.0:
+        raise OptionError(
+            f"scale belongs to the axis prototypes, but prototypes are given: got scale={scale!r}; scale them instead"
+        )
+    if points.ndim != 2 or points.shape[1] != outputs or len(points) == 0:
         raise ShapeError(
             f"prototypes must be a (classes, {outputs}) matrix for {outputs} outputs, got shape {points.shape}; "
             "pass one row per class"
@@ -278,5 +343,15 @@ def _prototypes(outputs: int, scale: float, prototypes: ArrayLike | None) -> Arr
     return points
 
 
-def _axis_scale(axis_scale: ArrayLike | None) -> Array | float:
-    return 1.0 if axis_scale is None else np.asarray(axis_scale, dtype=np.float64)
+def _axis_scale(axis_scale: ArrayLike | None, outputs: int) -> Array:
+    if axis_scale is None:
+        return np.ones(outputs)
+    unit = np.asarray(axis_scale, dtype=np.float64)
+    if unit.shape != (outputs,):
+        raise ShapeError(
+            f"axis_scale must hold one number per output axis: expected shape ({outputs},), got {unit.shape}; "
+            "use 1.0 for an axis left as it is"
+        )
+    if not ((unit > 0) & np.isfinite(unit)).all():
+        raise OptionError("axis_scale must be finite and above 0 on every axis; use 1.0 for an axis left as it is")
+    return unit

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from openradial import functional as F
-from openradial.errors import OptionError, check_choice, check_count, check_positive
+from openradial.errors import OptionError, check_choice, check_count, check_cutoff, check_positive
 from openradial.functional.losses import Reduction
-from openradial.functional.norms import METRICS, MetricName, check_axis_scale
+from openradial.functional.norms import METRICS, MetricName, check_axis_scale, make_metric
 from openradial.functional.probabilities import Cutoff
 from openradial.prototypes import AxisPrototypes, FixedPrototypes, Prototypes
 
@@ -49,12 +49,16 @@ class RadialLayer(nn.Module):
         check_count("num_classes", num_classes)
         check_positive("beta", beta)
         check_choice("metric", metric, METRICS)
-        if cutoff is not None and cutoff != "disjoint":
-            check_positive("cutoff", cutoff)
-        check_axis_scale(axis_scale)
+        check_cutoff(cutoff)
         self.num_classes, self.beta, self.cutoff, self.metric = num_classes, float(beta), cutoff, metric
-        self.prototypes = _as_prototypes(prototypes, num_classes, scale)
+        self.prototypes = _as_prototypes(prototypes, scale) or AxisPrototypes(num_classes, scale)
+        if self.prototypes.num_classes != num_classes:
+            raise OptionError(
+                f"num_classes and prototypes must agree: num_classes={num_classes} but {self.prototypes.num_classes} "
+                f"prototypes; pass num_classes={self.prototypes.num_classes}"
+            )
         self.register_buffer("axis_scale", axis_scale)
+        _check_axis_scale(axis_scale, metric, self.prototypes)
 
     def forward(self, o: Tensor) -> Tensor:
         return F.radial_log_probs(o, beta=self.beta, **self._measure(o))
@@ -73,11 +77,10 @@ class RadialLayer(nn.Module):
 
     def loss(self, o: Tensor, target: Tensor, reduction: Reduction = "mean") -> Tensor:
         """Distance to the target's prototype: see :func:`openradial.functional.radial_loss`."""
-        return F.radial_loss(o, target, beta=self.beta, reduction=reduction, **self._measure(o, 1 if o.ndim > 1 else 0))
+        return F.radial_loss(o, target, beta=self.beta, reduction=reduction, **self._measure(o, axis=1))
 
     def _measure(self, o: Tensor, axis: int = -1) -> _Measure:
-        if isinstance(o, Tensor) and o.ndim:
-            self.prototypes.check_outputs(o.shape[axis])
+        _check_width(self.prototypes, o, axis)
         return {"prototypes": self.prototypes, "metric": self.metric, "axis_scale": self.axis_scale}
 
     def extra_repr(self) -> str:
@@ -86,7 +89,9 @@ class RadialLayer(nn.Module):
 
 
 class RadialLoss(nn.Module):
-    """Distance to the target's prototype, used like ``nn.CrossEntropyLoss``: see :func:`openradial.functional.radial_loss`.
+    """Distance to the target's prototype, used like ``nn.CrossEntropyLoss``.
+
+    See :func:`openradial.functional.radial_loss`.
 
     >>> RadialLoss(beta=2.0)(torch.tensor([[0.0, 1.0]]), torch.tensor([0]))
     tensor(2.8284)
@@ -105,22 +110,23 @@ class RadialLoss(nn.Module):
         *,
         metric: MetricName = "euclidean",
         axis_scale: Tensor | None = None,
-        prototypes: Prototypes | None = None,
+        prototypes: Prototypes | Tensor | None = None,
     ) -> None:
         super().__init__()
         check_positive("beta", beta)
-        check_positive("scale", scale)
         check_choice("reduction", reduction, ("mean", "sum", "none"))
         check_choice("metric", metric, METRICS)
-        check_axis_scale(axis_scale)
+        self.prototypes = _as_prototypes(prototypes, scale)
         self.beta, self.scale, self.ignore_index = float(beta), float(scale), ignore_index
         self.reduction: Reduction = reduction
         self.metric: MetricName = metric
-        self.prototypes = prototypes
         self.register_buffer("weight", weight)
         self.register_buffer("axis_scale", axis_scale)
+        _check_axis_scale(axis_scale, metric, self.prototypes)
 
     def forward(self, o: Tensor, target: Tensor) -> Tensor:
+        if self.prototypes is not None:
+            _check_width(self.prototypes, o, axis=1)
         return F.radial_loss(
             o,
             target,
@@ -141,7 +147,8 @@ class RadialLoss(nn.Module):
 class RadialLinear(nn.Module):
     """The last layer of a network: an affine map to outputs, then :class:`RadialLayer`.
 
-    ``forward`` gives log-probabilities, :meth:`outputs` the point ``o`` that heads and losses work on.
+    ``forward`` gives log-probabilities, :meth:`outputs` the point ``o`` that heads and losses work on, and
+    :meth:`probs` the probabilities, cut off where a cut-off is set.
 
     >>> RadialLinear(8, 3)(torch.zeros(5, 8)).shape
     torch.Size([5, 3])
@@ -167,29 +174,56 @@ class RadialLinear(nn.Module):
         self.layer = RadialLayer(
             num_classes, beta, scale, cutoff=cutoff, metric=metric, axis_scale=axis_scale, prototypes=prototypes
         )
+        if device is not None:
+            self.layer.to(device)
+        self.in_features, self.num_classes = in_features, num_classes
         self.affine = nn.Linear(in_features, self.layer.prototypes.num_outputs, bias, device, dtype)
 
     def outputs(self, z: Tensor) -> Tensor:
         """The affine map alone: features to outputs."""
         return self.affine(z)  # type: ignore[no-any-return]
 
+    def probs(self, z: Tensor) -> Tensor:
+        """Features to probabilities: see :meth:`RadialLayer.probs`."""
+        return self.layer.probs(self.affine(z))
+
+    def loss(self, z: Tensor, target: Tensor, reduction: Reduction = "mean") -> Tensor:
+        """Features to loss: see :meth:`RadialLayer.loss`."""
+        return self.layer.loss(self.affine(z), target, reduction)
+
     def forward(self, z: Tensor) -> Tensor:
         return self.layer(self.affine(z))  # type: ignore[no-any-return]
 
 
-def _as_prototypes(prototypes: Prototypes | Tensor | None, num_classes: int, scale: float) -> Prototypes:
+def _as_prototypes(prototypes: Prototypes | Tensor | None, scale: float) -> Prototypes | None:
     check_positive("scale", scale)
     if prototypes is None:
-        return AxisPrototypes(num_classes, scale)
+        return None
     if scale != 1.0:
         raise OptionError(
             f"scale belongs to the axis prototypes, but prototypes are given: got scale={scale!r}; scale them instead"
         )
     if isinstance(prototypes, Tensor):
-        prototypes = FixedPrototypes(prototypes)
-    if prototypes.num_classes != num_classes:
+        return FixedPrototypes(prototypes)
+    if not isinstance(prototypes, Prototypes):
         raise OptionError(
-            f"num_classes and prototypes must agree: num_classes={num_classes} but {prototypes.num_classes} prototypes; "
-            f"pass num_classes={prototypes.num_classes}"
+            "prototypes must be None, a (classes, outputs) tensor or a prototypes module, got "
+            f"{type(prototypes).__name__}; see openradial.prototypes"
         )
     return prototypes
+
+
+def _check_axis_scale(axis_scale: Tensor | None, metric: MetricName, prototypes: Prototypes | None) -> None:
+    measure = make_metric(metric, axis_scale)
+    if axis_scale is None:
+        return
+    if not axis_scale.is_meta:
+        check_axis_scale(axis_scale)
+    if prototypes is not None:
+        measure.divide(axis_scale.new_empty(prototypes.num_outputs))
+
+
+def _check_width(prototypes: Prototypes, o: Tensor, axis: int) -> None:
+    """Raise unless the outputs, on ``axis`` or the only one, are as many as the prototypes need."""
+    if isinstance(o, Tensor) and o.ndim:
+        prototypes.check_outputs(o.shape[axis if o.ndim > 1 else 0])

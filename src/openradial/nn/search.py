@@ -1,0 +1,301 @@
+"""Find the classifier of a network that somebody else wrote, or say why it cannot be found."""
+
+import copy
+import inspect
+import operator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from openradial.errors import HeadError
+from openradial.nn.layers import RadialLinear
+
+USUAL_NAMES = ("fc", "classifier", "head", "heads", "_fc", "last_linear", "linear", "logits", "output")
+NORMALISERS = (nn.Softmax, nn.LogSoftmax, nn.Softmax2d)
+HARMLESS = (nn.Identity, nn.Flatten, nn.Unflatten)
+DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+POOLS = (nn.AdaptiveAvgPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool1d, nn.AvgPool1d)
+RESHAPES = {"flatten", "squeeze", "unsqueeze", "view", "reshape", "contiguous", "getitem", "float", "to", "type_as"}
+POOLINGS = {"mean", "adaptive_avg_pool2d", "avg_pool2d", "adaptive_avg_pool1d", "avg_pool1d"}
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """Where the classifier is, and what acts on its outputs."""
+
+    name: str
+    softmaxes: tuple[str, ...] = ()
+    pooled: bool = False
+
+
+def find_classifier(model: nn.Module) -> Classifier:
+    """By following the computation back from its result where ``torch.fx`` can trace it, else by place and name."""
+    if is_affine(model):
+        return Classifier("")
+    if not any(True for _ in model.parameters()):
+        raise HeadError(
+            "the model has no parameters, so it has no classifier to replace; add a linear layer at its end"
+        )
+    graph = _trace(model)
+    return _by_place(model) if graph is None else _by_flow(model, graph)
+
+
+def named_classifier(model: nn.Module, name: str) -> Classifier:
+    """The part the user names, with the softmax modules that certainly follow it."""
+    try:
+        model.get_submodule(name)
+    except AttributeError:
+        raise HeadError(f"the model has no part named {name!r}; its affine layers are: {affine_names(model)}") from None
+    try:
+        found = find_classifier(model)
+    except HeadError:  # the user knows better
+        return Classifier(name)
+    return found if found.name == name else Classifier(name)
+
+
+def _trace(model: nn.Module) -> fx.Graph | None:
+    """The computation as a graph, or None where it depends on values. Traces a copy: forward may store things."""
+    optional = {
+        name: parameter.default
+        for name, parameter in inspect.signature(model.forward).parameters.items()
+        if parameter.default is not parameter.empty
+    }
+    try:
+        twin = copy.deepcopy(model, {id(p): p for p in model.parameters()})
+        with torch.random.fork_rng(devices=[]):
+            return _Tracer().trace(twin, optional)
+    except Exception:
+        return None
+
+
+class _Tracer(fx.Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return is_affine(m) or super().is_leaf_module(m, module_qualified_name)
+
+
+def _by_flow(model: nn.Module, graph: fx.Graph) -> Classifier:
+    """The affine layer that makes the result, or one part of it."""
+    *_, end = graph.nodes
+    results = list(_result_nodes(end))
+    found: dict[str, Classifier] = {}
+    problems: list[HeadError] = []
+    for node in results:
+        try:
+            one = _follow_back(model, node, graph)
+        except HeadError as problem:
+            problems.append(problem)
+        else:
+            # a model may return both its outputs and their softmax: the outputs are the better witness
+            if one.name not in found or len(one.softmaxes) < len(found[one.name].softmaxes):
+                found[one.name] = one
+    if not found:
+        raise problems[0] if problems else HeadError("the model returns no tensor, so it has no classifier; pass name=")
+    usual = _by_usual_name(model)
+    if len(found) > 1 and usual not in found:
+        names = ", ".join(map(repr, found))
+        raise HeadError(f"the model returns the results of several affine layers, {names}; say which with name=")
+    return found[usual] if len(found) > 1 and usual is not None else next(iter(found.values()))
+
+
+def _result_nodes(node: fx.Node) -> Iterator[fx.Node]:
+    """The tensors in a result: a tensor, or a tuple, dict or dataclass of them."""
+    for inner in node.all_input_nodes:
+        if inner.op == "call_function" and inspect.isclass(inner.target):
+            yield from _result_nodes(inner)
+        else:
+            yield inner
+
+
+def _follow_back(model: nn.Module, node: fx.Node, graph: fx.Graph) -> Classifier:
+    softmaxes, pooled, refused = [], False, None
+    while not (node.op == "call_module" and is_affine(part(model, str(node.target)))):
+        if not node.all_input_nodes:
+            raise HeadError(
+                "no affine layer lies between the model's input and its result; pass name= (one of "
+                f"{affine_names(model)})"
+            )
+        if node.op == "call_module":
+            name, module = str(node.target), part(model, str(node.target))
+            if any(True for _ in module.parameters()):
+                raise _no_affine(model, name, module)
+            if isinstance(module, NORMALISERS) and len(_calls(graph, name)) == 1:
+                softmaxes.append(name)
+            elif not isinstance(module, HARMLESS + POOLS):
+                refused = f"{name!r}, a {type(module).__name__}"
+            pooled |= isinstance(module, POOLS)
+        else:
+            operation = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "?")
+            if operation not in RESHAPES | POOLINGS and node.target is not operator.getitem:
+                refused = f"{operation!r}, a computation in forward"
+            pooled |= operation in POOLINGS
+        node = node.all_input_nodes[0]
+    name = str(node.target)
+    if refused:
+        raise _followed(name, refused)
+    if len(_calls(graph, name)) > 1:
+        raise HeadError(f"{name!r} runs more than once in forward, so it is no classifier; pass name=")
+    return Classifier(name, tuple(softmaxes), pooled)
+
+
+def _calls(graph: fx.Graph, name: str) -> list[fx.Node]:
+    return [node for node in graph.nodes if node.op == "call_module" and node.target == name]
+
+
+def _by_place(model: nn.Module) -> Classifier:
+    """The last part with parameters, unless a part with a usual name contradicts."""
+    parts = leaves(model)
+    last = max(i for i, (_, m) in enumerate(parts) if any(True for _ in m.parameters()))
+    found, module = parts[last]
+    named = _by_usual_name(model)
+    if named is not None and named != found:
+        raise HeadError(
+            f"the classifier may be {named!r} (by its name) or {found!r} (by its place); say which with name=, or pass "
+            "example=, an input to run through the model"
+        )
+    if not is_affine(module):
+        raise _no_affine(model, found, module)
+    parent = found.rpartition(".")[0]
+    in_sequence = isinstance(part(model, parent), nn.Sequential)
+    softmaxes, pooled = [], False
+    for name, after in parts[last + 1 :]:
+        pooled |= isinstance(after, POOLS)
+        if isinstance(after, NORMALISERS) and in_sequence and name.rpartition(".")[0] == parent:
+            softmaxes.append(name)
+        elif not isinstance(after, HARMLESS + POOLS + DROPOUTS):
+            raise HeadError(
+                f"{name!r}, a {type(after).__name__}, is registered after the classifier {found!r} and may change its "
+                f"outputs; pass example=, an input to run through the model, or name={found!r} if it does not"
+            )
+    return Classifier(found, tuple(softmaxes), pooled)
+
+
+def _by_usual_name(model: nn.Module) -> str | None:
+    """The affine layer at the end of the one child with a usual name."""
+    ends = []
+    for usual in USUAL_NAMES:
+        child = getattr(model, usual, None)
+        if isinstance(child, nn.Module):
+            affine = [leaf for leaf, m in leaves(child, usual) if is_affine(m)]
+            ends += affine[-1:]
+    return ends[0] if len(ends) == 1 else None
+
+
+def classifier_that_ran(model: nn.Module, example: Any) -> Classifier:
+    """The affine layer that ran last on an example, with what ran after it."""
+    ran: list[tuple[str, nn.Module, Any]] = []
+    result = _run(model, example, ran)
+    last = max((i for i, (_, m, _) in enumerate(ran) if is_affine(m)), default=-1)
+    if last < 0:
+        raise HeadError("no affine layer ran on the example, so there is no classifier to replace; pass name=")
+    found = ran[last][0]
+    times = [name for name, _, _ in ran]
+    if times.count(found) > 1:
+        raise HeadError(f"{found!r} ran more than once on the example, so it is no classifier; pass name=")
+    softmaxes, pooled = [], False
+    for name, after, _ in ran[last + 1 :]:
+        pooled |= isinstance(after, POOLS)
+        if isinstance(after, NORMALISERS) and times.count(name) == 1:
+            softmaxes.append(name)
+        elif not isinstance(after, HARMLESS + POOLS):
+            raise _followed(found, f"{name!r}, a {type(after).__name__}")
+    if not any(_same_numbers(tensor, ran[-1][2]) for tensor in _tensors(result)):
+        raise HeadError(
+            f"after {ran[-1][0]!r} the model's forward still computes something (a softmax?), but a radial layer needs "
+            "the affine outputs; take that out, or pass name= if it does no harm"
+        )
+    return Classifier(found, tuple(softmaxes), pooled)
+
+
+def _run(model: nn.Module, example: Any, ran: list[tuple[str, nn.Module, Any]]) -> Any:
+    """One forward pass in evaluation mode that leaves no trace."""
+    args, kwargs = (example, {}) if isinstance(example, tuple) else ((example,), {})
+    if isinstance(example, Mapping):
+        args, kwargs = (), dict(example)
+    was_training = [(m, m.training) for m in model.modules()]
+    hooks = [
+        m.register_forward_hook(lambda m, _, result, name=name: ran.append((name, m, result)))
+        for name, m in leaves(model)
+    ]
+    try:
+        for m, _ in was_training:
+            m.training = False
+        with torch.no_grad():
+            return model(*args, **kwargs)
+    except Exception as error:
+        raise HeadError(
+            f"the example does not run through the model ({type(error).__name__}: {error}); pass an input batch as "
+            "forward takes it: a tensor, a tuple of positional or a dict of keyword arguments"
+        ) from error
+    finally:
+        for m, flag in was_training:
+            m.training = flag
+        for hook in hooks:
+            hook.remove()
+
+
+def _tensors(result: Any) -> Iterator[Tensor]:
+    if isinstance(result, Tensor):
+        yield result
+    elif isinstance(result, Mapping):
+        yield from (tensor for value in result.values() for tensor in _tensors(value))
+    elif isinstance(result, (tuple, list)):
+        yield from (tensor for value in result for tensor in _tensors(value))
+    elif is_dataclass(result):
+        yield from (tensor for field in fields(result) for tensor in _tensors(getattr(result, field.name)))
+
+
+def _same_numbers(a: Tensor, b: Any) -> bool:
+    if not isinstance(b, Tensor) or a.numel() != b.numel():
+        return False
+    a, b = a.reshape(-1), b.reshape(-1)
+    return bool(((a == b) | (a.isnan() & b.isnan())).all())
+
+
+def _followed(found: str, what: str) -> HeadError:
+    return HeadError(
+        f"after the classifier {found!r} comes {what}, but a radial layer needs the affine outputs as they are; "
+        "take it out, or pass name= if it does no harm or another layer is the classifier"
+    )
+
+
+def _no_affine(model: nn.Module, name: str, module: nn.Module) -> HeadError:
+    return HeadError(
+        f"the last part with parameters is {name!r}, a {type(module).__name__} and no affine layer; pass name= (one of "
+        f"{affine_names(model)}) or example=, an input to run through the model"
+    )
+
+
+def is_affine(module: nn.Module) -> bool:
+    """Whether the module can be a classifier: a linear layer, a 1x1 convolution, or our own head."""
+    if isinstance(module, nn.Conv2d):
+        return set(module.kernel_size) == {1} and module.groups == 1
+    return isinstance(module, (nn.Linear, RadialLinear))
+
+
+def leaves(module: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]]:
+    """Parts without parts, each once, in the order of registration; attention and affine layers count as one part."""
+    unique: dict[nn.Module, str] = {}
+    for name, leaf in _walk(module, prefix):
+        unique.setdefault(leaf, name)
+    return [(name, leaf) for leaf, name in unique.items()]
+
+
+def _walk(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Module]]:
+    if isinstance(module, nn.MultiheadAttention) or is_affine(module) or not any(True for _ in module.children()):
+        yield prefix, module
+    else:
+        for name, child in module.named_children():
+            yield from _walk(child, f"{prefix}.{name}" if prefix else name)
+
+
+def affine_names(model: nn.Module, prefix: str = "") -> str:
+    """The affine layers of a model, for a message."""
+    return ", ".join(repr(name) for name, module in leaves(model, prefix) if is_affine(module)) or "none"
+
+
+def part(model: nn.Module, name: str) -> nn.Module:
+    """The part of that name; the model itself has the empty name."""
+    return model.get_submodule(name) if name else model
