@@ -1,0 +1,46 @@
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def examples(text):
+    """Each python block with the text block that follows it directly, or None."""
+    blocks = list(FENCE.finditer(text))
+    found = []
+    for i, block in enumerate(blocks):
+        if block[1] != "python":
+            continue
+        after = blocks[i + 1] if i + 1 < len(blocks) else None
+        shown = after[2] if after and after[1] == "text" else None
+        found.append((block[2], shown))
+    return found
+
+
+def run(code):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    return printed.getvalue()
+
+
+def test_the_readme_has_an_example():
+    assert examples(README)
+
+
+@pytest.mark.parametrize(("code", "shown"), examples(README))
+def test_every_example_prints_what_the_readme_shows(code, shown):
+    printed = run(code)
+    if shown is not None:
+        assert [line.rstrip() for line in printed.splitlines()] == [line.rstrip() for line in shown.splitlines()]
+
+
+def test_examples_are_paired_with_the_text_that_follows():
+    text = "```python\nprint(1)\n```\nprints\n```text\n1\n```\n```sh\nls\n```\n```python\nx = 1\n```\n"
+    assert examples(text) == [("print(1)\n", "1\n"), ("x = 1\n", None)]
+    assert run("print(1)\n") == "1\n"
