@@ -38,8 +38,8 @@ def radial_distances(
     """
     geometry, measure = make_geometry(prototypes, scale), make_metric(metric, axis_scale)
     rows = as_rows(o)
-    classes = geometry.num_classes(rows.shape[1])
-    return geometry.distances(rows, measure).reshape(*o.shape[:-1], classes)
+    geometry.num_classes(rows.shape[1])
+    return from_rows(geometry.distances(rows, measure), o)
 
 
 def radial_nearest(
@@ -66,7 +66,7 @@ def radial_nearest(
     if not 1 <= k <= classes:
         raise OptionError(f"k must lie in 1..{classes}, the number of classes, got {k!r}")
     distances, nearest = _nearest(rows, k, geometry, measure)
-    return distances.reshape(*o.shape[:-1], k), nearest.reshape(*o.shape[:-1], k)
+    return from_rows(distances, o), from_rows(nearest, o)
 
 
 def _nearest(rows: Tensor, k: int, geometry: Geometry, metric: Metric) -> tuple[Tensor, Tensor]:
@@ -94,3 +94,8 @@ def as_rows(o: Tensor) -> Tensor:
     if o.dtype in (torch.float16, torch.bfloat16):
         o = o.float()
     return o if o.ndim == 2 else o.reshape(-1, o.shape[-1])
+
+
+def from_rows(result: Tensor, o: Tensor) -> Tensor:
+    """The result for the rows of ``o``, ``(n, width)``, under the leading axes of ``o``."""
+    return result if o.ndim == 2 else result.reshape(*o.shape[:-1], result.shape[-1])

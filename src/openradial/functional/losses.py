@@ -47,18 +47,22 @@ def radial_loss(
     tensor([0.0000, 1.4142])
     """
     usual = weight is None and prototypes is None and axis_scale is None and metric == "euclidean" and ignore_index < 0
-    if usual and reduction != "none" and (kernel := native.radial_loss()) is not None and eager.first_order_only(o):
+    usual = usual and reduction in ("mean", "sum") and eager.first_order_only(o)
+    kernel = native.radial_loss() if usual else None
+    if kernel is not None:
         try:
             return kernel(o, target, beta, scale, reduction == "mean")
-        except (IndexError, RuntimeError, TypeError):  # unusual or wrong: the careful path below knows which
+        except (IndexError, RuntimeError, TypeError):  # unusual or wrong: the careful way below knows which
             pass
     check_positive("beta", beta)
     check_choice("reduction", reduction, ("mean", "sum", "none"))
     geometry, measure = make_geometry(prototypes, scale), make_metric(metric, axis_scale)
     rows, y = _rows_and_targets(o, target)
     n, classes = rows.shape[0], geometry.num_classes(rows.shape[1])
-    if usual and reduction != "none" and n > 0 and eager.has_values(rows) and eager.first_order_only(rows):
+    if usual and n > 0 and eager.has_values(rows):
         try:
+            if kernel is not None:
+                return kernel(rows.contiguous(), y.contiguous(), beta, scale, reduction == "mean")
             return eager.summed_target_distances(
                 rows, y, float(scale), beta / n if reduction == "mean" else float(beta)
             )

@@ -134,7 +134,8 @@ struct SummedDistances : torch::autograd::Function<SummedDistances> {
     auto saved = ctx->get_saved_variables();
     const double scale = ctx->saved_data["scale"].toDouble(), factor = ctx->saved_data["factor"].toDouble();
     const Tensor& g = upstream[0];
-    const bool batched = g.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::FuncTorchBatched);
+    const auto keys = g.unsafeGetTensorImpl()->key_set();
+    const bool batched = keys.has(c10::DispatchKey::FuncTorchBatched) || keys.has(c10::DispatchKey::Batched);
     Tensor grad = c10::GradMode::is_enabled() || batched
         ? differentiable_gradient(saved[0], saved[1], g * factor, scale)
         : gradient(saved[0], saved[1], saved[2], scale, g.item<double>() * factor);

@@ -27,15 +27,24 @@ SWITCH = "OPENRADIAL_NATIVE"
 Loss = Callable[[Tensor, Tensor, float, float, bool], Tensor]
 
 
-@cache
 def radial_loss() -> Loss | None:
     """The compiled kernel, or None where it was not built or is switched off by ``OPENRADIAL_NATIVE=0``."""
+    return _found()
+
+
+@cache
+def _found() -> Loss | None:
     if os.environ.get(SWITCH) == "0" or not library().exists():
         return None
     try:
-        torch.ops.load_library(library())  # type: ignore[no-untyped-call]
-    except OSError:  # built against another torch, or damaged: the eager form serves
+        return load(library())
+    except OSError:  # damaged: the eager form serves
         return None
+
+
+def load(path: Path) -> Loss:
+    """The kernel in a compiled library."""
+    torch.ops.load_library(path)  # type: ignore[no-untyped-call]
     kernel: Loss = torch.ops.openradial.radial_loss.default
     return kernel
 
@@ -70,15 +79,21 @@ def build(compiler: str | None = None) -> Path:
         if run.returncode != 0:
             last = (run.stderr.strip().splitlines() or ["no message"])[-1]
             raise BuildError(f"{compiler} could not compile {SOURCE.name}: {last}; it is optional, go on without")
-        try:
-            torch.ops.load_library(made)  # type: ignore[no-untyped-call]
-        except OSError as error:
-            raise BuildError(
-                f"what {compiler} made of {SOURCE.name} cannot be loaded: {error.__cause__ or error}"
-            ) from None
+        _check_loads(made, compiler)
         made.replace(target)
-    radial_loss.cache_clear()
+    _found.cache_clear()
     return target
+
+
+def _check_loads(made: Path, compiler: str) -> None:
+    """Try the library in a process of its own, because loading cannot be undone."""
+    program = "import sys, torch; torch.ops.load_library(sys.argv[1])"
+    run = subprocess.run([sys.executable, "-c", program, str(made)], capture_output=True, text=True)
+    if run.returncode != 0:
+        last = (run.stderr.strip().splitlines() or ["no message"])[-1]
+        raise BuildError(
+            f"what {compiler} made of {SOURCE.name} cannot be loaded: {last}; it is optional, go on without"
+        )
 
 
 def _flags() -> list[str]:

@@ -76,10 +76,9 @@ class Metric:
             return torch.maximum(rest, own.abs())
         if self.name == "manhattan":
             return saturate(self._rest(size, top) + own.abs(), o)
-        if self.name == "squared_euclidean":
-            return saturate(self._rest(z.square(), top) + own.square(), o)
         unit = row_unit(torch.maximum(size.amax(-1, keepdim=True), own.abs().amax(-1, keepdim=True)))
-        return saturate(root(self._rest((z / unit).square(), top) + (own / unit).square()) * unit, o)
+        square = self._rest((z / unit).square(), top) + (own / unit).square()
+        return saturate(root(square) * unit if self.name == "euclidean" else square * unit * unit, o)
 
     @staticmethod
     def _rest(energy: Tensor, top: Tensor) -> Tensor:

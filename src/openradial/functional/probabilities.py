@@ -8,7 +8,7 @@ from torch import Tensor
 
 from openradial.errors import OptionError, check_count, check_positive
 from openradial.functional import eager
-from openradial.functional.distances import as_rows
+from openradial.functional.distances import as_rows, from_rows
 from openradial.functional.geometry import Axes, Geometry, Prototypes, make_geometry
 from openradial.functional.norms import Metric, MetricName, make_metric
 
@@ -37,8 +37,8 @@ def radial_log_probs(
     check_positive("beta", beta)
     geometry, measure = make_geometry(prototypes, scale), make_metric(metric, axis_scale)
     rows = as_rows(o)
-    classes = geometry.num_classes(rows.shape[1])
-    return _log_probs(rows, float(beta), geometry, measure).reshape(*o.shape[:-1], classes)
+    geometry.num_classes(rows.shape[1])
+    return from_rows(_log_probs(rows, float(beta), geometry, measure), o)
 
 
 def _log_probs(rows: Tensor, beta: float, geometry: Geometry, metric: Metric) -> Tensor:
@@ -81,13 +81,12 @@ def radial_probs(
     check_positive("beta", beta)
     geometry, measure = make_geometry(prototypes, scale), make_metric(metric, axis_scale)
     rows = as_rows(o)
-    classes = geometry.num_classes(rows.shape[1])
+    geometry.num_classes(rows.shape[1])
     if cutoff is None:
-        return _log_probs(rows, float(beta), geometry, measure).exp().reshape(*o.shape[:-1], classes)
+        return from_rows(_log_probs(rows, float(beta), geometry, measure).exp(), o)
     distances = geometry.distances(rows, measure)
     probs = eager.scaled(distances, -float(beta)).exp()
-    probs = _cut(probs, distances, _radius(cutoff, geometry, measure), geometry, measure)
-    return probs.reshape(*o.shape[:-1], classes)
+    return from_rows(_cut(probs, distances, _radius(cutoff, geometry, measure), geometry, measure), o)
 
 
 def _radius(cutoff: float | str, geometry: Geometry, metric: Metric) -> float:
@@ -136,7 +135,7 @@ def safe_beta(num_classes: int, scale: float = 1.0, excess: float = 0.01) -> flo
         math.log((num_classes - 1) / excess) / math.sqrt(2),  # at a prototype
         math.log(num_classes / limit) / math.sqrt(1 - 1 / num_classes),  # at the centroid
     )
-    if _largest_sum(num_classes, low) <= limit * (1 + 1e-12):
+    if _largest_sum(num_classes, low) <= limit * (1 + 1e-10):  # rounding of the sum
         return low / scale
     high = 2 * low + 1
     while _largest_sum(num_classes, high) > limit:

@@ -1,0 +1,274 @@
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from oracle import betas, exact_distance, outputs, point_at, scales
+
+from openradial import SimplexPrototypes, functional, reference
+from openradial.errors import DTypeError, OptionError, ShapeError, TargetError
+from openradial.functional import eager
+from openradial.functional.norms import METRICS
+
+pytestmark = pytest.mark.usefixtures("each_loss")
+in_both_forms = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def draw_targets(data: st.DataObject, o: torch.Tensor) -> torch.Tensor:
+    return torch.tensor(data.draw(st.lists(st.integers(0, o.shape[1] - 1), min_size=len(o), max_size=len(o))))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@in_both_forms
+@given(o=outputs(), beta=betas, scale=scales, data=st.data())
+def test_loss_and_gradient_equal_the_definition(metric, reduction, o, beta, scale, data):
+    y = draw_targets(data, o)
+    arguments = {"beta": beta, "scale": scale, "metric": metric}
+    expected = reference.radial_loss(o.numpy(), y.numpy(), reduction=reduction, **arguments)
+    o.requires_grad_()
+    loss = functional.radial_loss(o, y, reduction=reduction, **arguments)
+    np.testing.assert_allclose(loss.detach(), expected, rtol=1e-9, atol=1e-12)
+    loss.sum().backward()
+    kind = "sum" if reduction == "none" else reduction
+    gradient = reference.radial_loss_grad(o.detach().numpy(), y.numpy(), reduction=kind, **arguments)
+    np.testing.assert_allclose(o.grad, gradient, rtol=1e-9, atol=1e-12 * beta)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@in_both_forms
+@given(o=outputs(), data=st.data())
+def test_weights_and_ignored_targets_equal_the_definition(reduction, o, data):
+    y = draw_targets(data, o)
+    y[1::2] = -100
+    weight = torch.tensor(data.draw(st.lists(st.floats(0.1, 9), min_size=o.shape[1], max_size=o.shape[1])))
+    for w in (None, weight):
+        arguments = {"weight": w, "reduction": reduction}
+        expected = reference.radial_loss(o.numpy(), y.numpy(), **arguments)
+        np.testing.assert_allclose(functional.radial_loss(o, y, **arguments), expected, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("num_classes", [2, 3, 10, 1023, 1024, 1025, 100_000])
+@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
+def test_float32_losses_are_exact_to_1e_5_from_next_to_a_prototype_to_far_away(num_classes, scale):
+    rng = np.random.default_rng(num_classes)
+    scale = float(np.float32(scale))
+    exponents = range(-6, 7)
+    targets = torch.from_numpy(rng.integers(num_classes, size=len(exponents)))
+    rows = [
+        point_at(rng, num_classes, k, scale, 10.0**e * scale) for k, e in zip(targets.tolist(), exponents, strict=True)
+    ]
+    expected = [exact_distance(row.numpy(), k, scale) for row, k in zip(rows, targets.tolist(), strict=True)]
+    each = functional.radial_loss(torch.stack(rows), targets, scale=scale, reduction="none")
+    assert each.tolist() == pytest.approx(expected, rel=1e-5, abs=0)
+    alone = [
+        functional.radial_loss(row[None], k[None], scale=scale).item() for row, k in zip(rows, targets, strict=True)
+    ]
+    assert alone == pytest.approx(expected, rel=1e-5, abs=0)
+
+
+@pytest.mark.parametrize("num_classes", [2, 10, 3000])
+@pytest.mark.parametrize("distance", [1e-6, 1e-3, 1.0, 1e6])
+def test_float32_gradients_are_unit_vectors_from_next_to_a_prototype_to_far_away(num_classes, distance):
+    rng = np.random.default_rng(0)
+    rows = torch.stack([point_at(rng, num_classes, 1, 1.0, distance) for _ in range(8)]).requires_grad_()
+    y = torch.ones(8, dtype=torch.int64)
+    gradient = reference.radial_loss_grad(rows.detach().double().numpy(), y.numpy(), reduction="sum")
+    functional.radial_loss(rows, y, reduction="sum").backward()
+    np.testing.assert_allclose(rows.grad, gradient, rtol=1e-5, atol=1e-7)
+    rows.grad = None
+    (-functional.radial_log_probs(rows)[:, 1]).sum().backward()
+    np.testing.assert_allclose(rows.grad, gradient, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("num_classes", [2, 10, 3000])
+def test_on_the_prototype_loss_and_gradient_are_exactly_zero(num_classes):
+    for scale in (0.1, 1.0, 7.3):
+        o = torch.zeros(2, num_classes)
+        o[:, 1] = scale
+        o.requires_grad_()
+        y = torch.ones(2, dtype=torch.int64)
+        for reduction in ("mean", "none"):
+            loss = functional.radial_loss(o, y, scale=scale, beta=20.0, reduction=reduction)
+            (gradient,) = torch.autograd.grad(loss.sum(), o)
+            assert (loss == 0).all()
+            assert (gradient == 0).all()
+        log_probs = functional.radial_log_probs(o, scale=scale, beta=20.0)
+        (gradient,) = torch.autograd.grad(log_probs[:, 1].sum(), o)
+        assert (gradient == 0).all()
+
+
+@in_both_forms
+@given(o=outputs(), beta=betas, data=st.data())
+def test_the_loss_is_nll_loss_on_the_log_probabilities(o, beta, data):
+    y = draw_targets(data, o)
+    expected = F.nll_loss(functional.radial_log_probs(o, beta=beta), y)
+    torch.testing.assert_close(functional.radial_loss(o, y, beta=beta), expected, rtol=1e-10, atol=1e-12)
+
+
+@in_both_forms
+@given(o=outputs(), data=st.data())
+def test_beta_only_scales_the_loss(o, data):
+    y = draw_targets(data, o)
+    expected = 3 * functional.radial_loss(o, y)
+    torch.testing.assert_close(functional.radial_loss(o, y, beta=3.0), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("num_classes", [1024, 1300, 5000])
+def test_many_classes_give_the_gradients_of_the_plain_form(num_classes):
+    o = torch.randn(6, num_classes, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    y = torch.tensor([0, 255, 256, 1023, num_classes - 1, 700])
+    g = torch.randn(6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    (expected,) = torch.autograd.grad(eager.plain_target_distances(o, y, 1.3), o, g)
+    (actual,) = torch.autograd.grad(functional.radial_loss(o, y, scale=1.3, reduction="none"), o, g)
+    torch.testing.assert_close(actual, expected)
+    upstream = torch.randn(6, num_classes, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    (expected,) = torch.autograd.grad(eager.plain_all_distances(o, 1.3, -2.0), o, upstream)
+    (actual,) = torch.autograd.grad(functional.radial_log_probs(o, scale=1.3, beta=2.0), o, upstream)
+    torch.testing.assert_close(actual, expected)
+
+
+def test_images_have_their_classes_on_axis_one():
+    o = torch.randn(2, 4, 3, 5, dtype=torch.float64, requires_grad=True)
+    y = torch.randint(4, (2, 3, 5))
+    y[0, 0, 0] = -100
+    rows, flat = o.movedim(1, -1).reshape(-1, 4), y.reshape(-1)
+    for reduction in ("mean", "sum", "none"):
+        expected = functional.radial_loss(rows, flat, reduction=reduction)
+        actual = functional.radial_loss(o, y, reduction=reduction)
+        torch.testing.assert_close(actual.reshape(expected.shape), expected)
+    assert functional.radial_loss(o, y, reduction="none").shape == y.shape
+
+
+CASES = {
+    "a batch": ((5, 4), (5,), {}),
+    "one input": ((4,), (), {}),
+    "a sequence": ((3, 4, 6), (3, 6), {}),
+    "a volume": ((2, 4, 2, 3, 2), (2, 2, 3, 2), {}),
+    "weights": ((5, 4), (5,), {"weight": torch.tensor([1.0, 2.0, 0.5, 0.0])}),
+    "another index to ignore": ((5, 4), (5,), {"ignore_index": 2}),
+    "no input": ((0, 4), (0,), {}),
+}
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("case", CASES)
+def test_calls_take_and_give_the_shapes_of_cross_entropy(case, reduction):
+    outputs_shape, target_shape, options = CASES[case]
+    o, y = torch.randn(outputs_shape), torch.randint(4, target_shape)
+    expected = F.cross_entropy(o, y, reduction=reduction, **options)
+    actual = functional.radial_loss(o, y, reduction=reduction, **options)
+    assert actual.shape == expected.shape
+    assert torch.equal(actual.isnan(), expected.isnan())
+    assert torch.equal(actual == 0, expected == 0)
+
+
+def test_all_targets_ignored_is_nan_as_for_cross_entropy():
+    o, y = torch.randn(3, 4), torch.full((3,), -100)
+    assert F.cross_entropy(o, y).isnan()
+    assert functional.radial_loss(o, y).isnan()
+    assert functional.radial_loss(o, y, reduction="sum") == 0
+
+
+def test_uint8_targets_work():
+    o, y = torch.randn(3, 4), torch.tensor([0, 3, 1])
+    torch.testing.assert_close(functional.radial_loss(o, y.byte()), functional.radial_loss(o, y))
+
+
+@pytest.mark.parametrize("target", [[0, 4], [-1, 0], [0, 7]])
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_targets_out_of_range_are_an_index_error_as_for_cross_entropy(target, reduction):
+    o, y = torch.randn(2, 4), torch.tensor(target)
+    with pytest.raises(IndexError):
+        F.cross_entropy(o, y, reduction=reduction)
+    with pytest.raises(TargetError) as caught:
+        functional.radial_loss(o, y, reduction=reduction)
+    wrong = next(t for t in target if not 0 <= t < 4)
+    assert str(caught.value) == (
+        f"targets must lie in 0..3 or be ignore_index=-100, got {wrong}; map your labels to 0..classes-1 or widen the last layer"
+    )
+
+
+def test_non_contiguous_outputs_and_targets_work():
+    o = torch.randn(4, 6, dtype=torch.float64).t().requires_grad_()
+    y = torch.arange(12)[::2] % 4
+    expected = reference.radial_loss_grad(o.detach().numpy(), y.numpy())
+    functional.radial_loss(o, y).backward()
+    np.testing.assert_allclose(o.grad, expected)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_nan_and_inf_outputs_show_in_the_loss(bad):
+    o, y = torch.zeros(2, 3), torch.tensor([0, 1])
+    o[1, 2] = bad
+    assert not functional.radial_loss(o, y).isfinite()
+    assert functional.radial_loss(o, y, reduction="none").isfinite().tolist() == [True, False]
+
+
+@pytest.mark.parametrize("num_classes", [3, 2000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_huge_outputs_give_finite_losses_and_gradients(num_classes, dtype):
+    size = 1e30 if dtype == torch.float32 else 1e300
+    o = torch.full((2, num_classes), size, dtype=dtype, requires_grad=True)
+    y = torch.tensor([0, 1])
+    loss = functional.radial_loss(o, y)
+    loss.backward()
+    assert loss.item() == pytest.approx(size * num_classes**0.5, rel=1e-5)
+    assert o.grad.norm(dim=1).tolist() == pytest.approx([0.5, 0.5], rel=1e-5)
+
+
+def test_half_precision_is_computed_in_float32():
+    o, y = torch.randn(5, 4, requires_grad=True), torch.tensor([0, 1, 2, 3, 0])
+    for dtype in (torch.bfloat16, torch.float16):
+        half = o.detach().to(dtype).requires_grad_()
+        loss = functional.radial_loss(half, y)
+        assert loss.dtype == torch.float32
+        torch.testing.assert_close(loss, functional.radial_loss(half.float(), y), rtol=0, atol=0)
+        loss.backward()
+        assert half.grad.dtype == dtype
+    with torch.autocast("cpu", torch.bfloat16):
+        assert functional.radial_loss(torch.randn(5, 3) @ torch.randn(3, 4), y).dtype == torch.float32
+
+
+def test_given_and_simplex_prototypes_equal_the_definition():
+    o = torch.randn(6, 3, dtype=torch.float64)
+    y = torch.tensor([0, 1, 2, 3, 3, 0])
+    points = torch.randn(4, 3, dtype=torch.float64)
+    expected = reference.radial_loss(o.numpy(), y.numpy(), prototypes=points.numpy())
+    assert functional.radial_loss(o, y, prototypes=points).item() == pytest.approx(expected)
+    simplex = reference.simplex_prototypes(4, 2.0)
+    expected = reference.radial_loss(o.numpy(), y.numpy(), prototypes=simplex)
+    assert functional.radial_loss(o, y, prototypes=SimplexPrototypes(4, 2.0)).item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        ((torch.ones(2, 3), torch.tensor([0.0, 1.0])), {}, DTypeError,
+         "targets must be class indices of dtype int64 or uint8, got torch.float32; call .long() on them"),
+        ((torch.ones(2, 3), torch.tensor([0, 1]).int()), {}, DTypeError,
+         "targets must be class indices of dtype int64 or uint8, got torch.int32; call .long() on them"),
+        ((torch.ones(2, 3), [0, 1]), {}, DTypeError,
+         "targets must be class indices of dtype int64 or uint8, got list; call .long() on them"),
+        ((torch.ones(2, 3), torch.tensor([0, 1, 2])), {}, ShapeError,
+         "outputs of shape (2, 3) need targets of shape (2,), got (3,); classes are on axis 1 of the outputs"),
+        ((torch.ones(2, 3, 5), torch.zeros(2, 4).long()), {}, ShapeError,
+         "outputs of shape (2, 3, 5) need targets of shape (2, 5), got (2, 4); classes are on axis 1 of the outputs"),
+        ((torch.ones(2, 3).int(), torch.tensor([0, 1])), {}, DTypeError,
+         "outputs must be floating point, got torch.int32; pass the last affine layer's result as it is"),
+        ((torch.ones(2, 3), torch.tensor([0, 1])), {"weight": torch.ones(2)}, ShapeError,
+         "weight must hold one factor per class: expected shape (3,), got (2,); "
+         "use 1.0 for classes that are not special"),
+        ((torch.ones(2, 3), torch.tensor([0, 1])), {"reduction": "average"}, OptionError,
+         "reduction must be one of 'mean', 'sum', 'none', got 'average'"),
+        ((torch.ones(2, 3), torch.tensor([0, 1])), {"beta": 0.0}, OptionError,
+         "beta must be a finite number above 0, got 0.0; the paper uses beta=1.0"),
+        ((torch.ones(2, 3), torch.tensor([0, 1])), {"scale": -1.0}, OptionError,
+         "scale must be a finite number above 0, got -1.0; the paper uses scale=1.0"),
+    ],
+)  # fmt: skip
+def test_bad_input_gets_one_clear_sentence(arguments, options, error, message):
+    with pytest.raises(error) as caught:
+        functional.radial_loss(*arguments, **options)
+    assert str(caught.value) == message
