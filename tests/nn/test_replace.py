@@ -301,3 +301,16 @@ def test_a_replaced_network_learns():
         TF.nll_loss(model(x), y).backward()
         optimiser.step()
     assert (model(x).argmax(1) == y).all()
+
+
+def test_a_subclass_of_linear_is_a_classifier_though_its_forward_is_its_own():
+    class Scaled(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * 2
+
+    assert isinstance(replace_head(nn.Sequential(nn.Linear(4, 6), Scaled(6, 10)), 3)[1], RadialLinear)
+
+
+def test_an_example_may_lead_to_nan():
+    model = replace_head(nn.Sequential(nn.Linear(4, 10), nn.Flatten()), 3, example=torch.full((2, 4), torch.nan))
+    assert isinstance(model[0], RadialLinear)

@@ -308,3 +308,21 @@ def test_a_wrong_option_leaves_the_model_alone(options, message):
         replace_head(model, **{"num_classes": 3, **options})
     assert str(caught.value) == message
     assert_unchanged(model, before)
+
+
+class AttentionLast(Untraceable):
+    def forward(self, x):
+        return self.attention(self.body(x), x, x)[0] if x.sum() >= 0 else x
+
+
+def test_the_projection_inside_attention_is_no_classifier():
+    model = AttentionLast(body=nn.Linear(4, 4), attention=nn.MultiheadAttention(4, 1))
+    assert refusal(model, 3) == (
+        "the last part with parameters is 'attention', a MultiheadAttention and no affine layer; pass name= (one of "
+        "'body') or example=, an input to run through the model"
+    )
+
+
+def test_a_grouped_convolution_is_no_affine_map():
+    model = nn.Sequential(nn.Conv2d(4, 10, 1), nn.Conv2d(10, 10, 1, groups=2))
+    assert refusal(model, 3, returns="outputs").startswith("the last part with parameters is '1', a Conv2d")
