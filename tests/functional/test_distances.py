@@ -223,13 +223,15 @@ def test_half_precision_is_computed_in_float32(o):
         (lambda: functional.radial_distances(torch.tensor(1.0)), ShapeError,
          "outputs must have at least one number per input on their last axis, got shape (); expected (..., outputs)"),
         (lambda: functional.radial_distances(torch.ones(2, 0)), ShapeError,
-         "outputs must have at least one number per input on their last axis, got shape (2, 0); expected (..., outputs)"),
+         "outputs must have at least one number per input on their last axis, got shape (2, 0); "
+         "expected (..., outputs)"),
         (lambda: functional.radial_distances(torch.ones(2, 3), metric="cosine"), OptionError,
          "metric must be one of 'euclidean', 'squared_euclidean', 'manhattan', 'chebyshev', got 'cosine'"),
         (lambda: functional.radial_distances(torch.ones(2, 3), prototypes=torch.ones(5, 4)), ShapeError,
          "prototypes and outputs must have the same width: 4 axes but 3 outputs; make the last layer 4 wide"),
         (lambda: functional.radial_distances(torch.ones(2, 3), prototypes=torch.ones(5)), ShapeError,
-         "prototypes must be a matrix with one row per class, got shape (5,); pass a tensor of shape (classes, outputs)"),
+         "prototypes must be a matrix with one row per class, got shape (5,); "
+         "pass a tensor of shape (classes, outputs)"),
         (lambda: functional.radial_distances(torch.ones(2, 3), prototypes=torch.ones(5, 3).int()), DTypeError,
          "prototypes must be floating point, got torch.int32; call .float() on them"),
         (lambda: functional.radial_distances(torch.ones(2, 3), prototypes=torch.eye(3), scale=2.0), OptionError,

@@ -186,7 +186,8 @@ def test_targets_out_of_range_are_an_index_error_as_for_cross_entropy(target, re
         functional.radial_loss(o, y, reduction=reduction)
     wrong = next(t for t in target if not 0 <= t < 4)
     assert str(caught.value) == (
-        f"targets must lie in 0..3 or be ignore_index=-100, got {wrong}; map your labels to 0..classes-1 or widen the last layer"
+        f"targets must lie in 0..3 or be ignore_index=-100, got {wrong}; "
+        "map your labels to 0..classes-1 or widen the last layer"
     )
 
 

@@ -111,7 +111,7 @@ def test_golden_values_of_safe_beta(num_classes, expected):
 
 
 def largest_sum_found(num_classes: int, beta: float) -> float:
-    """The largest sum of probabilities that gradient ascent finds from many starts, near and far from obvious points."""
+    """The largest sum of probabilities that gradient ascent finds from many starts, obvious and random."""
     rng = np.random.default_rng(num_classes)
 
     def negative_sum(o):
