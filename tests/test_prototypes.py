@@ -168,6 +168,8 @@ def test_golden_crowding():
     prototypes.crowding(3.5).backward()
     # d/dx of mean (3.5 - d)^2: the first two points push each other by 2 * 2.5 / 3, the last two by 2 * 0.5 / 3
     torch.testing.assert_close(prototypes.points.grad[:, 0], torch.tensor([5.0, -5.0 + 1.0, -1.0]) / 3)
+    # one pair, sqrt(2) apart, lacks 3 - sqrt(2)
+    torch.testing.assert_close(LearnedPrototypes(2, 2).crowding(3), torch.tensor((3 - math.sqrt(2)) ** 2))
     assert LearnedPrototypes(1, 2).crowding() == 0
 
 

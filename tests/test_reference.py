@@ -111,6 +111,14 @@ def test_with_disjoint_balls_no_sum_exceeds_one(o, beta, scale, metric):
     assert (p.sum(-1) <= 1).all()
 
 
+def test_midway_between_two_prototypes_rounding_puts_no_point_into_two_balls():
+    points = np.array([[2.1, 0.3], [0.7, 2.31]])
+    middle = points.mean(0)
+    half = reference.radial_distances(points, prototypes=points)[0, 1] / 2
+    assert (reference.radial_distances(middle, prototypes=points) < half).all()  # by rounding
+    assert reference.radial_probs(middle, beta=1e-3, prototypes=points, cutoff="disjoint").sum() <= 1
+
+
 def test_disjoint_balls_of_one_class_or_of_coinciding_prototypes():
     assert reference.radial_probs([1.7], cutoff="disjoint") == math.exp(-(1.7 - 1.0))
     assert reference.radial_probs([1.8], cutoff="disjoint") == 0.0  # farther than 1 / sqrt(2)
@@ -236,6 +244,13 @@ def test_gradients_equal_central_differences(options, metric):
         gradient = reference.radial_loss_grad(o, y, **settings_of)
         expected = central_difference(lambda o, s=settings_of: reference.radial_loss(o, y, **s), o)
         np.testing.assert_allclose(gradient, expected, atol=1e-6)
+
+
+def test_axes_that_tie_share_the_chebyshev_gradient():
+    # o - e_0 = (2, -2, 1): the first two are largest
+    np.testing.assert_array_equal(
+        reference.radial_loss_grad([[3.0, -2.0, 1.0]], [0], metric="chebyshev"), [[0.5, -0.5, 0.0]]
+    )
 
 
 @pytest.mark.parametrize("metric", METRICS)
