@@ -1,6 +1,7 @@
 import os
 import re
 import sys
+import sysconfig
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def locked_versions() -> dict[str, str]:
 
 
 def installed_versions() -> dict[str, str]:
-    here = {canonical(d.name): d.version.partition("+")[0] for d in distributions()}
+    here = {canonical(d.name): d.version.partition("+")[0] for d in distributions(path=[sysconfig.get_path("purelib")])}
     return {name: version for name, version in here.items() if name not in UNLOCKED}
 
 

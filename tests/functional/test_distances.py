@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import exact_distance, outputs, point_at, scales
 
-from openradial import FixedPrototypes, SimplexPrototypes, functional, reference
+from openradial import AxisPrototypes, FixedPrototypes, SimplexPrototypes, functional, reference
 from openradial.errors import DTypeError, OptionError, ShapeError
 from openradial.functional import eager
 from openradial.functional.norms import METRICS
@@ -247,7 +247,14 @@ def test_half_precision_is_computed_in_float32(o):
         (lambda: functional.radial_nearest(torch.ones(2, 3), 4), OptionError,
          "k must lie in 1..3, the number of classes, got 4"),
         (lambda: functional.radial_nearest(torch.ones(2, 3), 0), OptionError,
-         "k must lie in 1..3, the number of classes, got 0"),
+         "k must be a whole number of at least 1, got 0"),
+        (lambda: functional.radial_nearest(torch.ones(2, 3), 1.5), OptionError,
+         "k must be a whole number of at least 1, got 1.5"),
+        (lambda: functional.radial_distances(torch.ones(2, 10), prototypes=AxisPrototypes(12)), ShapeError,
+         "axis prototypes need one output per class: 12 classes but 10 outputs; "
+         "widen the last layer to 12 or use SimplexPrototypes"),
+        (lambda: functional.radial_distances(torch.ones(2, 10), prototypes=SimplexPrototypes(4)), ShapeError,
+         "SimplexPrototypes for 4 classes need 3 outputs, got 10; make the last layer 3 wide"),
     ],
 )  # fmt: skip
 def test_bad_input_gets_one_clear_sentence(call, error, message):

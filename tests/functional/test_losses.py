@@ -219,6 +219,22 @@ def test_huge_outputs_give_finite_losses_and_gradients(num_classes, dtype):
     assert o.grad.norm(dim=1).tolist() == pytest.approx([0.5, 0.5], rel=1e-5)
 
 
+@pytest.mark.parametrize("num_classes", [3, 2000])
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 1e-30), (torch.float64, 1e-194)])
+def test_distances_whose_squares_underflow_keep_their_gradient(num_classes, dtype, size):
+    o = torch.zeros(2, num_classes, dtype=dtype)
+    o[:, 1] = 1.0
+    o[0, 2] = size
+    o.requires_grad_()
+    y = torch.ones(2, dtype=torch.int64)
+    for loss in (functional.radial_loss(o, y, reduction="sum"), functional.radial_loss(o, y, reduction="none").sum()):
+        (gradient,) = torch.autograd.grad(loss, o)
+        assert loss.item() == pytest.approx(size, rel=1e-5, abs=0)
+        assert gradient[0].nonzero().tolist() == [[2]]
+        assert gradient[0, 2].item() == pytest.approx(1, rel=1e-5)
+        assert (gradient[1] == 0).all()
+
+
 def test_half_precision_is_computed_in_float32():
     o, y = torch.randn(5, 4, requires_grad=True), torch.tensor([0, 1, 2, 3, 0])
     for dtype in (torch.bfloat16, torch.float16):

@@ -163,7 +163,7 @@ def test_below_safe_beta_many_classes_exceed_at_the_centroid_and_few_at_a_protot
         (lambda: functional.radial_probs(torch.ones(1, 2), cutoff="half"),
          "cutoff must be None, a radius above 0 or 'disjoint', got 'half'"),
         (lambda: functional.radial_probs(torch.ones(1, 2), cutoff=0.0),
-         "cutoff must be a finite number above 0, got 0.0"),
+         "cutoff must be None, a radius above 0 or 'disjoint', got 0.0"),
         (lambda: functional.safe_beta(1), "num_classes must be a whole number of at least 2, got 1"),
         (lambda: functional.safe_beta(3, excess=0.0), "excess must be a finite number above 0, got 0.0"),
         (lambda: functional.safe_beta(3, excess=2.0),

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from openradial.errors import DTypeError, OptionError, ShapeError
+from openradial.errors import DTypeError, OptionError, ShapeError, check_count
 from openradial.functional import eager
 from openradial.functional.geometry import Axes, Geometry, Prototypes, make_geometry
 from openradial.functional.norms import Metric, MetricName, make_metric
@@ -36,9 +36,8 @@ def radial_distances(
     tensor([[0.0000, 1.4142],
             [1.0000, 1.0000]])
     """
-    geometry, measure = make_geometry(prototypes, scale), make_metric(metric, axis_scale)
     rows = as_rows(o)
-    geometry.num_classes(rows.shape[1])
+    geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
     return from_rows(geometry.distances(rows, measure), o)
 
 
@@ -60,10 +59,11 @@ def radial_nearest(
     >>> distances, classes
     (tensor([[0.2449]]), tensor([[1]]))
     """
-    geometry, measure = make_geometry(prototypes, scale), make_metric(metric, axis_scale)
+    check_count("k", k)
     rows = as_rows(o)
+    geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
     classes = geometry.num_classes(rows.shape[1])
-    if not 1 <= k <= classes:
+    if k > classes:
         raise OptionError(f"k must lie in 1..{classes}, the number of classes, got {k!r}")
     distances, nearest = _nearest(rows, k, geometry, measure)
     return from_rows(distances, o), from_rows(nearest, o)

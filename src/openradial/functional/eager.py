@@ -7,6 +7,7 @@ which the fast form is exact, so that results never depend on which of the two r
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -22,7 +23,10 @@ functorch_is_active: Callable[[], bool] = getattr(torch._C, "_are_functorch_tran
 
 BLOCK = 256  # outputs summed as one block; also bounds how many float32 terms are added in sequence
 BLOCKED_FROM = 1024  # outputs from which blocks pay for their bookkeeping
-CHUNK = 1 << 17  # elements worked on while they are in the cache
+
+
+class OutOfRangeError(Exception):
+    """A value is too large or too small for the fast form; its plain twin serves."""
 
 
 def first_order_only(o: Tensor) -> bool:
@@ -38,19 +42,23 @@ def has_values(o: Tensor) -> bool:
 def target_distances(o: Tensor, y: Tensor, scale: float) -> Tensor:
     """Distance to the prototype ``scale * e_y``, ``(n, k), (n,) -> (n,)``."""
     if first_order_only(o):
-        return _TargetDistances.apply(o, y, scale, None)  # type: ignore[no-any-return, no-untyped-call]
+        with suppress(OutOfRangeError):
+            return _TargetDistances.apply(o, y, scale, None)  # type: ignore[no-any-return, no-untyped-call]
     return plain_target_distances(o, y, scale)
 
 
 def summed_target_distances(o: Tensor, y: Tensor, scale: float, factor: float) -> Tensor:
     """``factor`` times the sum of :func:`target_distances` as one node: for real tensors and first-order autograd."""
-    return _TargetDistances.apply(o, y, scale, factor)  # type: ignore[no-any-return, no-untyped-call]
+    with suppress(OutOfRangeError):
+        return _TargetDistances.apply(o, y, scale, factor)  # type: ignore[no-any-return, no-untyped-call]
+    return plain_target_distances(o, y, scale).sum() * factor
 
 
 def all_distances(o: Tensor, scale: float, factor: float) -> Tensor:
     """``factor`` times the distance to every prototype: ``(n, k) -> (n, k)``."""
     if first_order_only(o):
-        return _AllDistances.apply(o, scale, factor)  # type: ignore[no-any-return, no-untyped-call]
+        with suppress(OutOfRangeError):
+            return _AllDistances.apply(o, scale, factor)  # type: ignore[no-any-return, no-untyped-call]
     return plain_all_distances(o, scale, factor)
 
 
@@ -119,14 +127,13 @@ def _long_target_distances(o: Tensor, y: Tensor, scale: float) -> Tensor:
     return d
 
 
-def _fast_all_distances(o: Tensor, scale: float, factor: float) -> tuple[Tensor, Tensor] | None:
-    """The scaled distances and each row's dominant axis, or None where only the plain form is exact.
+def _fast_all_distances(o: Tensor, scale: float, factor: float) -> tuple[Tensor, Tensor]:
+    """The scaled distances and each row's dominant axis.
 
     An axis with more than half of a row's energy lies in the block of largest norm, so one pass finds it. On all other
     axes ``S + a^2 - 2*a*o_k`` loses at most two bits.
     """
-    n, k = o.shape
-    if k < BLOCKED_FROM:
+    if o.shape[1] < BLOCKED_FROM:
         size = o.abs()
         top = size.argmax(-1, keepdim=True)
         others = size.scatter_(1, top, 0.0).square_().sum(-1, keepdim=True)
@@ -141,17 +148,12 @@ def _fast_all_distances(o: Tensor, scale: float, factor: float) -> tuple[Tensor,
         top = at * BLOCK + inside
     peak = o.gather(1, top)
     base = others + peak.square()
+    own = torch.sqrt_(others + (peak - scale).square_())
     if not math.isfinite(float(base.max()) * max(1.0, factor * factor) * 4):
-        return None
+        raise OutOfRangeError
     base += scale * scale
-    own = torch.sqrt_(others + (peak - scale).square_()).mul_(factor)
-    out = torch.empty_like(o)
-    rows = max(1, CHUNK // k)
-    for i in range(0, n, rows):
-        part = out[i : i + rows]
-        torch.add(base[i : i + rows], o[i : i + rows], alpha=-2 * scale, out=part)
-        part.sqrt_().mul_(factor)
-    return out.scatter_(1, top, own), top
+    out = torch.add(base, o, alpha=-2 * scale).sqrt_().mul_(factor)
+    return out.scatter_(1, top, own.mul_(factor)), top
 
 
 class _TargetDistances(Function):
@@ -187,25 +189,27 @@ def _measured_targets(o: Tensor, y: Tensor, scale: float) -> tuple[Tensor, Tenso
         else:
             e, d = None, _long_target_distances(o.contiguous(), y.unsqueeze(1), scale)
         total = d.sum()
-        if math.isfinite(total.item()):
-            return d, e, total
+        if d.numel() and not (math.isfinite(total.item()) and d.min().item() > smallest(d.dtype)):
+            raise OutOfRangeError
+        return d, e, total
     d = plain_target_distances(o, y, scale)
     return d, None, d.sum()
 
 
 @cache
 def smallest(dtype: torch.dtype) -> float:
-    """Below this distance an input is on its prototype: the squares it is made of underflow."""
-    return math.sqrt(torch.finfo(dtype).tiny)
+    """Below this distance the squares that it is made of lose digits."""
+    info = torch.finfo(dtype)
+    return math.sqrt(info.tiny / info.eps)
 
 
 class _AllDistances(Function):
     @staticmethod
     def forward(ctx: Any, o: Tensor, scale: float, factor: float) -> Tensor:
-        fast = _fast_all_distances(o.contiguous(), scale, factor) if has_values(o) and o.numel() else None
-        if fast is None:
-            fast = plain_all_distances(o, scale, factor), o.abs().argmax(-1, keepdim=True)
-        out, top = fast
+        if has_values(o) and o.numel():
+            out, top = _fast_all_distances(o.contiguous(), scale, factor)
+        else:
+            out, top = plain_all_distances(o, scale, factor), o.abs().argmax(-1, keepdim=True)
         ctx.save_for_backward(o, out, top)
         ctx.scale, ctx.factor = scale, factor
         return out
@@ -225,7 +229,5 @@ class _AllDistances(Function):
         w.scatter_(-1, top, 0.0)
         w_rest = w.sum(-1, keepdim=True).mul_(factor * factor)
         w_all = w_rest + w_top
-        rows = max(1, CHUNK // o.shape[1])
-        for i in range(0, o.shape[0], rows):
-            w[i : i + rows].mul_(-scale * factor * factor).addcmul_(o[i : i + rows], w_all[i : i + rows])
+        w.mul_(-scale * factor * factor).addcmul_(o, w_all)
         return w.scatter_(-1, top, o_top * w_rest + (o_top - scale) * w_top), None, None

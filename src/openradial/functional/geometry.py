@@ -39,6 +39,8 @@ class HasGeometry(Protocol):
 
     def geometry(self) -> Geometry: ...
 
+    def check_outputs(self, outputs: int) -> None: ...
+
 
 @dataclass(frozen=True)
 class Axes:
@@ -115,12 +117,14 @@ class Rows:
             raise DTypeError(f"prototypes must be floating point, got {self.matrix.dtype}; call .float() on them")
 
     def num_classes(self, outputs: int) -> int:
+        return self.matrix.shape[0]
+
+    def check_outputs(self, outputs: int) -> None:
         if outputs != self.matrix.shape[1]:
             raise ShapeError(
                 f"prototypes and outputs must have the same width: {self.matrix.shape[1]} axes but {outputs} outputs; "
                 f"make the last layer {self.matrix.shape[1]} wide"
             )
-        return self.matrix.shape[0]
 
     def distances(self, o: Tensor, metric: Metric) -> Tensor:
         return matrix_distances(o, self.matrix.to(o.dtype), metric)
@@ -140,8 +144,8 @@ class Rows:
 Prototypes = Tensor | HasGeometry
 
 
-def make_geometry(prototypes: Prototypes | None, scale: float) -> Geometry:
-    """The arrangement that the arguments of a call name."""
+def make_geometry(prototypes: Prototypes | None, scale: float, outputs: int) -> Geometry:
+    """The arrangement that the arguments of a call name, checked against the number of outputs."""
     check_positive("scale", scale)
     if prototypes is None:
         return Axes(float(scale))
@@ -150,8 +154,11 @@ def make_geometry(prototypes: Prototypes | None, scale: float) -> Geometry:
             f"scale belongs to the axis prototypes, but prototypes are given: got scale={scale!r}; scale them instead"
         )
     if isinstance(prototypes, Tensor):
-        return Rows(prototypes)
+        rows = Rows(prototypes)
+        rows.check_outputs(outputs)
+        return rows
     if isinstance(prototypes, HasGeometry):
+        prototypes.check_outputs(outputs)
         return prototypes.geometry()
     raise OptionError(
         f"prototypes must be None, a (classes, outputs) tensor or a prototypes module, got {type(prototypes).__name__}"

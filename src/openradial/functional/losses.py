@@ -8,7 +8,7 @@ from torch import Tensor
 from openradial.errors import DTypeError, ShapeError, TargetError, check_choice, check_positive
 from openradial.functional import eager, native
 from openradial.functional.distances import as_rows
-from openradial.functional.geometry import Prototypes, make_geometry
+from openradial.functional.geometry import Axes, Prototypes, make_geometry
 from openradial.functional.norms import MetricName, make_metric
 
 Reduction = Literal["mean", "sum", "none"]
@@ -46,25 +46,25 @@ def radial_loss(
     >>> radial_loss(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1]), reduction="none")
     tensor([0.0000, 1.4142])
     """
-    usual = weight is None and prototypes is None and axis_scale is None and metric == "euclidean" and ignore_index < 0
+    usual = weight is None and axis_scale is None and metric == "euclidean" and ignore_index < 0
     usual = usual and reduction in ("mean", "sum") and eager.first_order_only(o)
     kernel = native.radial_loss() if usual else None
-    if kernel is not None:
+    if kernel is not None and prototypes is None:
         try:
             return kernel(o, target, beta, scale, reduction == "mean")
         except (IndexError, RuntimeError, TypeError):  # unusual or wrong: the careful way below knows which
             pass
     check_positive("beta", beta)
     check_choice("reduction", reduction, ("mean", "sum", "none"))
-    geometry, measure = make_geometry(prototypes, scale), make_metric(metric, axis_scale)
     rows, y = _rows_and_targets(o, target)
+    geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
     n, classes = rows.shape[0], geometry.num_classes(rows.shape[1])
-    if usual and n > 0 and eager.has_values(rows):
+    if usual and isinstance(geometry, Axes) and n > 0 and eager.has_values(rows):
         try:
             if kernel is not None:
-                return kernel(rows.contiguous(), y.contiguous(), beta, scale, reduction == "mean")
+                return kernel(rows.contiguous(), y.contiguous(), beta, geometry.scale, reduction == "mean")
             return eager.summed_target_distances(
-                rows, y, float(scale), beta / n if reduction == "mean" else float(beta)
+                rows, y, geometry.scale, beta / n if reduction == "mean" else float(beta)
             )
         except (IndexError, RuntimeError):  # a target that is to be ignored or out of range
             pass

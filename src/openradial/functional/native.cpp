@@ -58,7 +58,8 @@ scalar_t distance(const scalar_t* row, int64_t n, int64_t k, scalar_t scale) {
     if (sum > limits::min() / limits::epsilon() && sum <= limits::max()) return std::sqrt(sum);
   }
   const double d = wide_norm<double>(row, n, k, scale);
-  if (std::isfinite(d)) return scalar_t(std::min<double>(d, limits::max()));
+  const bool in_range = d > std::sqrt(std::numeric_limits<double>::min() / limits::epsilon());
+  if (in_range && std::isfinite(d)) return scalar_t(std::min<double>(d, limits::max()));
   const long double wide = wide_norm<long double>(row, n, k, scale);
   return scalar_t(std::isfinite(wide) ? std::min<long double>(wide, limits::max()) : wide);
 }

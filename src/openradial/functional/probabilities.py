@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from openradial.errors import OptionError, check_count, check_positive
+from openradial.errors import OptionError, check_count, check_cutoff, check_positive
 from openradial.functional import eager
 from openradial.functional.distances import as_rows, from_rows
 from openradial.functional.geometry import Axes, Geometry, Prototypes, make_geometry
@@ -35,9 +35,8 @@ def radial_log_probs(
     tensor([[-0.0000, -2.8284]])
     """
     check_positive("beta", beta)
-    geometry, measure = make_geometry(prototypes, scale), make_metric(metric, axis_scale)
     rows = as_rows(o)
-    geometry.num_classes(rows.shape[1])
+    geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
     return from_rows(_log_probs(rows, float(beta), geometry, measure), o)
 
 
@@ -79,23 +78,23 @@ def radial_probs(
             [0., 0.]])
     """
     check_positive("beta", beta)
-    geometry, measure = make_geometry(prototypes, scale), make_metric(metric, axis_scale)
     rows = as_rows(o)
-    geometry.num_classes(rows.shape[1])
+    geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
+    check_cutoff(cutoff)
     if cutoff is None:
         return from_rows(_log_probs(rows, float(beta), geometry, measure).exp(), o)
     distances = geometry.distances(rows, measure)
     probs = eager.scaled(distances, -float(beta)).exp()
-    return from_rows(_cut(probs, distances, _radius(cutoff, geometry, measure), geometry, measure), o)
-
-
-def _radius(cutoff: float | str, geometry: Geometry, metric: Metric) -> float:
-    if cutoff == "disjoint":
-        return geometry.half_separation(metric)
-    if isinstance(cutoff, str):
-        raise OptionError(f"cutoff must be None, a radius above 0 or 'disjoint', got {cutoff!r}")
-    check_positive("cutoff", cutoff)
-    return float(cutoff)
+    return from_rows(
+        _cut(
+            probs,
+            distances,
+            geometry.half_separation(measure) if cutoff == "disjoint" else float(cutoff),
+            geometry,
+            measure,
+        ),
+        o,
+    )
 
 
 def _cut(probs: Tensor, distances: Tensor, radius: float, geometry: Geometry, metric: Metric) -> Tensor:

@@ -61,26 +61,25 @@ class RadialLayer(nn.Module):
         _check_axis_scale(axis_scale, metric, self.prototypes)
 
     def forward(self, o: Tensor) -> Tensor:
-        return F.radial_log_probs(o, beta=self.beta, **self._measure(o))
+        return F.radial_log_probs(o, beta=self.beta, **self._measure())
 
     def probs(self, o: Tensor) -> Tensor:
         """Probabilities, cut off where a cut-off is set: see :func:`openradial.functional.radial_probs`."""
-        return F.radial_probs(o, beta=self.beta, cutoff=self.cutoff, **self._measure(o))
+        return F.radial_probs(o, beta=self.beta, cutoff=self.cutoff, **self._measure())
 
     def distances(self, o: Tensor) -> Tensor:
         """Distance to every prototype: see :func:`openradial.functional.radial_distances`."""
-        return F.radial_distances(o, **self._measure(o))
+        return F.radial_distances(o, **self._measure())
 
     def nearest(self, o: Tensor, k: int = 1) -> tuple[Tensor, Tensor]:
         """Distances and classes of the nearest prototypes: see :func:`openradial.functional.radial_nearest`."""
-        return F.radial_nearest(o, k, **self._measure(o))
+        return F.radial_nearest(o, k, **self._measure())
 
     def loss(self, o: Tensor, target: Tensor, reduction: Reduction = "mean") -> Tensor:
         """Distance to the target's prototype: see :func:`openradial.functional.radial_loss`."""
-        return F.radial_loss(o, target, beta=self.beta, reduction=reduction, **self._measure(o, axis=1))
+        return F.radial_loss(o, target, beta=self.beta, reduction=reduction, **self._measure())
 
-    def _measure(self, o: Tensor, axis: int = -1) -> _Measure:
-        _check_width(self.prototypes, o, axis)
+    def _measure(self) -> _Measure:
         return {"prototypes": self.prototypes, "metric": self.metric, "axis_scale": self.axis_scale}
 
     def extra_repr(self) -> str:
@@ -125,8 +124,6 @@ class RadialLoss(nn.Module):
         _check_axis_scale(axis_scale, metric, self.prototypes)
 
     def forward(self, o: Tensor, target: Tensor) -> Tensor:
-        if self.prototypes is not None:
-            _check_width(self.prototypes, o, axis=1)
         return F.radial_loss(
             o,
             target,
@@ -221,9 +218,3 @@ def _check_axis_scale(axis_scale: Tensor | None, metric: MetricName, prototypes:
         check_axis_scale(axis_scale)
     if prototypes is not None:
         measure.divide(axis_scale.new_empty(prototypes.num_outputs))
-
-
-def _check_width(prototypes: Prototypes, o: Tensor, axis: int) -> None:
-    """Raise unless the outputs, on ``axis`` or the only one, are as many as the prototypes need."""
-    if isinstance(o, Tensor) and o.ndim:
-        prototypes.check_outputs(o.shape[axis if o.ndim > 1 else 0])
