@@ -30,7 +30,7 @@ check: $(READY)  ## lint, format, types and the import contract
 	$(BIN)/lint-imports
 
 bench: $(READY)  ## measure speed; results go to benchmarks/results
-	$(BIN)/python -m benchmarks.run
+	OPENRADIAL_CACHE=$(VENV)/openradial-native $(BIN)/python -m benchmarks.run
 
 docs: $(READY)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

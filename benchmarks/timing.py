@@ -1,4 +1,8 @@
-"""Time rivals against each other in one run: round by round, so that a slow moment of the machine hits all of them."""
+"""Time rivals against each other in one run: round by round, so that a slow moment of the machine hits all of them.
+
+Within a round each rival is called once untimed and then several times: what the rival before it left in caches and in the
+memory allocator is not its own.
+"""
 
 import gc
 import statistics
@@ -22,19 +26,21 @@ class Timing:
         return {"median_s": self.median, "quartile_1_s": self.low, "quartile_3_s": self.high, "rounds": self.rounds}
 
 
-def duel(rivals: dict[str, Run], *, rounds: int, block_seconds: float = 0.01) -> dict[str, Timing]:
+def duel(rivals: dict[str, Run], *, rounds: int, block_seconds: float = 0.02) -> dict[str, Timing]:
     """Time each rival ``rounds`` times, in turn; fast ones are repeated within a round."""
     repeats = {}
     for name, run in rivals.items():
         seconds = _seconds(run, 1)
         if seconds < 0.5:
             seconds = min(_seconds(run, 1) for _ in range(3))
-        repeats[name] = max(1, min(500, round(block_seconds / max(seconds, 1e-6))))
+        repeats[name] = max(3, min(500, round(block_seconds / max(seconds, 1e-6)))) if seconds < 0.5 else 1
     samples: dict[str, list[float]] = {name: [] for name in rivals}
     gc.disable()
     try:
         for _ in range(rounds):
             for name, run in rivals.items():
+                if repeats[name] > 1:
+                    run()
                 samples[name].append(_seconds(run, repeats[name]) / repeats[name])
     finally:
         gc.enable()
