@@ -29,8 +29,11 @@ check: $(READY)  ## lint, format, types and the import contract
 	$(BIN)/mypy --strict src
 	$(BIN)/lint-imports
 
+# glibc keeps freed memory, for all rivals alike: else page faults come and go at random and drown what is measured.
+STEADY := MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592
+
 bench: $(READY)  ## measure speed; results go to benchmarks/results
-	OPENRADIAL_CACHE=$(VENV)/openradial-native $(BIN)/python -m benchmarks.run
+	$(STEADY) OPENRADIAL_CACHE=$(VENV)/openradial-native $(BIN)/python -m benchmarks.run
 
 docs: $(READY)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

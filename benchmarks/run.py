@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import platform
 import shutil
 import sys
@@ -85,6 +86,7 @@ def environment(compiled: bool) -> dict[str, Any]:
         "python": platform.python_version(),
         "compiler": shutil.which("c++") if compiled else None,
         "dtype": "float32",
+        "allocator": {name: os.environ.get(name) for name in ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")},
         "seeds": {"outputs": 0, "targets": 1},
     }
 

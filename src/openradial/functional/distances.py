@@ -75,7 +75,10 @@ def _nearest(rows: Tensor, k: int, geometry: Geometry, metric: Metric) -> tuple[
         distances = geometry.distances(rows, metric)
         nearest = (-distances).topk(k, -1).indices
         return distances.gather(-1, nearest), nearest
-    nearest = eager.largest(rows).unsqueeze(-1) if k == 1 else rows.topk(k, -1).indices
+    if k == 1:
+        classes = eager.largest(rows)
+        return geometry.distances_to(rows, classes, metric).unsqueeze(-1), classes.unsqueeze(-1)
+    nearest = rows.topk(k, -1).indices
     columns = [geometry.distances_to(rows, nearest[..., i], metric) for i in range(k)]
     return torch.stack(columns, -1), nearest
 

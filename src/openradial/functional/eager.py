@@ -23,6 +23,7 @@ functorch_is_active: Callable[[], bool] = getattr(torch._C, "_are_functorch_tran
 
 BLOCK = 256  # outputs summed as one block; also bounds how many float32 terms are added in sequence
 BLOCKED_FROM = 1024  # outputs from which blocks pay for their bookkeeping
+PEAK_BLOCK = 64  # outputs among which the largest is looked for at once: fast for a maximum, slow for its place
 
 
 class OutOfRangeError(Exception):
@@ -43,6 +44,8 @@ def target_distances(o: Tensor, y: Tensor, scale: float) -> Tensor:
     """Distance to the prototype ``scale * e_y``, ``(n, k), (n,) -> (n,)``."""
     if first_order_only(o):
         with suppress(OutOfRangeError):
+            if not o.requires_grad:
+                return _measured_targets(o, y, scale)[0]
             return _TargetDistances.apply(o, y, scale, None)  # type: ignore[no-any-return, no-untyped-call]
     return plain_target_distances(o, y, scale)
 
@@ -64,15 +67,17 @@ def all_distances(o: Tensor, scale: float, factor: float) -> Tensor:
 
 def largest(o: Tensor) -> Tensor:
     """First index of the largest output, ``(n, k) -> (n,)``; several times faster than argmax for long rows."""
-    if o.shape[1] < BLOCKED_FROM or not (has_values(o) and first_order_only(o)):
+    if o.shape[1] < 8 * PEAK_BLOCK or not (has_values(o) and first_order_only(o)):
         return o.argmax(-1)
     o = o.detach()
-    whole = o.shape[1] // BLOCK
-    peaks = _blocks(o, whole).amax(2)
-    if whole * BLOCK < o.shape[1]:
-        peaks = torch.cat([peaks, o[:, whole * BLOCK :].amax(1, keepdim=True)], 1)
-    start = peaks.argmax(1) * BLOCK
-    return start + _block(o, start, fill=-math.inf).argmax(1)
+    whole = o.shape[1] // PEAK_BLOCK * PEAK_BLOCK
+    peaks = o[:, :whole].unflatten(1, (-1, PEAK_BLOCK)).amax(2)  # type: ignore[no-untyped-call]
+    if whole < o.shape[1]:
+        peaks = torch.cat([peaks, o[:, whole:].amax(1, keepdim=True)], 1)
+    # The last block reaches back into the one before, where everything is smaller: else that block had been the first.
+    start = (peaks.max(1).indices * PEAK_BLOCK).clamp_max_(o.shape[1] - PEAK_BLOCK)
+    block = o.gather(1, start.unsqueeze(1) + torch.arange(PEAK_BLOCK))
+    return start + block.max(1).indices
 
 
 def plain_target_distances(o: Tensor, y: Tensor, scale: float) -> Tensor:
@@ -99,11 +104,11 @@ def _blocks(o: Tensor, count: int) -> Tensor:
     return o[:, : count * BLOCK].unflatten(1, (count, BLOCK))  # type: ignore[no-any-return, no-untyped-call]
 
 
-def _block(o: Tensor, start: Tensor, fill: float = 0.0) -> Tensor:
-    """The block of each row that begins at ``start``, ``(n, BLOCK)``, with ``fill`` beyond the end of the row."""
+def _block(o: Tensor, start: Tensor) -> Tensor:
+    """The block of each row that begins at ``start``, ``(n, BLOCK)``, with zeros beyond the end of the row."""
     index = start.unsqueeze(1) + torch.arange(BLOCK, device=o.device)
     beyond = index >= o.shape[1]
-    return o.gather(1, index.clamp_max(o.shape[1] - 1)).masked_fill_(beyond, fill)
+    return o.gather(1, index.clamp_max(o.shape[1] - 1)).masked_fill_(beyond, 0.0)
 
 
 def _block_norms(o: Tensor) -> Tensor:
