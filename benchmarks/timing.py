@@ -1,7 +1,7 @@
 """Time rivals against each other in one run: round by round, so that a slow moment of the machine hits all of them.
 
-Within a round each rival is called once untimed and then several times: what the rival before it left in caches and in the
-memory allocator is not its own.
+Within a round each rival is called once untimed and then several times: what the rival before it left in caches and in
+the memory allocator is not its own.
 """
 
 import gc

@@ -101,7 +101,8 @@ def _flags() -> list[str]:
     wide = torch.backends.cpu.get_cpu_capability().startswith("AVX")
     return [
         "-O3", "-std=c++20", "-shared", "-fPIC",
-        "-fopenmp" if sys.platform == "linux" else "-fopenmp-simd",  # elsewhere compilers come without the threads of torch
+        # elsewhere compilers come without the threads that torch uses
+        "-fopenmp" if sys.platform == "linux" else "-fopenmp-simd",
         *(["-mavx2", "-mfma"] if wide else []),
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
         *(f"-isystem{root / part}" for part in ("include", "include/torch/csrc/api/include")),
