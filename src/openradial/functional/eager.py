@@ -71,7 +71,7 @@ def largest(o: Tensor) -> Tensor:
         return o.argmax(-1)
     o = o.detach()
     whole = o.shape[1] // PEAK_BLOCK * PEAK_BLOCK
-    peaks = o[:, :whole].unflatten(1, (-1, PEAK_BLOCK)).amax(2)  # type: ignore[no-untyped-call]
+    peaks: Tensor = o[:, :whole].unflatten(1, (-1, PEAK_BLOCK)).amax(2)  # type: ignore[no-untyped-call]
     if whole < o.shape[1]:
         peaks = torch.cat([peaks, o[:, whole:].amax(1, keepdim=True)], 1)
     # The last block reaches back into the one before, where everything is smaller: else that block had been the first.
