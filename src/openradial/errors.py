@@ -6,6 +6,10 @@
     ├── TargetError  (IndexError)   a target names a class that does not exist
     ├── OptionError  (ValueError)   a setting is out of its range
     ├── HeadError    (ValueError)   the classifier of a network cannot be found
+    ├── DataError    (ValueError)   a file or folder of data is damaged or not what it was said to be
+    ├── FetchError   (OSError)      a data set or weights cannot be had
+    ├── WeightsError (ValueError)   weights do not fit the network
+    ├── MissingError (ImportError)  an optional package is not installed
     └── BuildError   (RuntimeError) the optional compiled kernel cannot be built
 
 Each message says what was expected, what came, and the way out.
@@ -13,10 +17,24 @@ Each message says what was expected, what came, and the way out.
 
 import math
 from collections.abc import Iterable
+from importlib import import_module
 from numbers import Integral, Real
+from types import ModuleType
 from typing import Any
 
-__all__ = ["BuildError", "DTypeError", "HeadError", "OpenRadialError", "OptionError", "ShapeError", "TargetError"]
+__all__ = [
+    "BuildError",
+    "DTypeError",
+    "DataError",
+    "FetchError",
+    "HeadError",
+    "MissingError",
+    "OpenRadialError",
+    "OptionError",
+    "ShapeError",
+    "TargetError",
+    "WeightsError",
+]
 
 
 class OpenRadialError(Exception):
@@ -41,6 +59,22 @@ class OptionError(OpenRadialError, ValueError):
 
 class HeadError(OpenRadialError, ValueError):
     """The classifier of a network cannot be found."""
+
+
+class DataError(OpenRadialError, ValueError):
+    """A file or folder of data is damaged or not what it was said to be."""
+
+
+class FetchError(OpenRadialError, OSError):
+    """A data set or weights cannot be had."""
+
+
+class WeightsError(OpenRadialError, ValueError):
+    """Weights do not fit the network."""
+
+
+class MissingError(OpenRadialError, ImportError):
+    """An optional package is not installed."""
 
 
 class BuildError(OpenRadialError, RuntimeError):
@@ -80,3 +114,14 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     choices = tuple(choices)
     if value not in choices:
         raise OptionError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+
+
+def require(package: str, extra: str, purpose: str) -> ModuleType:
+    """Import an optional package, or raise with the command that installs it."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        name = package.partition(".")[0]
+        raise MissingError(
+            f"{purpose} needs the package {name}, which is not installed; run: pip install 'openradial[{extra}]'"
+        ) from error
