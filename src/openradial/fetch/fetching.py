@@ -14,6 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from openradial.cache import cache_home
 from openradial.errors import FetchError
 from openradial.fetch.checksums import algorithm_of, checksum
 from openradial.fetch.clients import UnavailableError, get
@@ -31,14 +32,6 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.file}: {self.reason}"
-
-
-def cache_home() -> Path:
-    """The folder for everything fetched: ``OPENRADIAL_CACHE``, or openradial in the user's cache."""
-    given = os.environ.get("OPENRADIAL_CACHE")
-    if given:
-        return Path(given).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "openradial"
 
 
 def folder(source: Source) -> Path:

@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from openradial.cache import cache_home
 from openradial.errors import BuildError
 
 SOURCE = Path(__file__).with_name("native.cpp")
@@ -51,13 +52,9 @@ def load(path: Path) -> Loss:
 
 def library() -> Path:
     """Where the compiled kernel of this source, torch and machine lies."""
-    home = (
-        os.environ.get("OPENRADIAL_CACHE")
-        or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "openradial"
-    )
     parts = (SOURCE.read_text(), torch.__version__, sys.platform, platform.machine(), *_flags())
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    return Path(home) / f"native-{digest}.so"
+    return cache_home() / f"native-{digest}.so"
 
 
 def build(compiler: str | None = None) -> Path:
