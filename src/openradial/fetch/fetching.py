@@ -109,8 +109,11 @@ def _disk_error(error: OSError, source: Source, home: Path) -> Exception:
             f"{source.name} needs about {source.size / 1e6:.0f} MB and {home.parent} has {free / 1e6:.0f} MB left; "
             "make room or set OPENRADIAL_CACHE to a folder on a larger disk"
         )
-    if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-        return FetchError(f"{home.parent} cannot be written; set OPENRADIAL_CACHE to a folder of yours")
+    if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.EEXIST, errno.ENOTDIR):
+        return FetchError(
+            f"{home.parent} must be a folder that can be written, got: {error.strerror}; "
+            "set OPENRADIAL_CACHE to a folder of yours"
+        )
     return error
 
 
