@@ -1,0 +1,38 @@
+"""Networks: an input ``x`` to outputs ``o``, and to the last hidden layer ``z``.
+
+Every network has ``forward(x) -> o`` of shape (b, num_classes), ``features(x) -> z``, and its last affine layer as
+``classifier``. None knows a head or a data set. Images are float (b, c, h, w), tables (b, d), sequences (b, t, c) with
+NaN behind their ends, texts (b, t) token ids with 0 behind their ends.
+"""
+
+from openradial.models.alexnet import AlexNet
+from openradial.models.contract import Network
+from openradial.models.efficientnet import EfficientNetLite0
+from openradial.models.mlp import MLP
+from openradial.models.mnist import MnistCNN
+from openradial.models.pretrained import Weights, imagenet_weights
+from openradial.models.recurrent import SequenceClassifier
+from openradial.models.registry import build, names, options
+from openradial.models.resnet import ResNet
+from openradial.models.text import TextCNN, TextRNN
+from openradial.models.vgg import VGG19
+from openradial.models.weights import load_weights
+
+__all__ = [
+    "MLP",
+    "VGG19",
+    "AlexNet",
+    "EfficientNetLite0",
+    "MnistCNN",
+    "Network",
+    "ResNet",
+    "SequenceClassifier",
+    "TextCNN",
+    "TextRNN",
+    "Weights",
+    "build",
+    "imagenet_weights",
+    "load_weights",
+    "names",
+    "options",
+]

@@ -1,0 +1,83 @@
+"""What every network keeps to: ``features(x) -> z``, then one affine layer, ``classifier(z) -> o``."""
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import pairwise
+from numbers import Real
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from openradial.errors import DTypeError, OptionError, ShapeError, check_count
+
+
+class Network(nn.Module, ABC):
+    """A network that ends in one affine layer: ``forward(x)`` is ``classifier(features(x))``."""
+
+    classifier: nn.Linear
+
+    #: Pairs (pattern, replacement) that turn the names of published weights files into ours; the first match counts.
+    foreign_names: ClassVar[tuple[tuple[str, str], ...]] = ()
+
+    @abstractmethod
+    def features(self, x: Tensor) -> Tensor:
+        """The last hidden layer ``z`` of shape (b, d)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        o: Tensor = self.classifier(self.features(x))
+        return o
+
+    def initialise(self, layer: nn.Module) -> None:
+        """Start one layer anew; here as PyTorch does, otherwise as the network was published."""
+        reset: Any = getattr(layer, "reset_parameters", None)
+        if reset is not None:
+            reset()
+
+
+def fully_connected(
+    inputs: int, widths: Sequence[int], dropout: float = 0.0, *, drop_first: bool = False
+) -> nn.Sequential:
+    """Layers ``fc1, fc2, ...`` with ReLU, and dropout after each of them or before it."""
+    check_dropout(dropout)
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for i, (before, width) in enumerate(pairwise((inputs, *widths)), start=1):
+        check_count("the width of a hidden layer", width)
+        if dropout and drop_first:
+            layers[f"drop{i}"] = nn.Dropout(dropout)
+        layers[f"fc{i}"] = nn.Linear(before, width)
+        layers[f"relu{i}"] = nn.ReLU()
+        if dropout and not drop_first:
+            layers[f"drop{i}"] = nn.Dropout(dropout)
+    return nn.Sequential(layers)
+
+
+def last_width(inputs: int, widths: Sequence[int]) -> int:
+    """How many features leave :func:`fully_connected`."""
+    return (inputs, *widths)[-1]
+
+
+def check_dropout(value: float) -> None:
+    """Raise unless ``value`` is a probability below one."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not (is_number and 0 <= value < 1):
+        raise OptionError(f"dropout must be at least 0 and below 1, got {value!r}")
+
+
+def check_images(x: Tensor, channels: int, least: int = 1) -> None:
+    """Raise unless ``x`` are float images (b, channels, h, w) of at least ``least`` pixels each way."""
+    if x.ndim != 4 or x.shape[1] != channels:
+        hint = "; add the batch with x[None]" if x.ndim == 3 else ""
+        raise ShapeError(f"expected images of shape (b, {channels}, h, w), got {tuple(x.shape)}{hint}")
+    if min(x.shape[2:]) < least:
+        raise ShapeError(
+            f"the network needs images of at least {least} x {least} pixels, got {x.shape[2]} x {x.shape[3]}; "
+            "enlarge them or take a network for small images"
+        )
+    check_floats(x)
+
+
+def check_floats(x: Tensor) -> None:
+    """Raise unless ``x`` has real floating-point elements."""
+    if not x.is_floating_point():
+        raise DTypeError(f"expected floating-point inputs, got {x.dtype}; convert them with x.float()")

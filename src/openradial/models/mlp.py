@@ -1,0 +1,35 @@
+"""Fully connected networks, for points and tables."""
+
+import math
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from openradial.errors import ShapeError, check_count
+from openradial.models.contract import Network, check_floats, fully_connected, last_width
+
+
+class MLP(Network):
+    """Fully connected layers with ReLU: (b, inputs) to (b, num_classes).
+
+    Inputs of more dimensions are flattened. The layers start as PyTorch starts them, since the paper says nothing else.
+
+    >>> MLP(3, inputs=2, hidden=(50, 50, 2))(torch.zeros(5, 2)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(
+        self, num_classes: int, inputs: int, hidden: Sequence[int] = (50, 50, 50), dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        check_count("inputs", inputs)
+        self.inputs = inputs
+        self.hidden = fully_connected(inputs, hidden, dropout)
+        self.classifier = nn.Linear(last_width(inputs, hidden), num_classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        if x.ndim < 2 or math.prod(x.shape[1:]) != self.inputs:
+            raise ShapeError(f"expected inputs of shape (b, {self.inputs}), got {tuple(x.shape)}")
+        check_floats(x)
+        z: Tensor = self.hidden(x.flatten(1))
+        return z

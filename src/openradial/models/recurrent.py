@@ -1,0 +1,109 @@
+"""GRU and LSTM, for sequences of different lengths."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from openradial.errors import ShapeError, check_choice, check_count
+from openradial.models.contract import Network, check_dropout, check_floats
+
+Cell = Literal["gru", "lstm"]
+
+
+class Recurrent(nn.Module):
+    """Padded sequences (b, t, c) and their lengths (b,) to the state after the last valid step, (b, d).
+
+    What stands behind the end of a sequence is never read: forward, the state is taken at the last valid step;
+    backward, the valid part alone is turned round. A sequence without a step gives zeros.
+    """
+
+    def __init__(self, inputs: int, hidden: int, layers: int, cell: Cell, bidirectional: bool, dropout: float) -> None:
+        super().__init__()
+        check_count("hidden", hidden)
+        check_count("layers", layers)
+        check_choice("cell", cell, ("gru", "lstm"))
+        check_dropout(dropout)
+        kind = nn.GRU if cell == "gru" else nn.LSTM
+        self.width = hidden * (2 if bidirectional else 1)
+        widths = [inputs] + [self.width] * (layers - 1)
+        # One module for each layer and direction: the layers of one nn.GRU would read padding when they run backward.
+        self.ahead = nn.ModuleList(kind(width, hidden, batch_first=True) for width in widths)
+        self.back = nn.ModuleList(kind(width, hidden, batch_first=True) for width in widths if bidirectional)
+        self.drop = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        steps = torch.arange(x.shape[1], device=x.device)  # (t,)
+        inside = steps < lengths[:, None]  # (b, t)
+        turned = torch.where(inside, lengths[:, None] - 1 - steps, steps)  # (b, t) its own inverse
+        last = (lengths - 1).clamp(min=0)[:, None]  # (b, 1)
+        for i, ahead in enumerate(self.ahead):
+            states = ahead(x)[0]  # (b, t, h)
+            ends = [_take(states, last)]
+            if self.back:
+                backward = self.back[i](_take(x, turned))[0]
+                ends.append(_take(backward, last))
+                states = torch.cat([states, _take(backward, turned)], dim=-1)
+            x = self.drop(states)
+        end = torch.cat(ends, dim=-1)[:, 0]  # (b, d)
+        z: Tensor = self.drop(end) * (lengths > 0)[:, None]
+        return z
+
+
+class SequenceClassifier(Network):
+    """Float sequences (b, t, channels) to (b, num_classes); shorter ones end in steps of NaN, which are ignored.
+
+    A NaN before the end of a sequence is a missing value: it makes the outputs of that sequence NaN, so fill gaps
+    first. The cells start as PyTorch starts them: uniform numbers within 1 / sqrt(hidden).
+
+    >>> x = torch.randn(2, 7, 12)
+    >>> x[1, 5:] = torch.nan
+    >>> SequenceClassifier(9, channels=12)(x).shape
+    torch.Size([2, 9])
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        channels: int,
+        hidden: int = 64,
+        layers: int = 1,
+        cell: Cell = "gru",
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_count("channels", channels)
+        self.channels = channels
+        self.recurrent = Recurrent(channels, hidden, layers, cell, bidirectional, dropout)
+        self.classifier = nn.Linear(self.recurrent.width, num_classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        if x.ndim != 3 or x.shape[2] != self.channels:
+            raise ShapeError(f"expected sequences of shape (b, t, {self.channels}), got {tuple(x.shape)}")
+        check_floats(x)
+        x = at_least_one_step(x, torch.nan)
+        lengths = valid_steps(~x.isnan().all(-1))
+        inside = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+        z: Tensor = self.recurrent(x.where(inside[..., None], 0.0), lengths)
+        return z
+
+
+def valid_steps(is_valid: Tensor) -> Tensor:
+    """Position after the last true entry of each row: (b, t) to (b,).
+
+    >>> valid_steps(torch.tensor([[True, False, True, False], [False, False, False, False]]))
+    tensor([3, 0])
+    """
+    positions = torch.arange(1, is_valid.shape[1] + 1, device=is_valid.device)
+    return (positions * is_valid).amax(-1)
+
+
+def at_least_one_step(x: Tensor, padding: float) -> Tensor:
+    """``x`` itself, or one step of padding where there is none: recurrent layers refuse to run over nothing."""
+    return x if x.shape[1] > 0 else x.new_full((x.shape[0], 1, *x.shape[2:]), padding)
+
+
+def _take(x: Tensor, steps: Tensor) -> Tensor:
+    """``x[i, steps[i, j]]``: (b, t, c) and (b, s) to (b, s, c)."""
+    return x.gather(1, steps[..., None].expand(-1, -1, x.shape[-1]))

@@ -1,0 +1,137 @@
+"""ResNet-18, 34 and 50."""
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+from openradial.errors import check_choice, check_count, check_positive
+from openradial.models.contract import Network, check_images
+
+Stem = Literal["imagenet", "small"]
+StrideIn = Literal["3x3", "1x1"]
+DEPTHS: dict[int, tuple[int, int, int, int]] = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
+
+
+class BasicBlock(nn.Module):
+    """Two 3 x 3 convolutions beside a shortcut."""
+
+    def __init__(self, inputs: int, width: int, stride: int, eps: float) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width, eps)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width, eps)
+        self.relu = nn.ReLU()
+        self.downsample = _shortcut(inputs, width, stride, eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        shortcut = x if self.downsample is None else self.downsample(x)
+        x = self.relu(self.bn1(self.conv1(x)))
+        out: Tensor = self.relu(self.bn2(self.conv2(x)) + shortcut)
+        return out
+
+
+class Bottleneck(nn.Module):
+    """A 3 x 3 convolution between two of 1 x 1, beside a shortcut."""
+
+    def __init__(self, inputs: int, width: int, stride: int, eps: float, stride_in: StrideIn = "3x3") -> None:
+        super().__init__()
+        first, second = (stride, 1) if stride_in == "1x1" else (1, stride)
+        outputs = 4 * width
+        self.conv1 = nn.Conv2d(inputs, width, 1, first, bias=False)
+        self.bn1 = nn.BatchNorm2d(width, eps)
+        self.conv2 = nn.Conv2d(width, width, 3, second, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width, eps)
+        self.conv3 = nn.Conv2d(width, outputs, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(outputs, eps)
+        self.relu = nn.ReLU()
+        self.downsample = _shortcut(inputs, outputs, stride, eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        shortcut = x if self.downsample is None else self.downsample(x)
+        x = self.relu(self.bn1(self.conv1(x)))
+        x = self.relu(self.bn2(self.conv2(x)))
+        out: Tensor = self.relu(self.bn3(self.conv3(x)) + shortcut)
+        return out
+
+
+class ResNet(Network):
+    """Residual network of 18, 34 or 50 layers (He et al., 2015).
+
+    Named layer for layer as in torchvision; its files can be loaded. Convolutions start with He's normal numbers (fan
+    out), the classifier as PyTorch starts it.
+
+    Args:
+        stem: ``"imagenet"``, a 7 x 7 convolution of stride 2 and a pooling, or ``"small"``, a 3 x 3 convolution that
+            keeps the size, for images of 32 or 64 pixels.
+        stride_in: the convolution of a bottleneck that halves the image: ``"3x3"`` as in torchvision, ``"1x1"`` as
+            published and as in Keras.
+        norm_eps: what batch normalisation adds to a variance; the ImageNet weights of Keras need 1e-3.
+        width: channels of the first stage.
+    """
+
+    foreign_names = ((r"^fc\.", "classifier."),)
+
+    def __init__(
+        self,
+        num_classes: int,
+        depth: int = 18,
+        channels: int = 3,
+        stem: Stem = "imagenet",
+        stride_in: StrideIn = "3x3",
+        norm_eps: float = 1e-5,
+        width: int = 64,
+    ) -> None:
+        super().__init__()
+        check_choice("depth", str(depth), map(str, DEPTHS))
+        check_choice("stem", stem, ("imagenet", "small"))
+        check_choice("stride_in", stride_in, ("3x3", "1x1"))
+        check_positive("norm_eps", norm_eps)
+        check_count("channels", channels)
+        check_count("width", width)
+        self.channels = channels
+        size, stride, padding = (7, 2, 3) if stem == "imagenet" else (3, 1, 1)
+        self.conv1 = nn.Conv2d(channels, width, size, stride, padding, bias=False)
+        self.bn1 = nn.BatchNorm2d(width, norm_eps)
+        self.relu = nn.ReLU()
+        self.maxpool = nn.MaxPool2d(3, 2, padding=1) if stem == "imagenet" else nn.Identity()
+        self.layer1, self.layer2, self.layer3, self.layer4 = _stages(depth, width, norm_eps, stride_in)
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.classifier = nn.Linear(8 * width * (1 if depth < 50 else 4), num_classes)
+        self.apply(self.initialise)
+
+    def features(self, x: Tensor) -> Tensor:
+        check_images(x, self.channels)
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
+            x = stage(x)
+        z: Tensor = self.avgpool(x).flatten(1)
+        return z
+
+    def initialise(self, layer: nn.Module) -> None:
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+        else:
+            super().initialise(layer)
+
+
+def _stages(depth: int, width: int, eps: float, stride_in: StrideIn) -> list[nn.Sequential]:
+    """Four stages, each of twice the channels and half the pixels of the one before."""
+    inputs, stages = width, []
+    for i, repeats in enumerate(DEPTHS[depth]):
+        blocks: list[nn.Module] = []
+        for j in range(repeats):
+            stride = 2 if i > 0 and j == 0 else 1
+            if depth < 50:
+                blocks.append(BasicBlock(inputs, width << i, stride, eps))
+            else:
+                blocks.append(Bottleneck(inputs, width << i, stride, eps, stride_in))
+            inputs = (width << i) * (1 if depth < 50 else 4)
+        stages.append(nn.Sequential(*blocks))
+    return stages
+
+
+def _shortcut(inputs: int, outputs: int, stride: int, eps: float) -> nn.Sequential | None:
+    if stride == 1 and inputs == outputs:
+        return None
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs, eps))
