@@ -53,6 +53,7 @@ PUBLIC = {
         "OptionError",
         "ShapeError",
         "TargetError",
+        "TrainingError",
         "WeightsError",
     ],
     fetch: ["ARCHIVE", "Mirror", "Package", "Problem", "Source", "check", "fetch", "file_matches", "folder"],

@@ -1,16 +1,17 @@
 """The errors a user can cause, and the checks that raise them.
 
     OpenRadialError
-    ├── ShapeError   (ValueError)   a tensor has the wrong shape
-    ├── DTypeError   (TypeError)    a tensor has the wrong element type
-    ├── TargetError  (IndexError)   a target names a class that does not exist
-    ├── OptionError  (ValueError)   a setting is out of its range
-    ├── HeadError    (ValueError)   the classifier of a network cannot be found
-    ├── DataError    (ValueError)   a file or folder of data is damaged or not what it was said to be
-    ├── FetchError   (OSError)      a data set or weights cannot be had
-    ├── WeightsError (ValueError)   weights do not fit the network
-    ├── MissingError (ImportError)  an optional package is not installed
-    └── BuildError   (RuntimeError) the optional compiled kernel cannot be built
+    ├── ShapeError    (ValueError)   a tensor has the wrong shape
+    ├── DTypeError    (TypeError)    a tensor has the wrong element type
+    ├── TargetError   (IndexError)   a target names a class that does not exist
+    ├── OptionError   (ValueError)   a setting is out of its range
+    ├── HeadError     (ValueError)   the classifier of a network cannot be found
+    ├── DataError     (ValueError)   a file or folder of data is damaged or not what it was said to be
+    ├── FetchError    (OSError)      a data set or weights cannot be had
+    ├── WeightsError  (ValueError)   weights do not fit the network
+    ├── TrainingError (RuntimeError) training cannot go on, or not from this checkpoint
+    ├── MissingError  (ImportError)  an optional package is not installed
+    └── BuildError    (RuntimeError) the optional compiled kernel cannot be built
 
 Each message says what was expected, what came, and the way out.
 """
@@ -33,6 +34,7 @@ __all__ = [
     "OptionError",
     "ShapeError",
     "TargetError",
+    "TrainingError",
     "WeightsError",
 ]
 
@@ -71,6 +73,10 @@ class FetchError(OpenRadialError, OSError):
 
 class WeightsError(OpenRadialError, ValueError):
     """Weights do not fit the network."""
+
+
+class TrainingError(OpenRadialError, RuntimeError):
+    """Training cannot go on, or not from this checkpoint."""
 
 
 class MissingError(OpenRadialError, ImportError):
