@@ -1,0 +1,29 @@
+"""The command line: parsing and printing only."""
+
+import sys
+
+from openradial.errors import OpenRadialError, OptionError, require
+
+BAD_USE, FAILURE, INTERRUPTED = 2, 1, 130
+
+
+def main() -> None:
+    """Run the command ``openradial``. An error is one line; exit code 2 for bad use, 1 for failure."""
+    try:
+        for package in ("typer", "rich"):
+            require(package, "cli", "the command openradial")
+        from openradial.cli.app import app
+
+        app(prog_name="openradial")
+    except OpenRadialError as error:
+        _fail(str(error), BAD_USE if isinstance(error, OptionError) else FAILURE)
+    except KeyboardInterrupt:
+        _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output is gone: nothing to say, nobody to say it to
+        sys.exit(FAILURE)
+
+
+def _fail(message: str, code: int) -> None:
+    sys.stderr.write(f"error: {message}\n")
+    sys.exit(code)

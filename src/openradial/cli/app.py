@@ -1,0 +1,29 @@
+"""The tree of commands."""
+
+from typing import Annotated
+
+import typer
+
+import openradial
+from openradial.cli import data
+
+app = typer.Typer(
+    help="Open-world classification: a class, or unknown.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(data.app, name="data")
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"openradial {openradial.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    """Open-world classification: a class, or unknown."""

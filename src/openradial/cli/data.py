@@ -1,0 +1,85 @@
+"""``openradial data``: list, get, find and check data sets; split and check folders."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from openradial import fetch
+from openradial.data.catalog import ENTRIES, Entry, entry
+from openradial.errors import FetchError, OptionError
+from openradial.fetch import Source
+
+app = typer.Typer(help="Data sets: list, get, find, check, split.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="A name from: openradial data list")]
+Root = Annotated[Path | None, typer.Option(help="A folder of yours with the files, used where it lies.")]
+
+
+@app.command("list")
+def list_sets() -> None:
+    """List all data sets, and which of them are on this machine."""
+    table = Table("name", "kind", "classes", "train / test", "size (MB)", "here", "licence", box=None, pad_edge=False)
+    for found in ENTRIES.values():
+        table.add_row(*_row(found))
+    Console().print(table)
+
+
+@app.command()
+def get(name: Name, root: Root = None) -> None:
+    """Fetch a data set into the cache, and check it."""
+    source = _source(name)
+    place = fetch.fetch(source, root=root)
+    typer.echo(f"{source.name}: {_amount(place, source)} in {place}")
+
+
+@app.command()
+def path(name: Name) -> None:
+    """Print the folder of a data set that is on this machine."""
+    typer.echo(fetch.fetch(_source(name), download=False))
+
+
+@app.command()
+def check(name: Name, root: Root = None) -> None:
+    """Read every file of a data set and compare its checksum."""
+    source = _source(name)
+    problems = fetch.check(source, root=root)
+    if problems:
+        more = f" ({len(problems) - 1} more files are wrong)" if len(problems) > 1 else ""
+        raise FetchError(f"{problems[0]}{more}; run: openradial data get {source.name}")
+    place = root or fetch.folder(source)
+    typer.echo(f"{source.name}: {_amount(place, source)} in {place}, all as they should be")
+
+
+def _source(name: str) -> Source:
+    source = entry(name).source()
+    if source is None:
+        raise OptionError(f"{name} needs no files: load it with openradial.data.load({name!r})")
+    return source
+
+
+def _row(found: Entry) -> list[str]:
+    source = found.source()
+    facts = [found.name, found.kind, found.classes, found.examples]
+    if source is None:
+        return [*facts, "", "always", ""]
+    return [*facts, f"{source.size / 1e6:.0f}", "yes" if _is_here(source) else "", source.licence]
+
+
+def _is_here(source: Source) -> bool:
+    try:
+        fetch.fetch(source, download=False)
+    except FetchError:
+        return False
+    return True
+
+
+def _amount(place: Path, source: Source) -> str:
+    form = next(form for form in source.forms() if all(_file(place, name).exists() for name in form))
+    size = sum(_file(place, name).stat().st_size for name in form)
+    return f"{len(form)} file{'s'[: len(form) > 1]}, {size / 1e6:.1f} MB"
+
+
+def _file(place: Path, name: str) -> Path:
+    return place / name if (place / name).exists() else place / f"{name}.gz"
