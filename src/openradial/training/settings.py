@@ -39,7 +39,7 @@ class Settings:
     patience: int | None = None  # epochs without a better validation loss before the run ends
     ema: float | None = None  # how much of the averaged weights is kept at each step
     explosion: float = 1e6  # a loss so many times the first one stops the run
-    checkpoint_minutes: float = 10.0  # at the latest, besides one after each epoch
+    checkpoint_seconds: float = 30.0  # between checkpoints, besides the one at the end
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -89,7 +89,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {  # low, high, whether low itsel
     "patience": (1, 10**9, False),
     "ema": (0, 1 - 1e-9, True),
     "explosion": (1, math.inf, True),
-    "checkpoint_minutes": (0, 10**6, False),
+    "checkpoint_seconds": (0, 10**9, False),
     "seed": (0, 2**63 - 1, False),
 }
 

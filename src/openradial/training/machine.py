@@ -1,0 +1,103 @@
+"""One process or many: devices, precision and what the processes tell each other, on Lightning Fabric."""
+
+import os
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from openradial.errors import OptionError, require
+from openradial.training.settings import Precision, Settings
+
+PRECISIONS: dict[Precision, str] = {
+    "float32": "32-true",
+    "float64": "64-true",
+    "bfloat16": "bf16-mixed",
+    "float16": "16-mixed",
+}
+
+
+class Machine:
+    """The processes and devices of a run. ``devices="auto"`` is one device, or what ``torchrun`` started."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        accelerator: str = "auto",
+        devices: int | str = "auto",
+        nodes: int = 1,
+        strategy: str = "auto",
+    ) -> None:
+        fabric = require("lightning_fabric", "train", "training")
+        if devices == "auto":
+            devices, nodes = _started(nodes)
+        if settings.precision == "float16" and accelerator in ("cpu", "auto") and not torch.cuda.is_available():
+            raise OptionError("float16 needs a GPU that scales gradients, got a CPU; use bfloat16 or float32")
+        if strategy == "auto" and int(devices) * nodes > 1:
+            strategy = "ddp"
+        self.fabric: Any = fabric.Fabric(
+            accelerator=accelerator,
+            devices=devices,
+            num_nodes=nodes,
+            strategy=strategy,
+            precision=PRECISIONS[settings.precision],
+        )
+        self.fabric.launch()
+        self.sharded = strategy.startswith("fsdp")
+
+    @property
+    def rank(self) -> int:
+        return int(self.fabric.global_rank)
+
+    @property
+    def world(self) -> int:
+        return int(self.fabric.world_size)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that writes and prints."""
+        return self.rank == 0
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        """The sums of numbers over all processes."""
+        if self.world == 1:
+            return list(values)
+        tensor = torch.tensor(values, dtype=torch.float64, device=self.fabric.device)
+        return [float(value) for value in self.fabric.all_reduce(tensor, reduce_op="sum").tolist()]
+
+    def random_states(self) -> dict[str, Tensor]:
+        """The states of all random generators of all processes, ``(processes, bytes)`` each."""
+        states = {"cpu": torch.get_rng_state()}
+        if self.fabric.device.type == "cuda":
+            states["cuda"] = torch.cuda.get_rng_state(self.fabric.device)
+        return {name: self._gathered(state) for name, state in states.items()}
+
+    def restore_random_states(self, states: dict[str, Tensor]) -> None:
+        torch.set_rng_state(states["cpu"][self.rank])
+        if "cuda" in states and self.fabric.device.type == "cuda":
+            torch.cuda.set_rng_state(states["cuda"][self.rank], self.fabric.device)
+
+    def state_of(self, model: nn.Module, net: nn.Module) -> dict[str, Tensor]:
+        """The whole network's tensors, also where each process has only a part."""
+        if not self.sharded:
+            return net.state_dict()
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        return cast(dict[str, Tensor], get_model_state_dict(model, options=options))
+
+    def _gathered(self, state: Tensor) -> Tensor:
+        if self.world == 1:
+            return state.unsqueeze(0)
+        gathered: Tensor = self.fabric.all_gather(state.to(self.fabric.device)).cpu()
+        return gathered
+
+
+def _started(nodes: int) -> tuple[int, int]:
+    """Devices per node and nodes as a launcher such as torchrun set them; else one device."""
+    if "LOCAL_WORLD_SIZE" not in os.environ:
+        return 1, nodes
+    local = int(os.environ["LOCAL_WORLD_SIZE"])
+    return local, int(os.environ["WORLD_SIZE"]) // local

@@ -1,0 +1,30 @@
+"""What is minimised, and what is measured on the way."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+Metric = Callable[[Tensor, Tensor], Tensor]
+
+
+def correct(o: Tensor, y: Tensor) -> Tensor:
+    """1 where the target's output is the largest: for axis prototypes the nearest; ``(n, k), (n,) -> (n,)``."""
+    return (o.argmax(-1) == y).float()
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A loss of outputs and targets, averaged over the examples, with metrics of one number per example.
+
+    Networks whose loss needs more than their outputs, such as Bayesian ones, have their own objective with the same two
+    members: ``metrics``, and a call that returns the loss and the outputs.
+    """
+
+    loss: Loss
+    metrics: Mapping[str, Metric] = field(default_factory=lambda: {"accuracy": correct})
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        o = model(x)
+        return self.loss(o, y), o

@@ -1,0 +1,40 @@
+"""Optimisers and schedules by name."""
+
+import math
+from collections.abc import Iterable
+
+from torch import nn, optim
+
+from openradial.training.settings import Settings
+
+
+def make_optimiser(parameters: Iterable[nn.Parameter], settings: Settings) -> optim.Optimizer:
+    """The optimiser that the settings name."""
+    rate, decay = settings.learning_rate, settings.weight_decay
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    if settings.optimiser == "sgd":
+        return optim.SGD(trained, rate, momentum=settings.momentum, weight_decay=decay)
+    if settings.optimiser == "rmsprop":
+        return optim.RMSprop(
+            trained, rate, alpha=settings.decay, momentum=settings.momentum, weight_decay=decay, foreach=True
+        )
+    kind = optim.Adam if settings.optimiser == "adam" else optim.AdamW
+    return kind(trained, rate, betas=settings.betas, weight_decay=decay)
+
+
+def learning_rate_factor(settings: Settings, step: int, steps_per_epoch: int) -> float:
+    """What the learning rate is multiplied with at a step: the schedule after a linear warm-up.
+
+    >>> settings = Settings(epochs=10, schedule="cosine", warmup_epochs=1)
+    >>> [round(learning_rate_factor(settings, step, 10), 2) for step in (0, 9, 10, 55, 99)]
+    [0.1, 1.0, 1.0, 0.5, 0.0]
+    """
+    warmup = settings.warmup_epochs * steps_per_epoch
+    if step < warmup:
+        return (step + 1) / (warmup + 1) if warmup < 1 else min(1.0, (step + 1) / warmup)
+    if settings.schedule == "constant":
+        return 1.0
+    if settings.schedule == "step":
+        return float(settings.step_factor ** (step // steps_per_epoch // settings.step_epochs))
+    done = (step - warmup) / max(1.0, settings.epochs * steps_per_epoch - warmup)  # of the way, in [0, 1)
+    return 1 - done if settings.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
