@@ -1,5 +1,6 @@
 """Read weights from safetensors and PyTorch files, never anything that can run code."""
 
+import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,23 +53,27 @@ def _read_safetensors(path: Path) -> Any:
 
 
 def _read_torch(path: Path) -> Any:
+    with path.open("rb") as file:
+        start = file.read(2)
+    if start != b"PK" and start[:1] != b"\x80":  # a zip archive, or before PyTorch 1.6 a pickle
+        raise WeightsError(f"{path} is neither a safetensors nor a PyTorch file; save model.state_dict() as one")
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file can raise almost anything
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        if "weights_only" in str(error) or "Weights only" in str(error):
-            reason = "it holds more than tensors, and reading that could run code"
+    except pickle.UnpicklingError as error:
         raise WeightsError(
-            f"{path} is no whole safetensors or PyTorch file of tensors ({reason}); copy or download it again, or save "
-            "model.state_dict() alone"
+            f"{path} holds more than tensors, and reading that could run code; save model.state_dict() alone"
         ) from error
+    except Exception as error:  # a damaged file can raise almost anything
+        reason = str(error).partition(". ")[0].partition("\n")[0] or type(error).__name__
+        raise WeightsError(f"{path} is no whole PyTorch file ({reason}); copy or download it again") from error
 
 
 def _tensors(loaded: Any, path: Path) -> Mapping[str, Tensor]:
-    if isinstance(loaded, Mapping):
-        nested = next((loaded[key] for key in NESTED if isinstance(loaded.get(key), Mapping)), loaded)
-        if nested and all(isinstance(name, str) and isinstance(value, Tensor) for name, value in nested.items()):
-            return nested
-    raise WeightsError(
-        f"{path} holds a {type(loaded).__name__}, expected a dict from names to tensors; save model.state_dict()"
-    )
+    if not isinstance(loaded, Mapping):
+        raise WeightsError(f"{path} holds a {type(loaded).__name__}, not names and tensors; save model.state_dict()")
+    nested = next((loaded[key] for key in NESTED if isinstance(loaded.get(key), Mapping)), loaded)
+    other = [name for name, value in nested.items() if not (isinstance(name, str) and isinstance(value, Tensor))]
+    if other or not nested:
+        what = f"{other[0]!r} is no tensor" if other else "there is none"
+        raise WeightsError(f"{path} should hold nothing but tensors by name, and {what}; save model.state_dict()")
+    return nested

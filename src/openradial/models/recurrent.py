@@ -11,6 +11,40 @@ from openradial.models.contract import Network, check_dropout, check_floats
 Cell = Literal["gru", "lstm"]
 
 
+class RecurrentLayer(nn.Module):
+    """All states of one GRU or LSTM layer: (b, t, c) to (b, t, h).
+
+    Parameters, formulas and start are those of ``nn.GRU`` and ``nn.LSTM``, which ``torch.compile`` refuses to trace and
+    whose deeper layers read padding when they run backward.
+    """
+
+    def __init__(self, inputs: int, hidden: int, cell: Cell) -> None:
+        super().__init__()
+        rows = hidden * (3 if cell == "gru" else 4)
+        self.hidden, self.cell = hidden, cell
+        self.weight_ih = nn.Parameter(torch.empty(rows, inputs))
+        self.weight_hh = nn.Parameter(torch.empty(rows, hidden))
+        self.bias_ih = nn.Parameter(torch.empty(rows))
+        self.bias_hh = nn.Parameter(torch.empty(rows))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for parameter in (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh):
+            nn.init.uniform_(parameter, -(self.hidden**-0.5), self.hidden**-0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights: list[Tensor] = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
+        weights = in_one_piece(weights) if x.is_cuda else weights
+        start = x.new_zeros(1, x.shape[0], self.hidden)
+        rest = (True, 1, 0.0, self.training, False, True)  # biases, layers, dropout, training, both ways, batch first
+        if self.cell == "gru":
+            return torch.gru(x, start, weights, *rest)[0]
+        if torch.compiler.is_compiling() and torch.is_grad_enabled():
+            # An input without gradient leads to the LSTM of oneDNN, whose compiled training fails: pytorch#158007.
+            x = x + 0 * self.bias_ih[0]
+        return torch.lstm(x, (start, start), weights, *rest)[0]
+
+
 class Recurrent(nn.Module):
     """Padded sequences (b, t, c) and their lengths (b,) to the state after the last valid step, (b, d).
 
@@ -24,12 +58,10 @@ class Recurrent(nn.Module):
         check_count("layers", layers)
         check_choice("cell", cell, ("gru", "lstm"))
         check_dropout(dropout)
-        kind = nn.GRU if cell == "gru" else nn.LSTM
         self.width = hidden * (2 if bidirectional else 1)
         widths = [inputs] + [self.width] * (layers - 1)
-        # One module for each layer and direction: the layers of one nn.GRU would read padding when they run backward.
-        self.ahead = nn.ModuleList(kind(width, hidden, batch_first=True) for width in widths)
-        self.back = nn.ModuleList(kind(width, hidden, batch_first=True) for width in widths if bidirectional)
+        self.ahead = nn.ModuleList(RecurrentLayer(width, hidden, cell) for width in widths)
+        self.back = nn.ModuleList(RecurrentLayer(width, hidden, cell) for width in widths if bidirectional)
         self.drop = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
@@ -38,10 +70,10 @@ class Recurrent(nn.Module):
         turned = torch.where(inside, lengths[:, None] - 1 - steps, steps)  # (b, t) its own inverse
         last = (lengths - 1).clamp(min=0)[:, None]  # (b, 1)
         for i, ahead in enumerate(self.ahead):
-            states = ahead(x)[0]  # (b, t, h)
+            states = ahead(x)  # (b, t, h)
             ends = [_take(states, last)]
             if self.back:
-                backward = self.back[i](_take(x, turned))[0]
+                backward = self.back[i](_take(x, turned))
                 ends.append(_take(backward, last))
                 states = torch.cat([states, _take(backward, turned)], dim=-1)
             x = self.drop(states)
@@ -102,6 +134,13 @@ def valid_steps(is_valid: Tensor) -> Tensor:
 def at_least_one_step(x: Tensor, padding: float) -> Tensor:
     """``x`` itself, or one step of padding where there is none: recurrent layers refuse to run over nothing."""
     return x if x.shape[1] > 0 else x.new_full((x.shape[0], 1, *x.shape[2:]), padding)
+
+
+def in_one_piece(tensors: list[Tensor]) -> list[Tensor]:
+    """The same tensors, one behind the other in memory: cuDNN warns and copies where they are not."""
+    flat = torch.cat([tensor.flatten() for tensor in tensors])
+    parts = flat.split_with_sizes([tensor.numel() for tensor in tensors])
+    return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
 
 
 def _take(x: Tensor, steps: Tensor) -> Tensor:
