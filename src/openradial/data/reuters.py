@@ -137,7 +137,7 @@ def _load(min_documents: int, root: Path | str | None, download: bool) -> tuple[
     if not classes:
         raise OptionError(
             f"min_documents must leave at least one topic, got {min_documents}; "
-            f"the most frequent topic has {max(counts.values())} documents"
+            f"the most frequent topic has {max(counts.values(), default=0)} documents"
         )
     return [document for document in documents if counts[document.topic] >= min_documents], classes
 
@@ -151,8 +151,10 @@ def read_documents(path: Path) -> list[Document]:
             f"{path} should be a list of documents in JSON, but {error}; remove it to get it again"
         ) from error
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise DataError(f"{path} should be a list of documents in JSON, got {type(entries).__name__} of other things")
-    wanted = [entry for entry in entries if len(entry.get("topics", ())) == 1 and entry.get("body")]
+        raise DataError(
+            f"{path} should be a list of documents in JSON, got {str(entries)[:40]}; remove it to get it again"
+        )
+    wanted = [entry for entry in entries if entry.get("body") and len(entry.get("topics") or ()) == 1]
     return [_document(entry, path) for entry in wanted]
 
 
@@ -164,6 +166,10 @@ def _document(entry: dict[str, Any], path: Path) -> Document:
 
 def _day(text: str, path: Path) -> date:
     found = DAY.match(text)
-    if found is None or found[2] not in MONTHS:
-        raise DataError(f"{path} should have dates like 26-FEB-1987 15:01:01, got {text!r}; remove it to get it again")
-    return date(int(found[3]), MONTHS.index(found[2]) + 1, int(found[1]))
+    try:
+        day, month, year = found.groups() if found else ("", "", "")
+        return date(int(year), MONTHS.index(month) + 1, int(day))
+    except ValueError:
+        raise DataError(
+            f"{path} should have dates like 26-FEB-1987 15:01:01, got {text!r}; remove it to get it again"
+        ) from None

@@ -125,13 +125,13 @@ def _label(text: str, where: str) -> str:
 
 def _numbers(fields: Sequence[str], where: str) -> Values:
     try:
-        values = np.array([MISSING[field] if field in MISSING else float(field) for field in fields], np.float32)
+        values = np.array([MISSING[field] if field in MISSING else float(field) for field in fields])
     except ValueError:
         wrong = next(field for field in fields if not _is_number(field))
         raise DataError(f"{where}: expected numbers, or ? where one is missing, got {wrong[:40]!r}") from None
-    if np.isinf(values).any():
-        raise DataError(f"{where}: expected numbers that fit into float32, got an infinite one")
-    return values
+    if (abs(values) > np.finfo(np.float32).max).any():
+        raise DataError(f"{where}: expected numbers that fit into float32, got {values[np.nanargmax(abs(values))]}")
+    return values.astype(np.float32)
 
 
 def _is_number(field: str) -> bool:
