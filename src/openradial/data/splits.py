@@ -86,6 +86,7 @@ def random_split(classes: Iterable[str], known: int, seed: int = 0) -> Split:
     ('c', 'd')
     """
     names = sorted(classes)
+    _check_names(names)
     check_count("known", known)
     check_count("seed", seed, least=0)
     if known > len(names):
@@ -113,6 +114,7 @@ def named_split(
     if (known is None) == (novel is None):
         raise OptionError("name either the known classes or the novel ones, and the rest is the other side")
     names = tuple(classes)
+    _check_names(names)
     given = tuple(known if known is not None else novel or ())
     for name in given:
         if name not in names:
@@ -189,22 +191,21 @@ def _check_covered(classes: Sequence[str], split: Split) -> None:
     left = [name for name in classes if name not in set(split.classes)]
     if left:
         raise DataError(
-            f"a split must name every class of the examples: {listed(left)} neither known nor novel"
-            f"{nearest(left[0], split.classes)}; make the split from these classes"
+            f"a split must name every class of the examples: {listed(left)} neither known nor novel; "
+            f"make the split from these classes{nearest(left[0], split.classes)}"
         )
     extra = [name for name in split.classes if name not in set(classes)]
     if extra:
         raise DataError(
-            f"a split must name only classes of the examples: they have no {listed(extra)}"
-            f"{nearest(extra[0], classes)}; make the split from these classes"
+            f"a split must name only classes of the examples: they have no {listed(extra)}; "
+            f"make the split from these classes{nearest(extra[0], classes)}"
         )
 
 
 def _check_names(names: Sequence[str]) -> None:
-    name, count = Counter(names).most_common(1)[0]
-    if count > 1:
-        raise DataError(f"a split names each class once, got {name!r} {count} times")
-    for name in names:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise DataError(f"a split names each class once, got {name!r} {count} times")
         # each name must survive a text file with one name per line
         if name != name.strip() or not name or any(c in "\r\n" or "\ud800" <= c <= "\udfff" for c in name):
             raise DataError(

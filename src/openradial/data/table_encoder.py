@@ -154,8 +154,8 @@ class TableEncoder:
         lacking = [name for name in self.columns if name not in table.columns]
         if lacking:
             raise DataError(
-                f"the table lacks the columns {listed(lacking)} of the training table"
-                f"{nearest(lacking[0], list(table.columns))}; it has {listed(list(table.columns))}"
+                f"the table lacks the columns {listed(lacking)} of the training table; "
+                f"it has {listed(list(table.columns))}{nearest(lacking[0], list(table.columns))}"
             )
         extra = [name for name in table.columns if name not in self.columns]
         if extra:
@@ -177,8 +177,8 @@ class TableEncoder:
         left = [name for i, name in enumerate(table.classes) if name not in place and (table.labels == i).any()]
         if left and novel == "error":
             raise DataError(
-                f"the table has classes that the training table did not have: {listed(left)}"
-                f"{nearest(left[0], self.classes)}; choose novel='unknown' to label them -1"
+                f"the table has classes that the training table did not have: {listed(left)}; "
+                f"choose novel='unknown' to label them -1{nearest(left[0], self.classes)}"
             )
         return torch.tensor([*(place.get(name, -1) for name in table.classes), -1])[table.labels]
 
@@ -244,8 +244,8 @@ def _check_categories(feature: WordFeature, column: Words) -> None:
         row = int(strange.argmax())
         word = column.categories[column.codes[row]]
         raise DataError(
-            f"column {feature.name!r} has {word!r} in row {row + 1}, which the training table did not have"
-            f"{nearest(word, feature.categories)}; correct it, or choose unknown='zeros'"
+            f"column {feature.name!r} has {word!r} in row {row + 1}, which the training table did not have; "
+            f"correct it, or choose unknown='zeros'{nearest(word, feature.categories)}"
         )
 
 

@@ -105,7 +105,7 @@ def _chosen(path: Path, names: Sequence[str], label: str | None, features: Seque
     for name in [*(features or ()), *([label] if label is not None else [])]:
         if name not in names:
             what = "label column" if name == label else "column"
-            raise DataError(f"{path} has no {what} {name!r}{nearest(name, names)}; its columns are {listed(names)}")
+            raise DataError(f"{path} has no {what} {name!r}; its columns are {listed(names)}{nearest(name, names)}")
     chosen = list(names if features is None else features)
     if label in chosen:
         if features is not None:

@@ -1,0 +1,276 @@
+import json
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openradial.data.examples import Examples
+from openradial.data.ilsvrc_classes import wnids
+from openradial.data.splits import (
+    Split,
+    as_unknown,
+    divide,
+    named_split,
+    random_split,
+    random_splits,
+    read_names,
+    train_test_split,
+)
+from openradial.errors import DataError, OptionError
+
+DIGITS = tuple("0123456789")
+names = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), min_size=1).filter(lambda s: s == s.strip())
+class_lists = st.lists(names, min_size=1, max_size=20, unique=True)
+
+
+def examples(labels, classes=DIGITS):
+    """Examples whose only input is their place, so that none can be lost or swapped unseen."""
+    return Examples(torch.arange(len(labels)).unsqueeze(1).float(), torch.tensor(labels, dtype=torch.int64), classes)
+
+
+@given(classes=class_lists, seed=st.integers(0, 2**64), data=st.data())
+def test_a_random_split_is_disjoint_covering_and_of_the_asked_size(classes, seed, data):
+    known = data.draw(st.integers(1, len(classes)))
+    split = random_split(classes, known, seed)
+    assert len(split.known) == known
+    assert sorted(split.classes) == sorted(classes)
+    assert not set(split.known) & set(split.novel)
+
+
+@given(classes=class_lists, seed=st.integers(0, 99), data=st.data())
+def test_a_random_split_does_not_depend_on_the_order_of_the_classes(classes, seed, data):
+    known = data.draw(st.integers(1, len(classes)))
+    shuffled = data.draw(st.permutations(classes))
+    assert random_split(shuffled, known, seed) == random_split(classes, known, seed)
+
+
+def test_random_splits_never_change():
+    assert random_split(DIGITS, 6, seed=0).known == tuple("012368")
+    assert random_split(DIGITS, 6, seed=1).known == tuple("024579")
+    split = random_split(wnids(), 100, seed=0)
+    assert split.known[:3] == ("n01484850", "n01491361", "n01531178")
+    assert split.known[-1] == "n13052670"
+
+
+def test_every_class_is_known_in_its_share_of_random_splits():
+    counts = dict.fromkeys(DIGITS, 0)
+    for split in random_splits(DIGITS, 6, seeds=range(2000)):
+        for name in split.known:
+            counts[name] += 1
+    # 2000 draws of probability 0.6: five standard deviations are 110
+    assert all(abs(count - 1200) < 110 for count in counts.values())
+
+
+def test_five_splits_are_one_per_seed():
+    splits = random_splits(iter(DIGITS), 6)
+    assert splits == tuple(random_split(DIGITS, 6, seed) for seed in range(5))
+    assert [split.facts["seed"] for split in splits] == [0, 1, 2, 3, 4]
+
+
+def test_a_named_split_keeps_the_order_of_the_names():
+    assert named_split(DIGITS, known=["7", "3"]) == Split(("7", "3"), tuple("01245689"))
+    assert named_split(DIGITS, novel=["7", "3"]) == Split(tuple("01245689"), ("7", "3"))
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "message"),
+    [
+        (lambda: random_split(DIGITS, 0), OptionError, "known must be a whole number of at least 1, got 0"),
+        (
+            lambda: random_split(DIGITS, 11),
+            OptionError,
+            "known must be at most the number of classes, 10, got 11",
+        ),
+        (lambda: random_split(DIGITS, 2, -1), OptionError, "seed must be a whole number of at least 0, got -1"),
+        (
+            lambda: random_split(["a", "a", "b"], 2),
+            DataError,
+            "a split names each class once, got 'a' 2 times",
+        ),
+        (
+            lambda: named_split(["cat", "dog"], known=["catt"]),
+            DataError,
+            "'catt' is no class of this set; did you mean 'cat'?",
+        ),
+        (lambda: named_split(["cat", "dog"], novel=["x"]), DataError, "'x' is no class of this set; it has cat, dog"),
+        (
+            lambda: named_split(DIGITS),
+            OptionError,
+            "name either the known classes or the novel ones, and the rest is the other side",
+        ),
+        (
+            lambda: named_split(DIGITS, known=["1"], novel=["2"]),
+            OptionError,
+            "name either the known classes or the novel ones, and the rest is the other side",
+        ),
+        (
+            lambda: named_split(DIGITS, novel=DIGITS),
+            DataError,
+            "a split needs at least one known class, got none and 10 novel ones",
+        ),
+        (lambda: Split(("a", "b"), ("b",)), DataError, "a class is either known or novel, got 'b' in both"),
+        (lambda: Split(("a", "b", "a"), ()), DataError, "a split names each class once, got 'a' 2 times"),
+        (
+            lambda: Split(("a\nb",), ()),
+            DataError,
+            "a class name must be one line of text without blanks around it, got 'a\\nb'; rename the class",
+        ),
+        (
+            lambda: Split((" a",), ()),
+            DataError,
+            "a class name must be one line of text without blanks around it, got ' a'; rename the class",
+        ),
+        (lambda: train_test_split(examples([0, 1]), 1.0), OptionError, "test must be a share between 0 and 1, got 1.0"),
+    ],
+)
+def test_a_split_that_cannot_be_says_why(build, error, message):
+    with pytest.raises(error, match=f"^{re.escape(message)}$"):
+        build()
+
+
+@given(classes=class_lists, data=st.data())
+def test_a_written_split_reads_back(classes, data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("split")
+    split = random_split(classes, data.draw(st.integers(1, len(classes))), seed=3)
+    split.write(folder)
+    again = Split.read(folder)
+    assert again == split
+    assert (again.facts["rule"], again.facts["seed"]) == (split.facts["rule"], 3)
+
+
+def test_a_split_is_written_as_plain_lists(tmp_path):
+    named_split(["cat", "dog", "owl"], novel=["dog"]).write(tmp_path / "new" / "folder")
+    folder = tmp_path / "new" / "folder"
+    assert sorted(path.name for path in folder.iterdir()) == ["known.txt", "novel.txt", "split.json"]
+    assert (folder / "known.txt").read_bytes() == b"cat\nowl\n"
+    assert (folder / "novel.txt").read_bytes() == b"dog\n"
+    facts = json.loads((folder / "split.json").read_text())
+    assert (facts["rule"], facts["known"], facts["novel"]) == ("names", 2, 1)
+
+
+def test_lists_written_by_hand_need_no_facts(tmp_path):
+    (tmp_path / "known.txt").write_bytes(b"\xef\xbb\xbfcat\r\n\r\n owl \r\n")
+    (tmp_path / "novel.txt").write_bytes(b"dog")
+    assert Split.read(tmp_path) == Split(("cat", "owl"), ("dog",))
+
+
+def test_lists_of_another_split_are_refused(tmp_path):
+    random_split(DIGITS, 6, seed=0).write(tmp_path)
+    (tmp_path / "known.txt").write_text("0\n")
+    message = (
+        f"known.txt and novel.txt in {tmp_path} are not the lists that split.json was written for; "
+        "make the split again, or remove split.json if you changed the lists on purpose"
+    )
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        Split.read(tmp_path)
+
+
+def test_a_failed_write_leaves_the_old_split(tmp_path, monkeypatch):
+    old = random_split(DIGITS, 6, seed=0)
+    old.write(tmp_path)
+
+    def fail(*arguments, **options):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("pathlib.Path.replace", fail)
+    with pytest.raises(OSError, match="no space left"):
+        random_split(DIGITS, 6, seed=1).write(tmp_path)
+    assert Split.read(tmp_path) == old
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("split.json", b'{"rule": "ran', r"^.*split.json must hold JSON \(.*\); make the split again$"),
+        ("split.json", b"[]", r"^.*split.json must hold a JSON object, got list; make the split again$"),
+        (
+            "known.txt",
+            b"caf\xe9\n",
+            r"^.*known.txt must be text in UTF-8, one class per line \(.*\); save it as UTF-8$",
+        ),
+    ],
+)
+def test_damaged_files_of_a_split_are_named(tmp_path, name, content, message):
+    random_split(DIGITS, 6).write(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        Split.read(tmp_path)
+
+
+def test_a_missing_list_is_named(tmp_path):
+    message = f"expected a list of classes, one name per line, at {tmp_path}/x.txt; there is no such file"
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        read_names(tmp_path / "x.txt")
+
+
+@given(labels=st.lists(st.integers(-1, 9), max_size=50), seed=st.integers(0, 99), known=st.integers(1, 10))
+def test_dividing_loses_and_renames_nothing(labels, seed, known):
+    everything, split = examples(labels), random_split(DIGITS, known, seed)
+    parts = divide(everything, split)
+    places = torch.cat([part.inputs for part in parts]).flatten()
+    assert sorted(places.tolist()) == list(range(len(labels)))
+    for part, classes in zip(parts, (split.known, split.novel), strict=True):
+        assert part.classes == classes
+        for place, label in zip(part.inputs.flatten().long().tolist(), part.labels.tolist(), strict=True):
+            name = classes[label] if label >= 0 else None
+            assert name == (DIGITS[labels[place]] if labels[place] >= 0 else None)
+    assert (parts[0].labels >= 0).all()
+
+
+def test_known_labels_follow_the_order_of_the_known_names():
+    known, novel = divide(examples([3, 7, 5, 7]), named_split(DIGITS, known=["7", "3"]))
+    assert known.labels.tolist() == [1, 0, 0]
+    assert novel.labels.tolist() == [novel.classes.index("5")]
+
+
+def test_unknown_examples_have_label_minus_one():
+    _, novel = divide(examples([3, 7, 5]), named_split(DIGITS, known=["7"]))
+    unknown = as_unknown(novel, ("7",))
+    assert (unknown.labels.tolist(), unknown.classes) == ([-1, -1], ("7",))
+    assert torch.equal(unknown.inputs, novel.inputs)
+
+
+def test_a_split_of_other_classes_is_refused():
+    split = named_split(["cat", "dog", "owl"], known=["cat"])
+    message = (
+        "a split must name every class of the examples: cats neither known nor novel; "
+        "make the split from these classes; did you mean 'cat'?"
+    )
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        divide(examples([0], ("cats", "dog", "owl")), split)
+    message = "a split must name only classes of the examples: they have no owl; make the split from these classes"
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        divide(examples([0], ("cat", "dog")), split)
+
+
+@given(
+    labels=st.lists(st.integers(-1, 4), max_size=60),
+    test=st.floats(0.01, 0.99),
+    seed=st.integers(0, 99),
+)
+def test_each_class_keeps_its_share_for_testing(labels, test, seed):
+    train, held = train_test_split(examples(labels), test, seed)
+    places = [*train.inputs.flatten().tolist(), *held.inputs.flatten().tolist()]
+    assert sorted(places) == list(range(len(labels)))
+    for part in (train, held):
+        assert part.inputs.flatten().tolist() == sorted(part.inputs.flatten().tolist())
+    for label in set(labels):
+        count, kept = labels.count(label), int((held.labels == label).sum())
+        assert abs(kept - count * test) <= 0.5 or kept in (1, count - 1)
+        assert 0 < kept < count or (count == 1 and kept == 0)
+
+
+def test_the_seed_decides_what_is_kept_for_testing():
+    everything = examples([0, 1] * 50)
+    kept = [train_test_split(everything, 0.2, seed)[1].inputs.flatten().tolist() for seed in (0, 0, 1)]
+    assert kept[0] == kept[1] != kept[2]
+    assert kept[0] == [2, 3, 11, 13, 15, 20, 21, 32, 46, 48, 53, 55, 59, 61, 62, 66, 69, 88, 92, 96]
+
+
+def test_facts_do_not_make_splits_differ():
+    split = random_split(DIGITS, 6)
+    assert split == replace(split, facts={})
