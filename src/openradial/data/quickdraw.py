@@ -2,7 +2,8 @@
 
 Two copies can be read: a small one with 100 drawings of each thing (:func:`quickdraw`, fetched on demand), and the
 files ``<thing>.npy`` of Google's own full set in a folder of yours (:func:`quickdraw_bitmaps`). Neither has an official
-split: the first 80 % of each class are for training, the rest for testing. Ink is bright on black, as in MNIST. The small copy draws into the upper left corner, the full set into the middle.
+split: the first 80 % of each class are for training, the rest for testing. Ink is bright on black, as in MNIST. The
+small copy draws into the upper left corner, the full set into the middle.
 """
 
 import gzip

@@ -1,5 +1,3 @@
-"""MNIST's images; tests/models has tests of MNIST's networks."""
-
 import gzip
 import shutil
 
