@@ -80,6 +80,12 @@ def test_half_an_archive_is_refused(npm):
         fetch(source_of({"a": A}, package({"a": "package/a"})))
 
 
+def test_a_garbled_member_is_refused(npm):
+    npm(tgz({"package/a.gz": gzip.compress(A)[:10] + b"\xff" * 40}))
+    with pytest.raises(FetchError, match=r"letters-1\.0\.tgz is damaged"):
+        fetch(source_of({"a": A}, package({"a": "package/a.gz"})))
+
+
 def test_what_is_no_archive_is_refused(npm):
     npm(b"not found")
     with pytest.raises(FetchError, match=r"letters-1\.0\.tgz is damaged"):

@@ -14,6 +14,8 @@ from openradial.errors import FetchError
 from openradial.fetch import Mirror, Package, check, fetch, fetching, folder
 
 A, B = b"alpha" * 100, b"beta" * 100
+DAMAGED = {"cut off": gzip.compress(A)[:-9], "garbled": gzip.compress(A)[:10] + b"\xff" * 40, "other": b"alpha"}
+every_damage = pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
 
 
 def served(mirror, files, **options):
@@ -51,8 +53,9 @@ def test_a_wrong_download_is_refused_before_it_is_unpacked(mirror):
         fetch(source)
 
 
-def test_a_damaged_gzip_is_refused(mirror):
-    (mirror.folder / "a.gz").write_bytes(gzip.compress(A)[:-20])
+@every_damage
+def test_a_damaged_gzip_is_refused(mirror, content):
+    (mirror.folder / "a.gz").write_bytes(content)
     source = source_of({"a": A}, Mirror(mirror.url, {"a": "a.gz"}))
     with pytest.raises(FetchError, match=r"a\.gz is damaged"):
         fetch(source)
@@ -113,8 +116,9 @@ def test_a_users_copy_with_wrong_contents_is_named(tmp_path):
         fetch(source_of({"a": A}), root=tmp_path)
 
 
-def test_a_users_damaged_gzip_is_named(tmp_path):
-    (tmp_path / "a.gz").write_bytes(gzip.compress(A)[:-9])
+@every_damage
+def test_a_users_damaged_gzip_is_named(tmp_path, content):
+    (tmp_path / "a.gz").write_bytes(content)
     with pytest.raises(FetchError, match=r"a\.gz: damaged"):
         fetch(source_of({"a": A}), root=tmp_path)
 

@@ -8,6 +8,7 @@ import tarfile
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
@@ -36,7 +37,7 @@ def get(origin: Mirror | Package, target: Path, scratch: Path) -> None:
             _check(archive, origin.archive)
         try:
             _take(archive, origin.take, target)
-        except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
+        except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # the disk, not the archive
             raise UnavailableError(f"{archive.name} is damaged ({error})") from error
@@ -76,7 +77,7 @@ def _unpack(packed: Path, target: Path) -> None:
     try:
         with gzip.open(packed) as stream, target.open("wb") as out:
             shutil.copyfileobj(stream, out, CHUNK)
-    except (gzip.BadGzipFile, EOFError) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UnavailableError(f"{packed.name} is damaged ({error})") from error
 
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,7 +151,7 @@ def _problem(path: Path, expected: str) -> Problem | None:
     unpacked = not path.exists()
     try:
         found = checksum(packed if unpacked else path, algorithm_of(expected), unpacked=unpacked)
-    except (EOFError, gzip.BadGzipFile) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         return Problem(packed, f"damaged ({error})")
     return None if found == expected else Problem(packed if unpacked else path, f"has {found}, expected {expected}")
 
