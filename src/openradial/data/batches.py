@@ -1,0 +1,275 @@
+"""Batches of a set in memory, or of image files that workers decode: the same order, shares and transforms for both.
+
+The order of an epoch follows from ``(seed, epoch)`` and the random numbers of a batch from ``(seed, epoch, batch,
+rank)`` alone: a run that was stopped goes on as if it had not been, and the number of workers changes nothing.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from openradial.data.examples import Examples
+from openradial.data.folder import ImageFolder, free_memory
+from openradial.data.images import DRAWS, RandomBox
+from openradial.data.transforms import Transform
+from openradial.data.workers import Outcome, Request, View, decode, default_workers
+from openradial.errors import DataError, OptionError, check_count
+
+Batch = tuple[Tensor, Tensor]
+
+
+def shares(n: int, batch_size: int, *, rank: int = 0, world: int = 1, drop_last: bool = False) -> list[slice]:
+    """Which places of an epoch's order make the batches of one rank.
+
+    All ranks get the same number of batches and together every place once. The rest is shared evenly; a rest with less
+    than one example per rank goes into the batches before it.
+
+    >>> shares(10, 4)
+    [slice(0, 4, None), slice(4, 8, None), slice(8, 10, None)]
+    >>> shares(10, 4, rank=1, world=2)
+    [slice(4, 8, None), slice(9, 10, None)]
+    """
+    step = batch_size * world
+    full, rest = divmod(n, step)
+    ends = [step * (i + 1) for i in range(full)]
+    if rest and not drop_last:
+        if rest >= world:
+            ends.append(n)
+        elif ends:
+            ends[-1] = n
+        else:
+            raise OptionError(f"{n} examples cannot be shared among {world} processes; use at most {n} processes")
+    starts = [0, *ends[:-1]]
+    bounds = [(start, end - start) for start, end in zip(starts, ends, strict=True)]
+    return [slice(start + m * rank // world, start + m * (rank + 1) // world) for start, m in bounds]
+
+
+class _Batches(ABC):
+    """What both kinds of batches share: the order, the counting of epochs, transforms and the device."""
+
+    def __init__(
+        self,
+        labels: Tensor,
+        batch_size: int,
+        shuffle: bool,
+        seed: int,
+        transform: Transform | None,
+        drop_last: bool,
+        device: torch.device | str | None,
+        rank: int,
+        world: int,
+    ) -> None:
+        check_count("batch_size", batch_size)
+        check_count("seed", seed, least=0)
+        check_count("world", world)
+        check_count("rank", rank, least=0)
+        if rank >= world:
+            raise OptionError(f"rank must be below world, the number of processes, got rank {rank} of {world}")
+        self.labels, self.batch_size, self.shuffle, self.seed = labels, batch_size, shuffle, seed
+        self.transform, self.device, self.rank = transform, device, rank
+        self.shares = shares(len(labels), batch_size, rank=rank, world=world, drop_last=drop_last)
+        self.next_epoch = 0
+
+    def __len__(self) -> int:
+        return len(self.shares)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches of the next epoch; the first time of epoch 0."""
+        self.next_epoch += 1
+        return self.epoch(self.next_epoch - 1)
+
+    def epoch(self, epoch: int, *, start_batch: int = 0) -> Iterator[Batch]:
+        """The batches ``(x, y)`` of one epoch, from ``start_batch`` on."""
+        check_count("epoch", epoch, least=0)
+        check_count("start_batch", start_batch, least=0)
+        return self._batches(epoch, start_batch)
+
+    def order(self, epoch: int) -> Tensor | None:
+        """The order of all examples in one epoch; None is the order they have."""
+        if not self.shuffle:
+            return None
+        return torch.randperm(len(self.labels), generator=_generator(self.seed, epoch))
+
+    def _finish(self, x: Tensor, y: Tensor, epoch: int, batch: int) -> Batch:
+        if self.device is not None:  # before the transform: uint8 is a quarter of the bytes
+            x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+        if self.transform is not None:
+            x = self.transform(x, _generator(self.seed, epoch, batch, self.rank))
+        return x, y
+
+    @abstractmethod
+    def _batches(self, epoch: int, start: int) -> Iterator[Batch]: ...
+
+
+class Batches(_Batches):
+    """Batches cut from tensors in memory, with no work per example.
+
+    >>> letters = Examples(torch.arange(5.0).view(5, 1), torch.tensor([0, 1, 0, 1, 0]), ("a", "b"))
+    >>> [y.tolist() for x, y in Batches(letters, batch_size=2)]
+    [[0, 1], [0, 1], [0]]
+    """
+
+    def __init__(
+        self,
+        examples: Examples,
+        batch_size: int,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        transform: Transform | None = None,
+        drop_last: bool = False,
+        device: torch.device | str | None = None,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        super().__init__(examples.labels, batch_size, shuffle, seed, transform, drop_last, device, rank, world)
+        self.examples = examples
+
+    def _batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        inputs, labels, order = self.examples.inputs, self.labels, self.order(epoch)
+        if order is not None:
+            order = order.to(inputs.device)
+        for batch, share in list(enumerate(self.shares))[start:]:
+            if order is None:
+                x, y = inputs[share], labels[share]
+            else:
+                x, y = inputs.index_select(0, order[share]), labels.index_select(0, order[share].to(labels.device))
+            yield self._finish(x, y, epoch, batch)
+
+
+class FolderBatches(_Batches):
+    """Batches of image files, decoded by worker processes ahead of the training.
+
+    Without ``random_box`` the centre of each image is kept, ``crop`` of its short side; with it a random box. A broken
+    file stops the iteration, or with ``skip_broken`` is left out and counted in ``broken``.
+    """
+
+    def __init__(
+        self,
+        folder: ImageFolder,
+        size: int,
+        batch_size: int,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        transform: Transform | None = None,
+        drop_last: bool = False,
+        device: torch.device | str | None = None,
+        rank: int = 0,
+        world: int = 1,
+        channels: int = 3,
+        crop: float = 1.0,
+        random_box: RandomBox | None = None,
+        skip_broken: bool = False,
+        workers: int | None = None,
+        prefetch: int = 2,
+    ) -> None:
+        super().__init__(folder.labels, batch_size, shuffle, seed, transform, drop_last, device, rank, world)
+        self.folder, self.skip_broken, self.prefetch = folder, skip_broken, prefetch
+        self.view = View(size, channels, crop, random_box)
+        self.view.check()
+        self.workers = default_workers() if workers is None else workers
+        check_count("workers", self.workers, least=0)
+        check_count("prefetch", prefetch)
+        self.broken: dict[str, str] = {}  # file -> reason
+
+    def _batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        order = self.order(epoch)
+        places = [torch.arange(s.start, s.stop) if order is None else order[s] for s in self.shares]
+        requests = (self._request(epoch, batch, places[batch]) for batch in range(start, len(places)))
+        most = max(map(len, places), default=0)
+        decoded = decode(requests, self.view, most, workers=self.workers, prefetch=self.prefetch)
+        for batch, (x, outcome) in enumerate(decoded, start):
+            whole = self._whole(places[batch], outcome)
+            y = self.labels[places[batch][whole]]
+            if len(y):
+                # copied because the workers use the memory again; by NumPy, which waits for no thread they keep busy
+                own = torch.from_numpy(x.numpy()[whole.numpy()] if outcome.broken else x.numpy().copy())
+                yield self._finish(own, y, epoch, batch)
+
+    def _request(self, epoch: int, batch: int, places: Tensor) -> Request:
+        paths = [self.folder.paths[i] for i in places.tolist()]
+        if self.view.random is None:
+            return Request(paths)
+        # numbers apart from those of the transform
+        random = np.random.default_rng([self.seed, epoch, batch, self.rank, 1])
+        return Request(paths, random.random((len(paths), DRAWS)))
+
+    def _whole(self, places: Tensor, outcome: Outcome) -> Tensor:
+        """Which rows of a batch are images; raises for those that are not."""
+        names = {self.folder.paths[places[i]]: reason for i, reason in outcome.broken.items()}
+        if names and not self.skip_broken:
+            name, reason = next(iter(names.items()))
+            raise DataError(
+                f"{name} {reason}; replace it, or leave broken images out with skip_broken=True (--skip-broken); "
+                "ImageFolder.check finds all of them"
+            )
+        self.broken.update(names)
+        keep = torch.ones(len(places), dtype=torch.bool)
+        keep[list(outcome.broken)] = False
+        return keep
+
+
+def loader_for(
+    folder: ImageFolder,
+    size: int,
+    batch_size: int,
+    *,
+    shuffle: bool = False,
+    seed: int = 0,
+    transform: Transform | None = None,
+    drop_last: bool = False,
+    device: torch.device | str | None = None,
+    rank: int = 0,
+    world: int = 1,
+    channels: int = 3,
+    crop: float = 1.0,
+    random_box: RandomBox | None = None,
+    skip_broken: bool = False,
+    workers: int | None = None,
+    memory: float = 0.5,
+) -> Batches | FolderBatches:
+    """Batches from memory where the decoded folder takes at most the share ``memory`` of what is free, else from files.
+
+    Both give the same batches. Random boxes are cut from the files, so they always read them.
+    """
+    wanted, free = len(folder) * channels * size * size, free_memory()
+    if random_box is None and free is not None and wanted <= memory * free / world:
+        examples = folder.load(size, channels=channels, crop=crop, skip_broken=skip_broken, workers=workers)
+        return Batches(
+            examples,
+            batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            transform=transform,
+            drop_last=drop_last,
+            device=device,
+            rank=rank,
+            world=world,
+        )
+    return FolderBatches(
+        folder,
+        size,
+        batch_size,
+        shuffle=shuffle,
+        seed=seed,
+        transform=transform,
+        drop_last=drop_last,
+        device=device,
+        rank=rank,
+        world=world,
+        channels=channels,
+        crop=crop,
+        random_box=random_box,
+        skip_broken=skip_broken,
+        workers=workers,
+    )
+
+
+def _generator(*key: int) -> Generator:
+    """Random numbers of their own for every key."""
+    seed = int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    return Generator().manual_seed(seed)

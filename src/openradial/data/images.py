@@ -1,0 +1,233 @@
+"""Image files to uint8 pixels: decoded, cut and resized. Whatever the colours of a file, the result is RGB or grey.
+
+Transparent pixels are laid on white, 16-bit grey keeps its upper 8 bits, CMYK and palettes are converted. An
+orientation tag is not applied: pixels come as they are stored, as in most training pipelines.
+"""
+
+import io
+import warnings
+from collections.abc import Callable
+from functools import cache
+from os import PathLike
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from openradial.errors import DataError, check_choice, check_count, require
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF")  # told from the contents; none of them runs programs or opens files
+KINDS = ("RGB", "grey", "palette", "alpha", "16-bit", "CMYK")
+
+Pixels = NDArray[np.uint8]
+Box = tuple[int, int, int, int]  # left, top, right, bottom
+Choose = Callable[[int, int], Box]  # width, height of an image -> the part to keep
+
+
+class Cut(NamedTuple):
+    """Pixels ``(size, size, c)`` and the kind of the file they come from."""
+
+    pixels: Pixels
+    kind: str
+
+
+def read_image(path: str | PathLike[str], *, size: int | None = None, crop: float = 1.0, channels: int = 3) -> Tensor:
+    """One image file as ``(c, h, w)`` uint8; with ``size``, its centre resized to a square."""
+    check_choice("channels", str(channels), ("1", "3"))
+    try:
+        data = read_bytes(path)
+        if size is None:
+            image, _, _ = _load(data, _everything, 1)
+            pixels = _array(_in_channels(image, channels)[0], channels)
+        else:
+            check_count("size", size)
+            pixels = cut(data, size, lambda w, h: centre_box(w, h, crop), channels).pixels
+    except DataError as error:
+        raise DataError(f"{path} {error}; replace the file or leave it out") from error
+    return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
+
+
+def read_bytes(path: str | PathLike[str]) -> bytes:
+    """What a file holds; a DataError gives the reason why not, without the name."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})") from error
+    if not data:
+        raise DataError("is empty (0 bytes)")
+    return data
+
+
+def cut(data: bytes, size: int, choose: Choose, channels: int = 3) -> Cut:
+    """Decode an image file, keep the chosen box and resize it to ``size`` by ``size`` (bilinear, antialiased).
+
+    A large JPEG is decoded at 1/2, 1/4 or 1/8 of its size where the box still has ``size`` pixels then.
+    """
+    image, box, _ = _load(data, choose, size)
+    image, kind = _in_channels(image if box == (0, 0, *image.size) else image.crop(box), channels)
+    pixels = _array(image, channels)  # (h, w, c)
+    if pixels.shape[:2] != (size, size):
+        # torch resizes uint8 with the rounding of Pillow, several times faster
+        stacked = torch.from_numpy(pixels.copy()).permute(2, 0, 1).unsqueeze(0)
+        resized = interpolate(stacked, (size, size), mode="bilinear", antialias=True)
+        pixels = resized[0].permute(1, 2, 0).numpy()
+    return Cut(pixels, kind)
+
+
+def centre_box(width: int, height: int, crop: float = 1.0) -> Box:
+    """The square in the middle whose side is ``crop`` of the short side.
+
+    >>> centre_box(500, 375, crop=0.8)
+    (100, 37, 400, 337)
+    """
+    side = max(1, round(min(width, height) * crop))
+    left, top = (width - side) // 2, (height - side) // 2
+    return left, top, left + side, top + side
+
+
+TRIES = 10
+DRAWS = 2 * TRIES + 2  # uniform numbers that one random box takes
+
+
+class RandomBox(NamedTuple):
+    """A box of random area and shape anywhere in the image, as Inception was trained (Szegedy et al., 2015)."""
+
+    area: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+
+    def choose(self, draws: NDArray[np.float64], width: int, height: int) -> Box:
+        """The box for uniform numbers ``(DRAWS,)``; the same numbers give the same box."""
+        areas, ratios, (x, y) = draws[:TRIES], draws[TRIES : 2 * TRIES], draws[-2:]
+        low, high = np.log(self.ratio)
+        for area, ratio in zip(areas, ratios, strict=True):
+            pixels = width * height * (self.area[0] + (self.area[1] - self.area[0]) * area)
+            shape = np.exp(low + (high - low) * ratio)
+            w, h = round((pixels * shape) ** 0.5), round((pixels / shape) ** 0.5)
+            if 0 < w <= width and 0 < h <= height:
+                left, top = int(x * (width - w + 1)), int(y * (height - h + 1))
+                return left, top, left + w, top + h
+        return centre_box(width, height)
+
+
+def jpeg_size(data: bytes) -> tuple[int, int, int] | None:
+    """Width, height and channels from the frame header of an 8-bit JPEG; None if there is none."""
+    if data[:2] != b"\xff\xd8":
+        return None
+    at = 2
+    while at + 9 < len(data) and data[at] == 0xFF:
+        marker = data[at + 1]
+        if marker == 0xFF:  # a fill byte
+            at += 1
+        elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            if data[at + 4] != 8:
+                return None
+            height, width = int.from_bytes(data[at + 5 : at + 7]), int.from_bytes(data[at + 7 : at + 9])
+            return width, height, data[at + 9]
+        else:
+            at += 2 + int.from_bytes(data[at + 2 : at + 4])
+    return None
+
+
+def _load(data: bytes, choose: Choose, size: int) -> tuple["Image", Box, int]:
+    """The decoded image at 1/scale of its size, the chosen box in its pixels, and the scale."""
+    found = jpeg_size(data)
+    if found is not None and found[2] in (1, 3) and found[0] and found[1]:
+        width, height, channels = found
+        _check_pixels(width, height)
+        box = choose(width, height)
+        scale = _scale(box, size)
+        image = _decode_jpeg(data, (-(-width // scale), -(-height // scale)), channels, scale)
+        if image is not None:
+            return image, _shrunk(box, scale), scale
+    image = _open(data)
+    return image, choose(*image.size), 1
+
+
+def _decode_jpeg(data: bytes, size: tuple[int, int], channels: int, scale: int) -> "Image | None":
+    """Decode a JPEG in one call; None if that fails for whatever reason, which the slow way then names.
+
+    ``Image.open`` parses every segment in Python and feeds the decoder piece by piece: for a small image that takes as
+    long as the decoding.
+    """
+    mode = "RGB" if channels == 3 else "L"
+    try:
+        return _pillow().frombytes(mode, size, data, "jpeg", mode, "", scale, 0)  # type: ignore[no-any-return]
+    except (ValueError, OSError, TypeError):
+        return None
+
+
+def _open(data: bytes) -> "Image":
+    pillow = _pillow()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # remarks on metadata that nobody reads
+        warnings.simplefilter("error", pillow.DecompressionBombWarning)
+        try:
+            image = pillow.open(io.BytesIO(data), formats=FORMATS)
+            _check_pixels(*image.size)
+            image.load()
+        except (pillow.DecompressionBombWarning, pillow.DecompressionBombError) as error:
+            raise DataError(f"is larger than Pillow allows ({error})") from error
+        except pillow.UnidentifiedImageError as error:
+            raise DataError("is no JPEG, PNG, WebP, BMP or GIF image") from error
+        except (OSError, SyntaxError, ValueError, EOFError, IndexError) as error:  # whatever its readers let through
+            raise DataError(f"is damaged ({error})") from error
+    return image  # type: ignore[no-any-return]
+
+
+def _check_pixels(width: int, height: int) -> None:
+    limit = _pillow().MAX_IMAGE_PIXELS
+    if limit is not None and width * height > limit:
+        raise DataError(
+            f"has {width} x {height} pixels, more than the {limit:,} that Pillow allows "
+            "(PIL.Image.MAX_IMAGE_PIXELS raises the limit)"
+        )
+
+
+def _scale(box: Box, size: int) -> int:
+    fits = min(box[2] - box[0], box[3] - box[1]) // size
+    return next((scale for scale in (8, 4, 2) if fits >= scale), 1)
+
+
+def _shrunk(box: Box, scale: int) -> Box:
+    left, top, right, bottom = box
+    return left // scale, top // scale, -(-right // scale), -(-bottom // scale)
+
+
+def _in_channels(image: "Image", channels: int) -> tuple["Image", str]:
+    """The image in RGB or grey, and the kind it was."""
+    kind, mode = _kind(image), "RGB" if channels == 3 else "L"
+    if kind == "alpha":
+        image = image.convert("RGBA")
+        image = _pillow().alpha_composite(_pillow().new("RGBA", image.size, "white"), image)
+    elif kind == "16-bit":
+        image = _pillow().fromarray((np.asarray(image).clip(0, 65_535) // 256).astype(np.uint8))
+    return image if image.mode == mode else image.convert(mode), kind
+
+
+def _kind(image: "Image") -> str:
+    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
+        return "alpha"
+    if image.mode.startswith("I"):
+        return "16-bit"
+    return {"L": "grey", "1": "grey", "P": "palette", "CMYK": "CMYK"}.get(image.mode, "RGB")
+
+
+def _array(image: "Image", channels: int) -> Pixels:
+    return np.frombuffer(image.tobytes(), np.uint8).reshape(image.height, image.width, channels)
+
+
+def _everything(width: int, height: int) -> Box:
+    return 0, 0, width, height
+
+
+@cache
+def _pillow() -> Any:
+    return require("PIL.Image", "images", "reading images")

@@ -1,0 +1,124 @@
+"""What happens to a whole batch of images: random flips and shifts, and normalisation. No loop over images.
+
+A transform takes a batch ``(n, c, h, w)`` and a generator of random numbers, and returns a batch.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Generator, Tensor
+from torch.nn.functional import pad
+
+from openradial.errors import OptionError, ShapeError, check_count, check_positive
+
+Transform = Callable[[Tensor, Generator], Tensor]
+
+
+class _Memory:
+    """Arrays to be used again once nobody holds them: touching fresh memory takes longer than the arithmetic."""
+
+    def __init__(self) -> None:
+        self.arrays: list[NDArray[np.float32]] = []
+
+    def take(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        for place in range(len(self.arrays)):
+            # a tensor made of an array holds it, and so does every view of that tensor
+            if self.arrays[place].shape == shape and _holders(self.arrays, place) == UNHELD:
+                return self.arrays[place]
+        self.arrays = [*self.arrays[-2:], np.empty(shape, np.float32)]
+        return self.arrays[-1]
+
+
+def _holders(things: list[NDArray[np.float32]], place: int) -> int:
+    return sys.getrefcount(things[place])
+
+
+UNHELD = _holders([np.empty(0, np.float32)], 0)
+
+
+@dataclass(frozen=True)
+class Compose:
+    """One transform after the other."""
+
+    transforms: tuple[Transform, ...]
+
+    def __init__(self, *transforms: Transform) -> None:
+        object.__setattr__(self, "transforms", transforms)
+
+    def __call__(self, x: Tensor, generator: Generator) -> Tensor:
+        for transform in self.transforms:
+            x = transform(x, generator)
+        return x
+
+
+@dataclass(frozen=True)
+class Normalise:
+    """``(x / 255 - mean) / std`` for uint8 images and ``(x - mean) / std`` for others, per channel, in float32.
+
+    >>> Normalise(0.5, 0.25)(torch.tensor([[[[0, 255]]]], dtype=torch.uint8))
+    tensor([[[[-2.,  2.]]]])
+    """
+
+    mean: float | Sequence[float] = 0.0
+    std: float | Sequence[float] = 1.0
+    _memory: _Memory = field(default_factory=_Memory, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for value in np.atleast_1d(self.std):
+            check_positive("std", float(value))
+        if np.size(self.mean) != np.size(self.std):
+            raise OptionError(
+                f"mean and std must have one value per channel each, got {np.size(self.mean)} and {np.size(self.std)}"
+            )
+
+    def __call__(self, x: Tensor, generator: Generator | None = None) -> Tensor:
+        channels = np.size(self.mean)
+        if channels > 1 and (x.ndim != 4 or x.shape[1] != channels):
+            raise ShapeError(
+                f"mean and std are for {channels} channels, got images of shape {tuple(x.shape)}; "
+                f"give one value, or one for each channel of (n, c, h, w)"
+            )
+        unit = 255.0 if x.dtype == torch.uint8 else 1.0
+        shape = (channels, 1, 1) if x.ndim == 4 else (1,)
+        factor = (1 / (unit * np.asarray(self.std, np.float64))).astype(np.float32).reshape(shape)
+        offset = (-np.asarray(self.mean, np.float64) / np.asarray(self.std)).astype(np.float32).reshape(shape)
+        if x.device.type == "cpu":
+            # NumPy converts and multiplies piece by piece in the cache, and waits for no thread that decoders keep busy
+            made = np.multiply(x.numpy(), factor, out=self._memory.take(tuple(x.shape)), casting="unsafe")
+            return torch.from_numpy(np.add(made, offset, out=made))
+        return x.float().mul_(torch.from_numpy(factor).to(x.device)).add_(torch.from_numpy(offset).to(x.device))
+
+
+@dataclass(frozen=True)
+class RandomFlip:
+    """Each image mirrored left to right, or not."""
+
+    probability: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.probability <= 1:
+            raise OptionError(f"probability must lie in 0..1, got {self.probability}")
+
+    def __call__(self, x: Tensor, generator: Generator) -> Tensor:
+        flipped = (torch.rand(len(x), generator=generator) < self.probability).to(x.device)
+        return torch.where(flipped.view(-1, 1, 1, 1), x.flip(-1), x)
+
+
+@dataclass(frozen=True)
+class RandomShift:
+    """Each image padded with zeros and cut to its size again at a random place."""
+
+    padding: int = 4
+
+    def __post_init__(self) -> None:
+        check_count("padding", self.padding)
+
+    def __call__(self, x: Tensor, generator: Generator) -> Tensor:
+        n, p, (h, w) = len(x), self.padding, x.shape[-2:]
+        down, right = torch.randint(2 * p + 1, (2, n), generator=generator).to(x.device)
+        windows = pad(x, (p, p, p, p)).unfold(2, h, 1).unfold(3, w, 1)  # (n, c, 2p + 1, 2p + 1, h, w), a view
+        return windows[torch.arange(n, device=x.device), :, down, right]

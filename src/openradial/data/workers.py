@@ -1,0 +1,138 @@
+"""Whole batches of image files decoded by worker processes, into memory that they share with this one."""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from openradial.data.images import RandomBox, centre_box, cut, read_bytes
+from openradial.errors import DataError, check_choice, check_count
+
+
+class View(NamedTuple):
+    """What is cut from an image: its centre, or a random box where random numbers come with the request."""
+
+    size: int
+    channels: int = 3
+    crop: float = 1.0
+    random: RandomBox | None = None
+
+    def check(self) -> None:
+        check_count("size", self.size)
+        check_choice("channels", str(self.channels), ("1", "3"))
+        if not 0 < self.crop <= 1:
+            raise DataError(f"crop must be the share of the short side to keep, above 0 and at most 1, got {self.crop}")
+
+
+class Request(NamedTuple):
+    """Files for one batch, and the random numbers ``(n, DRAWS)`` for their boxes."""
+
+    paths: list[str]
+    draws: NDArray[np.float64] | None = None
+
+
+class Outcome(NamedTuple):
+    """What decoding found: reasons of broken files and kinds of files that were converted, by place in the batch."""
+
+    broken: dict[int, str]
+    kinds: dict[int, str]
+
+
+class _Decoder(Dataset[Outcome]):
+    """Decodes the request of a slot into that slot of the shared memory."""
+
+    def __init__(self, slots: Tensor, view: View) -> None:
+        self.slots, self.view = slots, view  # (slots, n, c, size, size)
+
+    def __getitem__(self, job: tuple[int, Request]) -> Outcome:
+        slot, request = job
+        pixels, outcome = self.slots[slot].numpy(), Outcome({}, {})
+        for place, path in enumerate(request.paths):
+            draws = None if request.draws is None else request.draws[place]
+            try:
+                kind = self._decode(path, draws, pixels[place])
+            except DataError as error:
+                outcome.broken[place] = str(error)
+            else:
+                if kind != "RGB":
+                    outcome.kinds[place] = kind
+        return outcome
+
+    def _decode(self, path: str, draws: NDArray[np.float64] | None, target: NDArray[np.uint8]) -> str:
+        view = self.view
+
+        def choose(width: int, height: int) -> tuple[int, int, int, int]:
+            if view.random is not None and draws is not None:
+                return view.random.choose(draws, width, height)
+            return centre_box(width, height, view.crop)
+
+        pixels, kind = cut(read_bytes(path), view.size, choose, view.channels)
+        np.copyto(target, pixels.transpose(2, 0, 1))
+        return kind
+
+
+def default_workers() -> int:
+    """One worker per core that this process may use, at most 8."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(8, cores)
+
+
+def decode(
+    requests: Iterable[Request], view: View, batch_size: int, *, workers: int, prefetch: int = 2
+) -> Iterator[tuple[Tensor, Outcome]]:
+    """For each request, in order, its images ``(n, c, size, size)`` uint8 and what was found.
+
+    The tensor is only valid until the next one is asked for: its memory is used again. Rows of broken files hold
+    leftovers. Workers end with the iteration, however it ends.
+    """
+    check_count("workers", workers, least=0)
+    check_count("prefetch", prefetch)
+    view.check()
+    count = workers * prefetch + 1  # those under way, and the one that the caller looks at
+    slots = torch.empty(count, batch_size, view.channels, view.size, view.size, dtype=torch.uint8)
+    if workers:
+        slots.share_memory_()  # type: ignore[no-untyped-call]
+    decoder = _Decoder(slots, view)
+    sizes: list[int] = []
+
+    def jobs() -> Iterator[tuple[int, Request]]:
+        for number, request in enumerate(requests):
+            sizes.append(len(request.paths))
+            yield number % count, request
+
+    outcomes = _in_processes(decoder, jobs(), workers, prefetch) if workers else map(decoder.__getitem__, jobs())
+    for number, outcome in enumerate(outcomes):
+        yield slots[number % count, : sizes[number]], outcome
+
+
+def _in_processes(
+    decoder: _Decoder, jobs: Iterable[tuple[int, Request]], workers: int, prefetch: int
+) -> Iterator[Outcome]:
+    # a generator of its own leaves the random numbers of the training alone
+    loader: DataLoader[Outcome] = DataLoader(
+        decoder,
+        batch_size=None,
+        sampler=jobs,
+        num_workers=workers,
+        prefetch_factor=prefetch,
+        collate_fn=_same,
+        generator=torch.Generator(),
+    )
+    try:
+        yield from loader
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error) or "Caught" in str(error):
+            raise
+        raise DataError(
+            f"a process that decodes images ended unexpectedly ({str(error).splitlines()[0]}); often memory ran out: "
+            "take fewer workers or smaller batches, or workers=0 to decode in this process"
+        ) from error
+
+
+def _same(outcome: Any) -> Any:
+    return outcome
