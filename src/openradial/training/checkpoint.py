@@ -81,7 +81,7 @@ def load_optimiser(optimiser: Optimizer, tensors: Mapping[str, Tensor]) -> None:
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         index, _, quantity = name.partition(".")
-        state.setdefault(int(index), {})[quantity] = tensor
+        state.setdefault(int(index), {})[quantity] = tensor.clone()
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
 
 

@@ -1,0 +1,239 @@
+import json
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import openradial
+from openradial.data.batches import Batches
+from openradial.data.spiral import spiral
+from openradial.errors import MissingError, OptionError, TrainingError
+from openradial.training import Machine, Objective, Settings, checkpoint, fit
+from openradial.training.optimisers import learning_rate_factor
+
+OBJECTIVE = Objective(openradial.RadialLoss())
+
+
+def small_net(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def batches(n=90, size=32, seed=0, shuffle=True):
+    return Batches(spiral(n=n, seed=seed), size, shuffle=shuffle, seed=0)
+
+
+def plain_loop(net, train, make, epochs):
+    """The loop that everybody writes; the losses of all steps."""
+    optimiser, losses = make(net.parameters()), []
+    for epoch in range(epochs):
+        for x, y in train.epoch(epoch):
+            optimiser.zero_grad()
+            loss = openradial.functional.radial_loss(net(x), y)
+            loss.backward()
+            optimiser.step()
+            losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("settings", "make"),
+    [
+        ({"optimiser": "adam"}, lambda p: torch.optim.Adam(p, 1e-3)),
+        ({"optimiser": "adamw", "weight_decay": 0.1}, lambda p: torch.optim.AdamW(p, 1e-3, weight_decay=0.1)),
+        ({"optimiser": "sgd", "momentum": 0.9}, lambda p: torch.optim.SGD(p, 1e-3, momentum=0.9)),
+        ({"optimiser": "rmsprop", "decay": 0.9}, lambda p: torch.optim.RMSprop(p, 1e-3, alpha=0.9)),
+    ],
+)
+def test_the_loop_does_what_a_plain_loop_does(settings, make):
+    ours, theirs = small_net(), small_net()
+    losses = plain_loop(theirs, batches(), make, 3)
+    history = fit(ours, OBJECTIVE, batches(), settings=Settings(epochs=3, batch_size=32, **settings))
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
+    sizes = [32, 32, 26]
+    means = [sum(s * v for s, v in zip(sizes, losses[i : i + 3], strict=True)) / 90 for i in (0, 3, 6)]
+    assert [record["loss"] for record in history.records] == pytest.approx(means, rel=1e-5)
+
+
+def test_metrics_are_means_over_all_validation_examples():
+    net, validation = small_net(), batches(n=70, seed=5, shuffle=False)
+    history = fit(net, OBJECTIVE, batches(), validation, settings=Settings(epochs=1))
+    examples = validation.examples
+    o = net(examples.inputs).detach()
+    assert history.records[0]["validation_accuracy"] == pytest.approx((o.argmax(-1) == examples.labels).float().mean())
+    assert history.records[0]["validation_loss"] == pytest.approx(
+        float(openradial.functional.radial_loss(o, examples.labels)), rel=1e-6
+    )
+
+
+def test_averaged_weights_are_the_mean_of_all_steps_with_falling_weights():
+    seen, net = [], small_net()
+    settings = Settings(epochs=2, batch_size=32, ema=0.8, learning_rate=0.05)
+    twin = small_net()
+    start = [p.detach().clone() for p in twin.parameters()]
+    optimiser = torch.optim.Adam(twin.parameters(), 0.05)
+    for epoch in range(2):
+        for x, y in batches().epoch(epoch):
+            optimiser.zero_grad()
+            openradial.functional.radial_loss(twin(x), y).backward()
+            optimiser.step()
+            seen.append([p.detach().clone() for p in twin.parameters()])
+    expected = start
+    for step in seen:
+        expected = [0.8 * e + 0.2 * s for e, s in zip(expected, step, strict=True)]
+    fit(net, OBJECTIVE, batches(), settings=settings)
+    for mine, other in zip(net.parameters(), expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-6)
+
+
+def test_early_stopping_ends_with_the_best_weights():
+    net = small_net()
+    settings = Settings(epochs=200, learning_rate=0.5, patience=3)  # so fast that it soon gets worse
+    validation = batches(seed=5, shuffle=False)
+    history = fit(net, OBJECTIVE, batches(), validation, settings=settings)
+    losses = [record["validation_loss"] for record in history.records]
+    assert len(losses) < 200
+    assert history.best_epoch == 1 + losses.index(min(losses)) == len(losses) - 3
+    o = net(validation.examples.inputs).detach()
+    assert float(openradial.functional.radial_loss(o, validation.labels)) == pytest.approx(min(losses), rel=1e-5)
+
+
+def test_a_nan_loss_stops_and_names_epoch_batch_and_learning_rate(tmp_path):
+    train = batches(shuffle=False)
+    train.examples.inputs[40] = math.nan
+    settings = Settings(epochs=2, batch_size=32, checkpoint_seconds=0)
+    with pytest.raises(TrainingError) as caught:
+        fit(small_net(), OBJECTIVE, train, settings=settings, folder=tmp_path)
+    assert "the loss became nan in epoch 1, batch 2, at learning rate 0.001; lower the learning rate" in str(
+        caught.value
+    )
+    assert f"the last good checkpoint is {tmp_path / 'last.safetensors'}" in str(caught.value)
+    tensors, facts = checkpoint.load(tmp_path / "last.safetensors")
+    assert facts["at"]["batch"] == 1
+    assert all(torch.isfinite(t).all() for t in tensors.values() if t.is_floating_point())
+
+
+def test_an_exploding_loss_stops():
+    train = batches(shuffle=False)
+    train.examples.inputs[40] = 1e9
+    with pytest.raises(TrainingError, match=r"the loss became .*e\+0\d in epoch 1, batch 2"):
+        fit(small_net(), OBJECTIVE, train, settings=Settings(epochs=1, batch_size=32))
+
+
+def test_weights_that_became_infinite_are_not_saved(tmp_path):
+    settings = Settings(
+        epochs=1, batch_size=32, optimiser="sgd", learning_rate=1e6, checkpoint_seconds=0, explosion=1e300
+    )
+    train = batches(shuffle=False)
+    train.examples.inputs[:32] = 1e36
+    with pytest.raises(TrainingError, match="became nan or infinite before epoch 1, batch 2"):
+        fit(small_net(), OBJECTIVE, train, settings=settings, folder=tmp_path)
+    assert not (tmp_path / "last.safetensors").exists()
+
+
+def test_a_folder_with_a_run_is_not_overwritten(tmp_path):
+    fit(small_net(), OBJECTIVE, batches(), settings=Settings(epochs=1), folder=tmp_path)
+    with pytest.raises(TrainingError, match="holds a run already; go on with it"):
+        fit(small_net(), OBJECTIVE, batches(), settings=Settings(epochs=1), folder=tmp_path)
+
+
+def test_a_run_does_not_go_on_with_other_settings(tmp_path):
+    fit(small_net(), OBJECTIVE, batches(), settings=Settings(epochs=1), folder=tmp_path)
+    other = Settings(epochs=1, learning_rate=0.5)
+    with pytest.raises(TrainingError, match=r"was trained with learning_rate = 0\.001, now it is 0\.5; set it back"):
+        fit(small_net(), OBJECTIVE, batches(), settings=other, folder=tmp_path, resume=True)
+
+
+def test_a_run_does_not_go_on_with_another_network(tmp_path):
+    fit(small_net(), OBJECTIVE, batches(), settings=Settings(epochs=1), folder=tmp_path)
+    other = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
+    with pytest.raises(TrainingError, match="holds another network"):
+        fit(other, OBJECTIVE, batches(), settings=Settings(epochs=1), folder=tmp_path, resume=True)
+
+
+def test_a_run_may_be_made_longer(tmp_path):
+    for epochs in (2, 4):
+        history = fit(small_net(), OBJECTIVE, batches(), settings=Settings(epochs=epochs), folder=tmp_path, resume=True)
+    assert [record["epoch"] for record in history.records] == [1, 2, 3, 4]
+    lines = (tmp_path / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == [1, 2, 3, 4]
+
+
+def test_facts_are_kept_with_the_weights(tmp_path):
+    fit(
+        small_net(),
+        OBJECTIVE,
+        batches(),
+        settings=Settings(epochs=1),
+        folder=tmp_path,
+        facts={"classes": ["a", "b", "c"]},
+    )
+    for name in ("last", "best"):
+        assert checkpoint.load(tmp_path / f"{name}.safetensors")[1]["facts"] == {"classes": ["a", "b", "c"]}
+
+
+def test_tensorboard_gets_the_same_numbers(tmp_path):
+    fit(small_net(), OBJECTIVE, batches(), settings=Settings(epochs=2), folder=tmp_path, tensorboard=True)
+    assert [path.name[:6] for path in (tmp_path / "tensorboard").iterdir()] == ["events"]
+
+
+def test_tensorboard_that_is_not_installed_names_the_command(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "tensorboardX", None)
+    with pytest.raises(MissingError, match=r"pip install 'openradial\[tensorboard\]'"):
+        fit(small_net(), OBJECTIVE, batches(), settings=Settings(epochs=1), folder=tmp_path, tensorboard=True)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float64"])
+def test_other_precisions_train(precision):
+    train = batches()
+    if precision == "float64":
+        object.__setattr__(train.examples, "inputs", train.examples.inputs.double())
+    history = fit(small_net(), OBJECTIVE, train, settings=Settings(epochs=3, learning_rate=0.01, precision=precision))
+    assert history.records[-1]["loss"] < history.records[0]["loss"]
+
+
+def test_float16_without_a_gpu_names_the_way_out():
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(OptionError, match="float16 needs a GPU that scales gradients, got a CPU; use bfloat16"):
+        Machine(Settings(precision="float16"))
+
+
+def test_each_epoch_is_reported():
+    seen = []
+    fit(small_net(), OBJECTIVE, batches(), settings=Settings(epochs=2), report=seen.append)
+    assert [record["epoch"] for record in seen] == [1, 2]
+    assert {"loss", "accuracy", "learning_rate", "seconds", "examples_per_second"} <= seen[0].keys()
+
+
+def test_an_objective_of_its_own_may_look_into_the_network():
+    class Penalised:
+        metrics = {"outputs": lambda o, y: o.sum(-1)}  # noqa: RUF012
+
+        def __call__(self, model, x, y):
+            o = model(x)
+            penalty = sum(p.square().sum() for p in model.parameters())
+            return openradial.functional.radial_loss(o, y) + 100 * penalty, o
+
+    net = small_net()
+    fit(net, Penalised(), batches(), settings=Settings(epochs=100, learning_rate=0.01))
+    assert max(p.abs().max() for p in net.parameters()) < 0.05
+
+
+def test_the_step_schedule_falls_by_its_factor():
+    settings = Settings(epochs=6, schedule="step", step_epochs=2, step_factor=0.1)
+    assert [learning_rate_factor(settings, epoch * 10, 10) for epoch in range(6)] == pytest.approx(
+        [1, 1, 0.1, 0.1, 0.01, 0.01]
+    )
+
+
+def test_the_linear_schedule_ends_just_above_zero():
+    settings = Settings(epochs=2, schedule="linear")
+    assert [learning_rate_factor(settings, step, 5) for step in (0, 5, 9)] == pytest.approx([1, 0.5, 0.1])
+
+
+def test_warm_up_rises_to_the_full_rate():
+    settings = Settings(epochs=4, warmup_epochs=2)
+    assert [learning_rate_factor(settings, step, 5) for step in range(0, 12, 3)] == pytest.approx([0.1, 0.4, 0.7, 1.0])

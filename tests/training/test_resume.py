@@ -1,0 +1,85 @@
+import json
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from openradial.training import checkpoint
+
+PROGRAM = Path(__file__).with_name("run_spiral.py")
+STEPS = 21  # 3 epochs of 7 batches
+
+
+def run(folder, *options, expect=0):
+    command = [sys.executable, "-W", "error", str(PROGRAM), str(folder), *map(str, options)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == expect, done.stderr
+    return done.stdout.strip()
+
+
+def weights(folder, name="last"):
+    return checkpoint.load(folder / f"{name}.safetensors")[0]
+
+
+def records(folder):
+    lines = (folder / "log.jsonl").read_text().splitlines()
+    return [{name: value for name, value in json.loads(line).items() if "second" not in name} for line in lines]
+
+
+def assert_same_run(folder, whole):
+    for name in ("last", "best"):
+        mine, theirs = weights(folder, name), weights(whole, name)
+        assert mine.keys() == theirs.keys()
+        for key in mine:
+            assert torch.equal(mine[key], theirs[key]), key
+    mine, theirs = records(folder), records(whole)
+    assert mine == theirs
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert run(folder, "--seconds", 1000) == "None True"
+    return folder
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_run_killed_at_random_points_ends_with_the_same_bits(tmp_path, whole, seed):
+    draw = random.Random(seed)
+    kills = (
+        ["--die-at", draw.randrange(1, 8)],
+        ["--die-writing", draw.randrange(1, 8)],
+        ["--die-at", draw.randrange(1, 5)],
+    )
+    for kill in kills:
+        run(tmp_path, "--resume", *kill, expect=-signal.SIGKILL)
+    assert run(tmp_path, "--resume") == "None True"
+    assert_same_run(tmp_path, whole)
+    assert not list(tmp_path.glob(".*.part"))
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_anew(tmp_path, whole):
+    run(tmp_path, "--die-writing", 0, expect=-signal.SIGKILL)
+    assert [path.name for path in tmp_path.glob("*.safetensors")] == []
+    run(tmp_path, "--resume")
+    assert_same_run(tmp_path, whole)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_saves_and_ends_the_run_cleanly(tmp_path, whole, name):
+    assert run(tmp_path, "--signal-at", 9, "--signal", name, "--seconds", 1000) == f"{name} False"
+    facts = checkpoint.load(tmp_path / "last.safetensors")[1]
+    assert (facts["at"]["epoch"], facts["at"]["batch"]) == (1, 3)
+    assert run(tmp_path, "--resume") == "None True"
+    assert_same_run(tmp_path, whole)
+
+
+def test_a_finished_run_that_is_resumed_changes_nothing(tmp_path, whole):
+    run(tmp_path)
+    assert run(tmp_path, "--resume") == "None True"
+    assert_same_run(tmp_path, whole)
