@@ -126,6 +126,13 @@ def test_members_of_a_debian_package_are_kept_under_our_names(tmp_path):
     assert (tmp_path / "a").read_bytes() == A
 
 
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not installed")
+def test_a_damaged_debian_package_is_named(tmp_path):
+    (tmp_path / "letters.deb").write_bytes(b"not a package")
+    with pytest.raises(clients.UnavailableError, match=r"letters\.deb is damaged \(.*dpkg-deb"):
+        clients._take(tmp_path / "letters.deb", {"a": "usr/a.gz"}, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("client", "version", "shown"),
     [

@@ -68,6 +68,24 @@ def test_a_download_that_breaks_off_is_refused(mirror):
         fetch(source)
 
 
+def test_an_answer_that_is_no_http_is_refused(tmp_path):
+    import socket
+
+    def answer():
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1000)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        source = source_of({"a": A}, Mirror(f"http://127.0.0.1:{listener.getsockname()[1]}", {"a": "a"}))
+        with pytest.raises(FetchError, match=r"letters is not in .* and cannot be fetched"):
+            fetch(source)
+        thread.join()
+
+
 def test_the_next_mirror_serves_where_the_first_fails(mirror):
     whole = served(mirror, {"a": A})
     source = source_of({"a": A}, Mirror(f"{mirror.url}/nowhere", {"a": "a"}), *whole.origins)

@@ -20,7 +20,9 @@ Root = Annotated[Path | None, typer.Option(help="A folder of yours with the file
 @app.command("list")
 def list_sets() -> None:
     """List all data sets, and which of them are on this machine."""
-    table = Table("name", "kind", "classes", "train / test", "size (MB)", "here", "licence", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("name", "kind", "classes", "train / test", "size (MB)", "here"):
+        table.add_column(heading, no_wrap=True, justify="right" if heading == "size (MB)" else "left")
     for found in ENTRIES.values():
         table.add_row(*_row(found))
     Console().print(table)
@@ -31,7 +33,7 @@ def get(name: Name, root: Root = None) -> None:
     """Fetch a data set into the cache, and check it."""
     source = _source(name)
     place = fetch.fetch(source, root=root)
-    typer.echo(f"{source.name}: {_amount(place, source)} in {place}")
+    typer.echo(f"{source.name}: {_amount(place, source)} in {place}; licence: {source.licence}")
 
 
 @app.command()
@@ -63,8 +65,8 @@ def _row(found: Entry) -> list[str]:
     source = found.source()
     facts = [found.name, found.kind, found.classes, found.examples]
     if source is None:
-        return [*facts, "", "always", ""]
-    return [*facts, f"{source.size / 1e6:.0f}", "yes" if _is_here(source) else "", source.licence]
+        return [*facts, "", "always"]
+    return [*facts, f"{source.size / 1e6:.0f}", "yes" if _is_here(source) else ""]
 
 
 def _is_here(source: Source) -> bool:

@@ -26,7 +26,8 @@ class Entry:
 
     def source(self) -> Source | None:
         """Where its files come from; None for sets that need none."""
-        return self._module().SOURCE if self.fetched else None  # type: ignore[no-any-return]
+        source: Source | None = self._module().SOURCE if self.fetched else None
+        return source
 
     def load(self, split: str = "train", **options: Any) -> Examples:
         """The examples of a split; options are those of the set's own function."""
@@ -41,14 +42,14 @@ ENTRIES = {
     entry.name: entry
     for entry in (
         Entry("spiral", "points", "any", "any", "spiral:spiral", fetched=False),
-        Entry("digits", "images", "10", "1,437 / 360", "digits:digits", fetched=False),
+        Entry("digits", "images", "10", "1,442 / 355", "digits:digits", fetched=False),
         Entry("mnist", "images", "10", "60,000 / 10,000", "mnist:mnist"),
         Entry("fashion-mnist", "images", "10", "60,000 / 10,000", "fashion_mnist:fashion_mnist"),
         Entry("quickdraw", "images", "345", "27,600 / 6,900", "quickdraw:quickdraw"),
         Entry("cifar10", "images", "10", "50,000 / 10,000", "cifar10:cifar10"),
-        Entry("reuters", "texts", "15", "", "reuters:reuters"),
-        Entry("japanese-vowels", "sequences", "9", "270 / 370", "sequences:japanese_vowels"),
-        Entry("ucr", "sequences", "2 to 60", "54 sets", "sequences:ucr"),
+        Entry("reuters", "texts", "15", "5,548 / 2,321", "reuters:reuters"),
+        Entry("japanese-vowels", "sequences", "9", "270 / 370", "japanese_vowels:japanese_vowels"),
+        Entry("ucr", "sequences", "2 to 50", "51 sets", "ucr:ucr"),
         Entry("wordnet", "words", "", "", "wordnet:"),
     )
 }
@@ -79,6 +80,8 @@ def load(name: str, split: str = "train", **options: Any) -> Examples:
     if part:
         options["name"] = part
     found = entry(name)
+    if found.name == "ucr" and "name" not in options:
+        raise OptionError("ucr is an archive of many sets; name one, such as 'ucr:Crop'")
     if found.kind == "words":
         raise OptionError(f"{found.name} holds no examples; the sets are: {', '.join(names())}")
     return found.load(split, **options)

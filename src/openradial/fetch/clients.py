@@ -1,6 +1,7 @@
 """Get files from mirrors and packages into a scratch folder."""
 
 import gzip
+import http.client
 import shutil
 import subprocess
 import sys
@@ -67,7 +68,7 @@ def _download(url: str, target: Path) -> None:
         raise UnavailableError(f"the server answered {error.code} {error.reason}") from error
     except urllib.error.URLError as error:
         raise UnavailableError(str(error.reason)) from error
-    except (TimeoutError, ConnectionError) as error:
+    except (TimeoutError, ConnectionError, http.client.HTTPException) as error:
         raise UnavailableError(str(error) or "the connection broke off") from error
     if length and target.stat().st_size != length:
         raise UnavailableError(f"{target.name} ended after {target.stat().st_size} of {length} bytes")
@@ -155,7 +156,11 @@ def _tar_members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
             raise UnavailableError("dpkg-deb is not installed")
         unpacked = archive.with_suffix(".tar")
         with unpacked.open("wb") as out:
-            subprocess.run(["dpkg-deb", "--fsys-tarfile", str(archive)], stdout=out, check=True)
+            run = subprocess.run(
+                ["dpkg-deb", "--fsys-tarfile", str(archive)], stdout=out, stderr=subprocess.PIPE, text=True
+            )
+        if run.returncode != 0:
+            raise UnavailableError(f"{archive.name} is damaged ({_last_error(run.stderr)})")
         archive = unpacked
     with tarfile.open(archive) as opened:
         for member in opened:

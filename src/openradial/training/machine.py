@@ -91,8 +91,10 @@ class Machine:
     def _gathered(self, state: Tensor) -> Tensor:
         if self.world == 1:
             return state.unsqueeze(0)
-        gathered: Tensor = self.fabric.all_gather(state.to(self.fabric.device)).cpu()
-        return gathered
+        state = state.to(self.fabric.device)
+        gathered = [torch.empty_like(state) for _ in range(self.world)]
+        torch.distributed.all_gather(gathered, state)
+        return torch.stack(gathered).cpu()
 
 
 def _started(nodes: int) -> tuple[int, int]:
