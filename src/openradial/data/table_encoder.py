@@ -189,11 +189,20 @@ def _learn(name: str, column: Column, standardise: bool) -> Feature:
         raise DataError(f"column {name!r} has no values at all; leave it out of features")
     if isinstance(column, Words):
         return _learn_words(name, column)
-    values = column.values[present]
-    mean, std = float(values.mean()), float(values.std())
-    # a column that does not vary keeps its scale; rounding alone can give it a tiny deviation
-    varies = std > 1e-12 * max(abs(mean), 1e-300)
-    return NumberFeature(name, mean, mean if standardise else 0.0, std if standardise and varies else 1.0)
+    return _learn_numbers(name, column.values[present], standardise)
+
+
+def _learn_numbers(name: str, values: NDArray[np.float64], standardise: bool) -> NumberFeature:
+    if values.min() == values.max():  # rounding could give it a mean beside its value and a tiny deviation
+        mean, std = float(values[0]), 1.0
+    else:
+        with np.errstate(over="ignore"):
+            mean, std = float(values.mean()), float(values.std()) if standardise else 1.0
+    if not (np.isfinite(mean) and np.isfinite(std)):
+        raise DataError(
+            f"column {name!r} has numbers up to {np.abs(values).max()}, too large to average; rescale the column"
+        )
+    return NumberFeature(name, mean, mean if standardise else 0.0, std)
 
 
 def _learn_words(name: str, column: Words) -> WordFeature:

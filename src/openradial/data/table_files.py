@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from openradial.errors import DataError, require
 
 MISSING = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "null", "NULL"})
 DELIMITERS = (",", ";", "\t")
-CHUNK = 1024  # rows; more are no faster, because Python's garbage collector then looks at each row
+CHUNK = 512  # rows; more are slower, because Python's garbage collector then looks at each of them
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
@@ -74,16 +74,15 @@ def read_csv(path: Path, choose: Choose, *, words: Collection[str] = (), delimit
         reader = csv.reader(stream, delimiter=delimiter, skipinitialspace=True, strict=True)
         names = [name.strip() for name in next(reader, [])]
         _check_header(path, names)
-        chosen = set(choose(names))
-        columns = [_Texts(path, name, name in words) if name in chosen else None for name in names]
+        columns = {name: _Texts(path, name, name in words) for name in choose(names)}
         row = 1
         for rows in _chunks(reader):
             _check_lengths(path, rows, names, row)
-            for column, texts in zip(columns, zip(*rows, strict=True), strict=True):
-                if column is not None:
-                    column.add(texts, row)
+            for name, texts in zip(names, zip(*rows, strict=True), strict=True):
+                if name in columns:
+                    columns[name].add(texts, row)
             row += len(rows)
-    return {column.name: column.finish() for column in columns if column is not None}
+    return {name: column.finish() for name, column in columns.items()}
 
 
 def read_parquet(path: Path, choose: Choose, *, words: Collection[str] = ()) -> Columns:
@@ -266,17 +265,27 @@ def _arrow_column(path: Path, name: str, values: Any, as_words: bool) -> Column:
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
+        with path.open("rb") as stream:  # NumPy leaves a path open when its archive is damaged
+            return _loaded(stream)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise DataError(f"{path} is no whole NPZ file ({_one_line(error)}); write or copy it again") from error
-    except (ValueError, AttributeError) as error:
+    except ValueError as error:
         if "Object arrays" in str(error):
             raise DataError(
                 f"{path} holds an array of Python objects, which could run code when loaded; "
                 "save numbers, or words as a NumPy array of strings"
             ) from error
         raise DataError(f"{path} is no NPZ file; write it with numpy.savez(path, x=..., y=...)") from error
+
+
+def _loaded(stream: BinaryIO) -> dict[str, NDArray[Any]]:
+    stored = np.load(stream, allow_pickle=False)
+    if not isinstance(stored, np.lib.npyio.NpzFile):
+        raise ValueError("one array alone")
+    arrays = {name: stored[name] for name in stored.files}
+    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+        raise ValueError("files that are no arrays")
+    return arrays
 
 
 def _array_column(path: Path, name: str, values: NDArray[Any], as_words: bool) -> Column:

@@ -105,8 +105,12 @@ def _chosen(path: Path, names: Sequence[str], label: str | None, features: Seque
     for name in [*(features or ()), *([label] if label is not None else [])]:
         if name not in names:
             what = "label column" if name == label else "column"
-            raise DataError(f"{path} has no {what} {name!r}; its columns are {listed(names)}{nearest(name, names)}")
+            raise DataError(
+                f"{path} has no {what} {name!r}; its columns are {listed(names) or 'none'}{nearest(name, names)}"
+            )
     chosen = list(names if features is None else features)
+    if len(set(chosen)) < len(chosen):
+        raise OptionError(f"features must name each column once, got {', '.join(chosen)}")
     if label in chosen:
         if features is not None:
             raise OptionError(f"features must not hold the label column {label!r}; take it out")
