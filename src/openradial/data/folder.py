@@ -12,6 +12,7 @@ from torch import Tensor
 
 from openradial.data.examples import Examples
 from openradial.data.images import ENDINGS, KINDS
+from openradial.data.nearest import listed
 from openradial.data.workers import Request, View, decode, default_workers
 from openradial.errors import DataError
 from openradial.progress import bar
@@ -28,8 +29,9 @@ class Finding:
     count: int
     names: tuple[str, ...]
 
-    def __str__(self) -> str:
-        return f"{self.count:,} ({listed(self.names, self.count)})"
+    def listing(self) -> str:
+        more = self.count - len(self.names)
+        return ", ".join(self.names) + (f" and {more:,} more" if more else "")
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Report:
         lines = [f"{self.root}: {self.images:,} images in {self.classes:,} classes"]
         for kind, finding in self.found.items():
             words = f"{kind}, converted" if kind in KINDS else kind
-            lines.append(f"  {words}: {finding}")
+            lines.append(f"  {words}: {finding.count:,} ({finding.listing()})")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
     def add(self, kind: str, names: Sequence[str]) -> "Report":
@@ -82,6 +84,10 @@ class ImageFolder:
     def counts(self) -> Tensor:
         """How many images each class has, ``(k,)``."""
         return torch.bincount(self.labels, minlength=len(self.classes))
+
+    def noted(self, *notes: str) -> "ImageFolder":
+        """The folder with more notes in its report."""
+        return replace(self, report=replace(self.report, notes=(*self.report.notes, *notes)))
 
     def check(self, *, skip_broken: bool = False, workers: int | None = None) -> "ImageFolder":
         """Decode every image; return the folder with a full report, without broken ones if these are to be skipped."""
@@ -135,7 +141,7 @@ class ImageFolder:
         if not skip_broken:
             raise DataError(
                 f"{int((~keep).sum())} of {len(self)} images in {self.root} are broken: "
-                f"{listed(broken.names, broken.count)}; replace them, or leave them out with skip_broken=True "
+                f"{broken.listing()}; replace them, or leave them out with skip_broken=True "
                 "(--skip-broken)"
             )
         paths = [path for path, whole in zip(self.paths, keep.tolist(), strict=True) if whole]
@@ -184,9 +190,28 @@ def scan(root: str | PathLike[str], *, classes: Iterable[str] | None = None, all
     if empty and not allow_empty:
         raise DataError(
             f"{len(empty)} of {len(names)} class folders in {root} hold no images ({', '.join(ENDINGS)}): "
-            f"{listed(empty)}; remove them, or keep them with allow_empty=True"
+            f"{listed(empty, SHOWN)}; remove them, or keep them with allow_empty=True"
         )
     return ImageFolder(root, paths, found, tuple(names), report.add("empty", empty))
+
+
+def labelled(root: Path, names: dict[str, str], *, classes: Iterable[str] | None = None) -> ImageFolder:
+    """Images that lie side by side in ``root``, with the class of each file name; others are left out and counted."""
+    order = tuple(sorted(set(names.values())) if classes is None else classes)
+    places = {name: place for place, name in enumerate(order)}
+    files = sorted(entry.name for entry in os.scandir(root) if is_image(entry.name) and not _is_hidden(entry.name))
+    kept = [name for name in files if names.get(name) in places]
+    if not kept:
+        raise DataError(
+            f"none of the {len(files)} images in {root} is listed with a wanted class; "
+            "check that the list of labels belongs to this folder"
+        )
+    labels = torch.tensor([places[names[name]] for name in kept], dtype=torch.int64)
+    left_out = sorted(set(files) - set(kept))
+    absent = sorted(name for name in set(names) - set(files) if names[name] in places)
+    report = Report(root, len(kept), len(order)).add("left out", left_out).add("listed but absent", absent)
+    report = report.add("empty", _without_images(labels, order))
+    return ImageFolder(root, [str(root / name) for name in kept], labels, order, report)
 
 
 def compare_classes(train: HasClasses, validation: HasClasses) -> None:
@@ -201,7 +226,7 @@ def compare_classes(train: HasClasses, validation: HasClasses) -> None:
             "scan the validation folder with classes=train.classes"
         )
     differ = [
-        f"{len(names)} only in {part}: {listed(names)}"
+        f"{len(names)} only in {part}: {listed(names, SHOWN)}"
         for part, names in (("training", missing), ("validation", unknown))
         if names
     ]
@@ -209,16 +234,6 @@ def compare_classes(train: HasClasses, validation: HasClasses) -> None:
         f"training and validation must have the same classes, but {'; '.join(differ)}; rename the folders, or scan "
         "both with classes= the names they share"
     )
-
-
-def listed(names: Sequence[str], count: int | None = None) -> str:
-    """The first few names, and how many more there are.
-
-    >>> listed(["a", "b", "c", "d", "e", "f", "g"])
-    'a, b, c, d, e and 2 more'
-    """
-    more = (len(names) if count is None else count) - len(names[:SHOWN])
-    return ", ".join(names[:SHOWN]) + (f" and {more:,} more" if more else "")
 
 
 def free_memory() -> int | None:
@@ -262,7 +277,9 @@ def _wanted(root: Path, folders: dict[str, str], classes: Iterable[str] | None) 
         names = list(classes)
         missing = [name for name in names if name not in folders]
         if missing:
-            raise DataError(f"{root} has no folder for {len(missing)} of {len(names)} classes: {listed(missing)}")
+            raise DataError(
+                f"{root} has no folder for {len(missing)} of {len(names)} classes: {listed(missing, SHOWN)}"
+            )
         return names
     names = sorted(folders)
     if set(names) <= PARTS and all(any(e.is_dir() for e in os.scandir(folders[name])) for name in names):
