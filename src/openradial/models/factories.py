@@ -20,7 +20,8 @@ def import_factory(name: str) -> Factory:
     found: Any = _import(module_name)
     for part in attribute.split("."):
         if not hasattr(found, part):
-            public = ", ".join(sorted(n for n, v in vars(found).items() if callable(v) and not n.startswith("_")))
+            known = getattr(found, "__dict__", {}).items()
+            public = ", ".join(sorted(n for n, value in known if callable(value) and not n.startswith("_")))
             raise OptionError(f"{module_name!r} has no {attribute!r}; it has: {public or 'nothing to call'}")
         found = getattr(found, part)
     if not callable(found):

@@ -3,7 +3,6 @@
 import json
 import math
 import tarfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,24 +28,33 @@ class KerasModel:
 def read_tfjs(path: Path) -> KerasModel:
     """Read a folder, or a packed package, that holds one ``model.json`` and its shards."""
     try:
-        if path.is_dir():
-            return _parse(lambda name: (path / name).read_bytes())
-        with tarfile.open(path) as archive:
-            members = {Path(member.name).name: member for member in archive}
-            return _parse(lambda name: archive.extractfile(members[name]).read())  # type: ignore[union-attr]
-    except (OSError, EOFError, tarfile.TarError, KeyError, TypeError, IndexError, ValueError) as error:
+        return _parse(_contents(path))
+    except (OSError, EOFError, tarfile.TarError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, WeightsError):
             raise
         reason = f"{type(error).__name__}: {error}"
         raise WeightsError(f"{path} is no whole TensorFlow.js model ({reason}); fetch it again") from error
 
 
-def _parse(read: Callable[[str], bytes]) -> KerasModel:
-    model = json.loads(read("model.json"))
+def _contents(path: Path) -> dict[str, bytes]:
+    """Description and shards by name; a package is unpacked once, in its own order."""
+    if path.is_dir():
+        return {file.name: file.read_bytes() for file in path.iterdir() if _is_wanted(file.name)}
+    with tarfile.open(path, "r:gz") as archive:
+        members = ((Path(member.name).name, archive.extractfile(member)) for member in archive)
+        return {name: content.read() for name, content in members if content is not None and _is_wanted(name)}
+
+
+def _is_wanted(name: str) -> bool:
+    return name == "model.json" or name.endswith(".bin")
+
+
+def _parse(contents: dict[str, bytes]) -> KerasModel:
+    model = json.loads(contents["model.json"])
     layers = {layer["name"]: layer["config"] for layer in model["modelTopology"]["model_config"]["config"]["layers"]}
     weights: State = {}
     for group in model["weightsManifest"]:
-        numbers = bytearray().join(read(name) for name in group["paths"])
+        numbers = bytearray().join(contents[name] for name in group["paths"])
         weights |= _cut(numbers, group["weights"])
     return KerasModel(layers, weights)
 
