@@ -1,0 +1,67 @@
+import subprocess
+import sys
+
+import pytest
+
+import openradial
+from openradial import cli
+
+
+def run(*arguments):
+    """The command as a program: its exit code, output and errors."""
+    done = subprocess.run([sys.executable, "-m", "openradial.cli", *arguments], capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def call(monkeypatch, capsys, *arguments):
+    """The same in this process."""
+    monkeypatch.setattr(sys, "argv", ["openradial", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    printed = capsys.readouterr()
+    return ended.value.code or 0, printed.out, printed.err
+
+
+def test_the_version_is_shown():
+    assert run("--version") == (0, f"openradial {openradial.__version__}\n", "")
+
+
+def test_an_error_is_one_line_without_a_traceback():
+    code, out, err = run("data", "get", "mnits")
+    assert (code, out, err) == (2, "", "error: there is no data set 'mnits'; did you mean 'mnist'?\n")
+
+
+def test_bad_use_is_exit_code_2(monkeypatch, capsys):
+    assert call(monkeypatch, capsys, "data", "get")[0] == 2
+    assert call(monkeypatch, capsys, "nothing")[0] == 2
+
+
+def test_a_failure_is_exit_code_1(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("OPENRADIAL_CACHE", str(tmp_path))
+    code, out, err = call(monkeypatch, capsys, "data", "path", "mnist")
+    assert (code, out) == (1, "")
+    assert err == f"error: mnist is not in {tmp_path}/data/mnist; run: openradial data get mnist\n"
+
+
+def test_an_interrupted_command_says_so(monkeypatch, capsys):
+    from openradial.cli import data
+
+    def interrupt(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(data, "entry", interrupt)
+    code, _, err = call(monkeypatch, capsys, "data", "get", "mnist")
+    assert code != 0
+    assert "Traceback" not in err
+
+
+def test_a_missing_package_names_the_command_that_installs_it(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "typer", None)
+    code, _, err = call(monkeypatch, capsys)
+    assert code == 1
+    assert err.endswith("run: pip install 'openradial[cli]'\n")
+
+
+def test_without_a_command_the_help_is_shown():
+    _, out, err = run()
+    assert "data" in out + err
