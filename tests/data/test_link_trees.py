@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from openradial.data.folder import scan
 from openradial.data.ilsvrc_classes import ilsvrc_classes, wnids
 from openradial.data.link_trees import split_ilsvrc
 from openradial.data.splits import Split, random_split, read_names
@@ -32,7 +33,7 @@ def test_class_lists_say_what_is_known(tmp_path):
     root, out = written(tmp_path / "data", "train", "val"), tmp_path / "split"
     result = split_ilsvrc(root, RULE, out=out)
     assert result.split == Split.read(out) == Split((FISH, SHARK), (TEAPOT,))
-    assert (result.folders, result.links, len(result.absent)) == ({"train": 3, "val": 3}, 0, 997)
+    assert (result.found, result.links, len(result.absent)) == ({"train": 3, "val": 3}, 0, 997)
     assert sorted(path.name for path in out.iterdir()) == ["known.txt", "novel.txt", "split.json"]
     facts = json.loads((out / "split.json").read_text())
     assert (facts["rule"], facts["root"], facts["classes found"]) == (RULE, str(root), 3)
@@ -61,7 +62,7 @@ def test_the_usual_layouts_are_found(tmp_path, base):
 def test_class_folders_may_lie_in_the_root_itself(tmp_path):
     root = written(tmp_path / "data", ".")
     result = split_ilsvrc(root, RULE, out=tmp_path / "split", links=True)
-    assert result.folders == {"": 3}
+    assert result.found == {"": 3}
     assert sorted(links(tmp_path / "split")) == [f"known/{FISH}", f"known/{SHARK}", f"novel/{TEAPOT}"]
 
 
@@ -72,22 +73,51 @@ def test_a_relative_root_gives_links_that_lead_there(tmp_path, monkeypatch):
     assert (tmp_path / "deep/down/split/known/train" / FISH / f"{FISH}_1.JPEG").exists()
 
 
-def test_what_is_absent_strange_or_flat_is_reported(tmp_path):
+def test_validation_images_side_by_side_are_linked_one_by_one(tmp_path):
+    root, out = written(tmp_path / "data", "ILSVRC/Data/CLS-LOC/train"), tmp_path / "split"
+    val = root / "ILSVRC/Data/CLS-LOC/val"
+    val.mkdir()
+    rows = {f"ILSVRC2012_val_0000000{i}": wnid for i, wnid in enumerate((TEAPOT, FISH, TEAPOT), start=1)}
+    for name in rows:
+        (val / f"{name}.JPEG").write_bytes(b"image")
+    lines = [f"{name},{wnid} 1 2 3 4\n" for name, wnid in rows.items()]
+    (root / "LOC_val_solution.csv").write_text("ImageId,PredictionString\n" + "".join(lines))
+    result = split_ilsvrc(root, RULE, out=out, links=True)
+    assert (result.found, result.links, result.left_out) == ({"train": 3, "val": 2}, 6, ())
+    for name, wnid in rows.items():
+        side = "novel" if wnid == TEAPOT else "known"
+        assert links(out)[f"{side}/val/{wnid}/{name}.JPEG"] == str(val / f"{name}.JPEG")
+    split_ilsvrc(root, RULE, out=out, links=True)
+    assert len(links(out)) == 6
+
+
+def test_tiny_imagenet_as_published_is_linked(tmp_path):
+    root, out = written(tmp_path / "data", "train"), tmp_path / "split"
+    (root / "val" / "images").mkdir(parents=True)
+    (root / "val" / "images" / "val_0.JPEG").write_bytes(b"image")
+    (root / "val" / "val_annotations.txt").write_text(f"val_0.JPEG\t{TEAPOT}\t0\t0\t62\t62\n")
+    split_ilsvrc(root, RULE, out=out, links=True)
+    assert links(out)[f"novel/val/{TEAPOT}/val_0.JPEG"] == str(root / "val" / "images" / "val_0.JPEG")
+
+
+def test_what_is_absent_strange_or_left_out_is_reported(tmp_path):
     root = written(tmp_path / "data", "train")
     (root / "train" / "not_a_class").mkdir()
     (root / "train" / "n00021939").mkdir()
     (root / "train" / "list.txt").write_text("a file is no folder")
-    (root / "val" / "images").mkdir(parents=True)
+    (root / "val").mkdir()
+    (root / "val" / "ILSVRC2012_val_00000001.JPEG").write_bytes(b"image")
     result = split_ilsvrc(root, RULE, out=tmp_path / "split", links=True)
     assert [path.name for path in result.strange] == ["n00021939", "not_a_class"]
-    assert result.flat == ("val",)
     assert str(result) == (
         f"2 known and 1 novel classes in {tmp_path / 'split'}\n"
-        "class folders: 3 in train; links: 3\n"
-        "997 of 1000 classes have no folder: n01443537, n01491361, n01494475 and 994 more\n"
+        "classes found: 3 in train; links: 3\n"
+        "997 of 1000 classes have no images: n01443537, n01491361, n01494475 and 994 more\n"
         "2 folders are no class of ILSVRC and were left out: "
         f"{root / 'train' / 'n00021939'}, {root / 'train' / 'not_a_class'}\n"
-        "val has no class folders and was left out"
+        f"left out: {root / 'val'} has no class folders, and no list of labels is in {root}: expected "
+        "LOC_val_solution.csv, val_annotations.txt with lines 'file wnid', or "
+        "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt"
     )
 
 
@@ -204,3 +234,10 @@ def test_tiny_imagenet_gives_82_known_and_118_novel_classes(tmp_path):
 def test_the_table_knows_the_classes_of_these_tests():
     rows = {row.wnid: row for row in ilsvrc_classes()}
     assert [rows[wnid].artifact for wnid in (FISH, SHARK, TEAPOT)] == [False, False, True]
+
+
+def test_the_folder_loader_reads_link_trees(tmp_path):
+    root, out = written(tmp_path / "data", "train"), tmp_path / "split"
+    split = split_ilsvrc(root, RULE, out=out, links=True).split
+    assert scan(out / "known" / "train").classes == split.known
+    assert len(scan(out / "novel" / "train")) == 1

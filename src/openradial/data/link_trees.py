@@ -7,15 +7,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from openradial.data.ilsvrc import BASES, ilsvrc
 from openradial.data.ilsvrc_classes import parse_known, wnids
 from openradial.data.nearest import listed
 from openradial.data.splits import FACTS, KNOWN, NOVEL, Split
-from openradial.errors import DataError
+from openradial.data.tiny_imagenet import tiny_imagenet
+from openradial.errors import DataError, MissingError
 
-BASES = ("", "ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "CLS-LOC")  # where train and val may be below a root
-PARTS = ("train", "val", "validation")
+PARTS = ("train", "val")
 MARK = "openradial data split-ilsvrc"
-Folders = Mapping[str, Mapping[str, Path]]  # part -> wnid -> folder; one part "" where a root has no parts
+# part -> wnid -> its folder, or its images where those of all classes lie side by side; one part "" if a root has none
+Classes = Mapping[str, Path | list[Path]]
+Parts = Mapping[str, Classes]
 
 
 @dataclass(frozen=True)
@@ -24,22 +27,22 @@ class SplitResult:
 
     split: Split
     out: Path
-    folders: Mapping[str, int]  # class folders by part
-    absent: tuple[str, ...]  # classes of ILSVRC that have no folder
+    found: Mapping[str, int]  # classes by part
+    absent: tuple[str, ...]  # classes of ILSVRC that are not there
     strange: tuple[Path, ...]  # folders that are no class of ILSVRC
-    flat: tuple[str, ...]  # parts without class folders
+    left_out: tuple[str, ...]  # why a part has no classes
     links: int
 
     def __str__(self) -> str:
         lines = [f"{len(self.split.known)} known and {len(self.split.novel)} novel classes in {self.out}"]
-        found = ", ".join(f"{count} in {part}" if part else str(count) for part, count in self.folders.items())
-        lines.append(f"class folders: {found}; links: {self.links or 'none'}")
+        found = ", ".join(f"{count} in {part}" if part else str(count) for part, count in self.found.items())
+        lines.append(f"classes found: {found}; links: {self.links or 'none'}")
         if self.absent:
-            lines.append(f"{len(self.absent)} of 1000 classes have no folder: {listed(self.absent, 3)}")
+            lines.append(f"{len(self.absent)} of 1000 classes have no images: {listed(self.absent, 3)}")
         if self.strange:
             names = [str(path) for path in self.strange]
             lines.append(f"{len(names)} folders are no class of ILSVRC and were left out: {listed(names, 3)}")
-        lines += [f"{part} has no class folders and was left out" for part in self.flat]
+        lines += [f"left out: {reason}" for reason in self.left_out]
         return "\n".join(lines)
 
 
@@ -55,44 +58,61 @@ def split_ilsvrc(
     """Split the class folders of a local ILSVRC-2012 (or a part of it, such as Tiny-ImageNet) by a rule.
 
     Writes ``known.txt``, ``novel.txt`` and ``split.json`` into ``out``; with ``links`` also ``known/train/<wnid>`` and
-    so on, each a link to the absolute path of a class folder, so that ``out`` can be moved. Everything appears at once;
-    an earlier result in ``out`` is replaced, anything else there is an error. For the rules see :func:`parse_known`.
+    so on, each a link to the absolute path of a class folder, so that ``out`` can be moved; validation images that lie
+    side by side with a list of labels are linked one by one. Everything appears at once; an earlier result in ``out``
+    is replaced, anything else there is an error. For the rules see :func:`parse_known`.
     """
-    folders, strange, flat = find_class_folders(Path(root))
-    present = {wnid for classes in folders.values() for wnid in classes}
+    parts, strange, left_out = find_classes(Path(root).expanduser())
+    present = {wnid for classes in parts.values() for wnid in classes}
     split = parse_known(known, [wnid for wnid in wnids() if wnid in present], seed=seed, wordnet=wordnet)
     out = Path(out).expanduser().resolve()
     facts = {**split.facts, "made by": MARK, "root": str(Path(root).absolute()), "classes found": len(present)}
     split = replace(split, facts=facts)
     with _replaced(out) as fresh:
         split.write(fresh)
-        made = _link_trees(fresh, split, folders) if links else 0
+        made = _link_trees(fresh, split, parts) if links else 0
     absent = tuple(wnid for wnid in wnids() if wnid not in present)
-    counts = {part: len(classes) for part, classes in folders.items()}
-    return SplitResult(split, out, counts, absent, strange, flat, made)
+    counts = {part: len(classes) for part, classes in parts.items()}
+    return SplitResult(split, out, counts, absent, strange, left_out, made)
 
 
-def find_class_folders(root: Path) -> tuple[Folders, tuple[Path, ...], tuple[str, ...]]:
-    """Class folders by part, folders that are no class, and parts without class folders."""
-    base, parts = _parts(root)
-    folders: dict[str, dict[str, Path]] = {}
-    strange: list[Path] = []
-    flat = []
+def find_classes(root: Path) -> tuple[Parts, tuple[Path, ...], tuple[str, ...]]:
+    """Classes by part, folders that are no class, and why parts have no classes."""
+    base, names = _parts(root)
     known = set(wnids())
-    for part in parts:
-        found = sorted(path for path in (base / part).iterdir() if path.is_dir())
-        classes = {path.name: path for path in found if path.name in known}
+    parts: dict[str, Classes] = {}
+    strange: list[Path] = []
+    left_out = []
+    for part in names:
+        folders = sorted(path for path in (base / part).iterdir() if path.is_dir())
+        classes: Classes = {path.name: path for path in folders if path.name in known}
         if classes:
-            folders[part] = classes
-            strange += [path for path in found if path.name not in classes]
-        else:
-            flat.append(part)
-    if not folders:
+            strange += [path for path in folders if path.name not in classes]
+        elif part == "val":
+            classes, reason = _listed_images(root, base)
+            left_out += reason
+        if classes:
+            parts[part] = classes
+    if not parts:
         raise DataError(
             f"{root} must hold class folders named by wnids (n01440764, ...): expected them there, in train and val, "
             "or in ILSVRC/Data/CLS-LOC/train; unpack the class archives, or pass the folder above them"
         )
-    return folders, tuple(strange), tuple(flat)
+    return parts, tuple(strange), tuple(left_out)
+
+
+def _listed_images(root: Path, base: Path) -> tuple[Classes, list[str]]:
+    """Validation images by class where a list tells the class of each, or why there are none."""
+    read = tiny_imagenet if (base / "val" / "images").is_dir() else ilsvrc
+    try:
+        images = read(root, "val")
+    except (DataError, MissingError) as error:
+        return {}, [str(error)]
+    known = set(wnids())
+    classes: dict[str, list[Path]] = {}
+    for path, label in zip(images.paths, images.labels.tolist(), strict=True):
+        classes.setdefault(images.classes[label], []).append(Path(path))
+    return {wnid: paths for wnid, paths in classes.items() if wnid in known}, []
 
 
 def _parts(root: Path) -> tuple[Path, tuple[str, ...]]:
@@ -106,22 +126,32 @@ def _parts(root: Path) -> tuple[Path, tuple[str, ...]]:
     return root, ("",)
 
 
-def _link_trees(out: Path, split: Split, folders: Folders) -> int:
+def _link_trees(out: Path, split: Split, parts: Parts) -> int:
     made = 0
     for side, names in (("known", split.known), ("novel", split.novel)):
-        for part, classes in folders.items():
+        for part, classes in parts.items():
             tree = out / side / part
             tree.mkdir(parents=True)
             for wnid in names:
                 if wnid in classes:
-                    _link(tree / wnid, classes[wnid].absolute())
-                    made += 1
+                    made += _link_class(tree / wnid, classes[wnid])
     return made
+
+
+def _link_class(place: Path, target: Path | list[Path]) -> int:
+    """One link to a class folder, or a folder of links to images."""
+    if isinstance(target, Path):
+        _link(place, target.absolute())
+        return 1
+    place.mkdir()
+    for image in target:
+        _link(place / image.name, image.absolute())
+    return len(target)
 
 
 def _link(link: Path, target: Path) -> None:
     try:
-        link.symlink_to(target, target_is_directory=True)
+        link.symlink_to(target, target_is_directory=target.is_dir())
     except (OSError, NotImplementedError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise DataError(
