@@ -75,9 +75,9 @@ class Machine:
         return {name: self._gathered(state) for name, state in states.items()}
 
     def restore_random_states(self, states: dict[str, Tensor]) -> None:
-        torch.set_rng_state(states["cpu"][self.rank])
+        torch.set_rng_state(states["cpu"][self.rank].clone())  # a view that begins in the middle crashes torch
         if "cuda" in states and self.fabric.device.type == "cuda":
-            torch.cuda.set_rng_state(states["cuda"][self.rank], self.fabric.device)
+            torch.cuda.set_rng_state(states["cuda"][self.rank].clone(), self.fabric.device)
 
     def state_of(self, model: nn.Module, net: nn.Module) -> dict[str, Tensor]:
         """The whole network's tensors, also where each process has only a part."""
