@@ -217,7 +217,10 @@ def test_wrong_inputs_are_described(name, options, x, error, message):
             lambda: TextCNN(4, vocabulary=9, sizes=()),
             "sizes must name at least one filter size, got none; Kim uses (3, 4, 5)",
         ),
-        (lambda: TextCNN(4, vocabulary=9, sizes=(0,)), "a filter size must be a whole number of at least 1, got 0"),
+        (
+            lambda: TextCNN(4, vocabulary=9, sizes=(0,)),
+            "sizes must be a tuple of whole numbers of at least 1, got (0,)",
+        ),
     ],
 )
 def test_a_bad_setting_is_named(make, message):

@@ -4,12 +4,12 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import pairwise
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from openradial.errors import DTypeError, OptionError, ShapeError, check_count
+from openradial.errors import DTypeError, OptionError, ShapeError
 
 
 class Network(nn.Module, ABC):
@@ -39,10 +39,10 @@ def fully_connected(
     inputs: int, widths: Sequence[int], dropout: float = 0.0, *, drop_first: bool = False
 ) -> nn.Sequential:
     """Layers ``fc1, fc2, ...`` with ReLU, and dropout after each of them or before it."""
+    check_counts("hidden", widths)
     check_dropout(dropout)
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for i, (before, width) in enumerate(pairwise((inputs, *widths)), start=1):
-        check_count("the width of a hidden layer", width)
         if dropout and drop_first:
             layers[f"drop{i}"] = nn.Dropout(dropout)
         layers[f"fc{i}"] = nn.Linear(before, width)
@@ -55,6 +55,13 @@ def fully_connected(
 def last_width(inputs: int, widths: Sequence[int]) -> int:
     """How many features leave :func:`fully_connected`."""
     return (inputs, *widths)[-1]
+
+
+def check_counts(name: str, values: Sequence[int]) -> None:
+    """Raise unless ``values`` is a sequence of positive whole numbers."""
+    is_sequence = isinstance(values, Sequence) and not isinstance(values, str)
+    if not (is_sequence and all(isinstance(v, Integral) and not isinstance(v, bool) and v > 0 for v in values)):
+        raise OptionError(f"{name} must be a tuple of whole numbers of at least 1, got {values!r}")
 
 
 def check_dropout(value: float) -> None:

@@ -14,6 +14,7 @@ class MLP(Network):
 
     Inputs of more dimensions are flattened. The layers start as PyTorch starts them, since the paper says nothing else.
 
+    >>> import torch
     >>> MLP(3, inputs=2, hidden=(50, 50, 2))(torch.zeros(5, 2)).shape
     torch.Size([5, 3])
     """

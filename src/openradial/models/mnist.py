@@ -14,6 +14,7 @@ class MnistCNN(Network):
     ``dropout`` acts after the second convolution and after the first fully connected layer: the table's third column
     has 0.5 there. The layers start as PyTorch starts them.
 
+    >>> import torch
     >>> MnistCNN(10)(torch.zeros(5, 1, 28, 28)).shape
     torch.Size([5, 10])
     """
@@ -50,7 +51,7 @@ class MnistCNN(Network):
 
 
 def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
-    height, width = (size, size) if isinstance(size, int) else tuple(size)
-    if min(height, width) < LEAST:
-        raise OptionError(f"size must be at least {LEAST} pixels each way, got {size!r}")
-    return height, width
+    sides = tuple(size) if isinstance(size, tuple | list) else (size, size)
+    if len(sides) != 2 or not all(isinstance(side, int) and side >= LEAST for side in sides):
+        raise OptionError(f"size must be a whole number of at least {LEAST} pixels, or two, got {size!r}")
+    return sides[0], sides[1]

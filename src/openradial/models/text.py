@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as TF
 
 from openradial.errors import DTypeError, OptionError, ShapeError, check_count
-from openradial.models.contract import Network, check_dropout
+from openradial.models.contract import Network, check_counts, check_dropout
 from openradial.models.recurrent import Cell, Recurrent, at_least_one_step, valid_steps
 
 
@@ -80,10 +80,9 @@ class TextCNN(_TextNetwork):
         super().__init__(vocabulary, embedding)
         check_count("filters", filters)
         check_dropout(dropout)
+        check_counts("sizes", sizes)
         if not sizes:
             raise OptionError("sizes must name at least one filter size, got none; Kim uses (3, 4, 5)")
-        for size in sizes:
-            check_count("a filter size", size)
         self.convolutions = nn.ModuleList(nn.Conv1d(embedding, filters, size, padding=size - 1) for size in sizes)
         self.drop = nn.Dropout(dropout)
         self.classifier = nn.Linear(filters * len(sizes), num_classes)
