@@ -59,6 +59,8 @@ def _untar(archive: Path, target: Path) -> Iterator[int]:
             _check_member(archive, member.name, plain=member.isfile() or member.isdir())
             tar.extract(member, target, filter="data")
             yield stream.tell()
+        while tar.fileobj is not None and tar.fileobj.read(1 << 20):
+            pass  # to the end, where gzip has its checksum
 
 
 def _unzip(archive: Path, target: Path) -> Iterator[int]:

@@ -42,8 +42,12 @@ def shares(n: int, batch_size: int, *, rank: int = 0, world: int = 1, drop_last:
             ends[-1] = n
         else:
             raise OptionError(f"{n} examples cannot be shared among {world} processes; use at most {n} processes")
-    starts = [0, *ends[:-1]]
-    bounds = [(start, end - start) for start, end in zip(starts, ends, strict=True)]
+    if n and not ends:
+        raise OptionError(
+            f"drop_last leaves no batch of {n} examples with {batch_size} for each of {world} processes; "
+            "take a smaller batch_size"
+        )
+    bounds = [(start, end - start) for start, end in zip([0, *ends], ends, strict=False)]
     return [slice(start + m * rank // world, start + m * (rank + 1) // world) for start, m in bounds]
 
 

@@ -282,7 +282,7 @@ def _wanted(root: Path, folders: dict[str, str], classes: Iterable[str] | None) 
             )
         return names
     names = sorted(folders)
-    if set(names) <= PARTS and all(any(e.is_dir() for e in os.scandir(folders[name])) for name in names):
+    if set(names) <= PARTS and all(_has_folders(folders[name]) for name in names):
         raise DataError(
             f"{root} holds the parts {', '.join(names)} of a set, not classes; give one of them: {root / names[0]}"
         )
@@ -297,16 +297,23 @@ def _wanted(root: Path, folders: dict[str, str], classes: Iterable[str] | None) 
     return names
 
 
+def _has_folders(folder: str) -> bool:
+    return any(entry.is_dir() for entry in Path(folder).iterdir())
+
+
 def _images(folder: str, others: list[str]) -> Iterator[str]:
     """Image files in a folder and below; other files are noted. A folder that links lead back to is read once."""
     todo, seen = [folder], set()
     while todo:
         current = todo.pop()
-        facts = os.stat(current)
+        try:
+            facts, entries = os.stat(current), list(os.scandir(current))
+        except PermissionError:
+            raise DataError(f"{current} may not be read; change its permissions") from None
         if (facts.st_dev, facts.st_ino) in seen:
             continue
         seen.add((facts.st_dev, facts.st_ino))
-        for entry in os.scandir(current):
+        for entry in entries:
             if _is_hidden(entry.name):
                 continue
             if is_image(entry.name) and not entry.is_dir():

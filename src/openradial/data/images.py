@@ -44,14 +44,14 @@ def read_image(path: str | PathLike[str], *, size: int | None = None, crop: floa
     try:
         data = read_bytes(path)
         if size is None:
-            image, _, _ = _load(data, _everything, 1)
+            image, _ = _load(data, _everything, None)
             pixels = _array(_in_channels(image, channels)[0], channels)
         else:
             check_count("size", size)
             pixels = cut(data, size, lambda w, h: centre_box(w, h, crop), channels).pixels
     except DataError as error:
         raise DataError(f"{path} {error}; replace the file or leave it out") from error
-    return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
+    return torch.from_numpy(pixels.transpose(2, 0, 1).copy())
 
 
 def read_bytes(path: str | PathLike[str]) -> bytes:
@@ -71,7 +71,7 @@ def cut(data: bytes, size: int, choose: Choose, channels: int = 3) -> Cut:
 
     A large JPEG is decoded at 1/2, 1/4 or 1/8 of its size where the box still has ``size`` pixels then.
     """
-    image, box, _ = _load(data, choose, size)
+    image, box = _load(data, choose, size)
     image, kind = _in_channels(image if box == (0, 0, *image.size) else image.crop(box), channels)
     pixels = _array(image, channels)  # (h, w, c)
     if pixels.shape[:2] != (size, size):
@@ -136,19 +136,19 @@ def jpeg_size(data: bytes) -> tuple[int, int, int] | None:
     return None
 
 
-def _load(data: bytes, choose: Choose, size: int) -> tuple["Image", Box, int]:
-    """The decoded image at 1/scale of its size, the chosen box in its pixels, and the scale."""
+def _load(data: bytes, choose: Choose, size: int | None) -> tuple["Image", Box]:
+    """The decoded image, at a smaller scale where ``size`` allows it, and the chosen box in its pixels."""
     found = jpeg_size(data)
     if found is not None and found[2] in (1, 3) and found[0] and found[1]:
         width, height, channels = found
         _check_pixels(width, height)
         box = choose(width, height)
-        scale = _scale(box, size)
+        scale = 1 if size is None else _scale(box, size)
         image = _decode_jpeg(data, (-(-width // scale), -(-height // scale)), channels, scale)
         if image is not None:
-            return image, _shrunk(box, scale), scale
+            return image, _shrunk(box, scale, image.size)
     image = _open(data)
-    return image, choose(*image.size), 1
+    return image, choose(*image.size)
 
 
 def _decode_jpeg(data: bytes, size: tuple[int, int], channels: int, scale: int) -> "Image | None":
@@ -196,9 +196,10 @@ def _scale(box: Box, size: int) -> int:
     return next((scale for scale in (8, 4, 2) if fits >= scale), 1)
 
 
-def _shrunk(box: Box, scale: int) -> Box:
-    left, top, right, bottom = box
-    return left // scale, top // scale, -(-right // scale), -(-bottom // scale)
+def _shrunk(box: Box, scale: int, size: tuple[int, int]) -> Box:
+    """The box in the pixels of the smaller image, to the nearest whole one."""
+    left, top, right, bottom = (round(edge / scale) for edge in box)
+    return left, top, min(right, size[0]), min(bottom, size[1])
 
 
 def _in_channels(image: "Image", channels: int) -> tuple["Image", str]:

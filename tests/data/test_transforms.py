@@ -1,0 +1,103 @@
+import re
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openradial.data.transforms import Compose, Normalise, RandomFlip, RandomShift
+from openradial.errors import OptionError, ShapeError
+
+
+def images(n=6, c=3, h=5, w=4, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (n, c, h, w), dtype=torch.uint8, generator=generator)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@given(n=st.integers(0, 4), mean=st.lists(st.floats(0, 1), min_size=3, max_size=3), std=st.floats(0.01, 2))
+def test_normalising_equals_the_formula(n, mean, std):
+    x = images(n)
+    expected = (x.double() / 255 - torch.tensor(mean, dtype=torch.float64).view(3, 1, 1)) / std
+    found = Normalise(mean, [std, std, std])(x)
+    assert found.dtype == torch.float32
+    assert torch.allclose(found.double(), expected, atol=1e-6 / std)
+
+
+def test_floats_are_normalised_without_the_division_by_255():
+    assert Normalise(1.0, 2.0)(torch.tensor([[3.0, 5.0]])).tolist() == [[1.0, 2.0]]
+
+
+def test_one_value_is_for_all_channels():
+    assert torch.equal(Normalise(0.5, 0.2)(images()), Normalise([0.5] * 3, [0.2] * 3)(images()))
+
+
+def test_a_batch_that_is_still_held_keeps_its_values():
+    transform = Normalise(0.0, 1.0)
+    kept = [transform(torch.full((2, 1, 3, 3), i, dtype=torch.uint8)) for i in range(10)]
+    views = [transform(torch.full((2, 1, 3, 3), i, dtype=torch.uint8))[1:, 0] for i in range(10)]
+    for i in range(10):
+        assert torch.allclose(kept[i] * 255, torch.tensor(float(i)))
+        assert torch.allclose(views[i] * 255, torch.tensor(float(i)))
+
+
+def test_memory_that_nobody_holds_is_used_again():
+    transform = Normalise()
+    places = {transform(images()).data_ptr() for _ in range(20)}
+    assert len(places) <= 2
+
+
+def test_wrong_means_and_shapes_name_the_way_out():
+    with pytest.raises(OptionError, match="mean and std must have one value per channel each, got 3 and 1"):
+        Normalise([0.1, 0.2, 0.3], 1.0)
+    with pytest.raises(OptionError, match=r"std must be a finite number above 0, got 0.0"):
+        Normalise(0.0, 0.0)
+    message = (
+        "mean and std are for 3 channels, got images of shape (6, 1, 5, 4); give one value, or one for each channel"
+    )
+    with pytest.raises(ShapeError, match=re.escape(message)):
+        Normalise([0.1] * 3, [1.0] * 3)(images(c=1))
+
+
+def test_each_image_is_mirrored_or_not():
+    x = images(200)
+    found = RandomFlip()(x, seeded())
+    flipped = [torch.equal(a, b.flip(-1)) for a, b in zip(found, x, strict=True)]
+    same = [torch.equal(a, b) for a, b in zip(found, x, strict=True)]
+    assert all(a or b for a, b in zip(flipped, same, strict=True))
+    assert 60 < sum(flipped) < 140
+    assert torch.equal(RandomFlip(1.0)(x, seeded()), x.flip(-1))
+    assert torch.equal(RandomFlip(0.0)(x, seeded()), x)
+
+
+@given(padding=st.integers(1, 3), seed=st.integers(0, 50))
+def test_each_image_is_cut_from_its_padded_self(padding, seed):
+    x = images(5, seed=seed)
+    found = RandomShift(padding)(x, seeded(seed))
+    assert found.shape == x.shape
+    for image, original in zip(found, x, strict=True):
+        padded = torch.nn.functional.pad(original, (padding,) * 4)
+        cuts = [padded[:, i : i + 5, j : j + 4] for i in range(2 * padding + 1) for j in range(2 * padding + 1)]
+        assert any(torch.equal(image, cut) for cut in cuts)
+
+
+def test_all_shifts_occur():
+    x = torch.zeros(400, 1, 3, 3, dtype=torch.uint8)
+    x[:, :, 1, 1] = 1
+    assert len({tuple(image.flatten().tolist()) for image in RandomShift(1)(x, seeded())}) == 9
+
+
+def test_the_same_generator_gives_the_same_batch():
+    transform = Compose(RandomShift(2), RandomFlip(), Normalise(0.5, 0.25))
+    assert torch.equal(transform(images(), seeded(3)), transform(images(), seeded(3)))
+    assert not torch.equal(transform(images(), seeded(3)), transform(images(), seeded(4)))
+
+
+def test_options_out_of_range_are_refused():
+    with pytest.raises(OptionError, match=r"probability must lie in 0..1, got 1.5"):
+        RandomFlip(1.5)
+    with pytest.raises(OptionError, match="padding must be a whole number of at least 1, got 0"):
+        RandomShift(0)
