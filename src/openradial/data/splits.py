@@ -20,6 +20,7 @@ from openradial.data.tables import Table
 from openradial.errors import DataError, OptionError, check_count
 
 KNOWN, NOVEL, FACTS = "known.txt", "novel.txt", "split.json"
+OWN_NUMBERS = 20471  # any number, so that no set is drawn with the same one
 Labelled = TypeVar("Labelled", Examples, Table)
 
 
@@ -154,7 +155,8 @@ def train_test_split(examples: Labelled, test: float = 0.2, seed: int = 0) -> tu
     check_count("seed", seed, least=0)
     labels = examples.labels.cpu().numpy()
     keys = np.empty(len(labels), dtype=np.int64)
-    keys[_shuffled(len(labels), seed)] = np.arange(len(labels))
+    # numbers apart from those of sets that are drawn with the same seed, or the split would follow their values
+    keys[_shuffled(len(labels), seed, OWN_NUMBERS)] = np.arange(len(labels))
     order = np.lexsort((keys, labels))  # class by class, at random within each
     _, starts, counts = np.unique(labels[order], return_index=True, return_counts=True)
     wanted = np.clip(np.rint(counts * test), np.minimum(counts - 1, 1), counts - 1).astype(np.int64)
@@ -176,8 +178,8 @@ def read_names(path: Path | str) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.split("\n") if line.strip())
 
 
-def _shuffled(n: int, seed: int) -> NDArray[np.int64]:
-    return np.argsort(np.random.PCG64(seed).random_raw(n), kind="stable")
+def _shuffled(n: int, *seed: int) -> NDArray[np.int64]:
+    return np.argsort(np.random.PCG64(seed if len(seed) > 1 else seed[0]).random_raw(n), kind="stable")
 
 
 def _renumbered(examples: Examples | Table, chosen: Sequence[str]) -> Tensor:

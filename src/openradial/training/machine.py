@@ -67,6 +67,15 @@ class Machine:
         tensor = torch.tensor(values, dtype=torch.float64, device=self.fabric.device)
         return [float(value) for value in self.fabric.all_reduce(tensor, reduce_op="sum").tolist()]
 
+    def joined(self, values: Tensor) -> Tensor:
+        """The rows of all processes one after the other, on the CPU; processes may have different numbers of rows."""
+        if self.world == 1:
+            return values
+        counts = [int(self.total([float(len(values)) if rank == self.rank else 0.0])[0]) for rank in range(self.world)]
+        padded = torch.nn.functional.pad(values, (0, 0) * (values.ndim - 1) + (0, max(counts) - len(values)))
+        parts = self._gathered(padded)
+        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+
     def random_states(self) -> dict[str, Tensor]:
         """The states of all random generators of all processes, ``(processes, bytes)`` each."""
         states = {"cpu": torch.get_rng_state()}

@@ -6,7 +6,7 @@ import math
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -54,12 +54,7 @@ class Settings:
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
         """Settings from names and values, as they come from a command line or a file."""
-        known = [field.name for field in dataclasses.fields(cls)]
-        for name in values:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"the settings are: {', '.join(known)}"
-                raise OptionError(f"there is no setting {name!r}; {hint}")
+        checked_names(values, [field.name for field in dataclasses.fields(cls)])
         return cls(**values)
 
     @classmethod
@@ -92,6 +87,15 @@ RANGES: dict[str, tuple[float, float, bool]] = {  # low, high, whether low itsel
     "checkpoint_seconds": (0, 10**9, False),
     "seed": (0, 2**63 - 1, False),
 }
+
+
+def checked_names(given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise for the first name that is not known, with the nearest one that is."""
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the settings are: {', '.join(known)}"
+            raise OptionError(f"there is no setting {name!r}; {hint}")
 
 
 def read_toml(path: Path | str) -> dict[str, Any]:

@@ -1,0 +1,145 @@
+"""Carry out a job: data, network and head together, trained and tested."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from openradial import models
+from openradial.functional import radial_nearest
+from openradial.metrics import auroc
+from openradial.nn import RadialLoss
+from openradial.training.job import Job
+from openradial.training.log import Record
+from openradial.training.loop import BatchSource, fit
+from openradial.training.machine import Machine
+from openradial.training.objective import Objective
+from openradial.training.preparation import Prepared, prepare
+from openradial.training.run_state import History
+
+RESULT = "result.json"
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """A trained network, how its training went, and how it does on data it has not seen."""
+
+    net: nn.Module
+    history: History
+    test: Mapping[str, float | int]
+    prepared: Prepared
+
+
+def run_job(
+    job: Job,
+    folder: Path | str | None = None,
+    *,
+    resume: bool = False,
+    machine: Machine | None = None,
+    tensorboard: bool = False,
+    report: Callable[[Record], None] | None = None,
+) -> JobResult:
+    """Train and test what a job describes; ``folder`` gets checkpoints, the log and ``result.json``."""
+    machine = machine or Machine(job.training)
+    prepared = prepare(job, rank=machine.rank, world=machine.world)
+    torch.manual_seed(job.training.seed)
+    net = make_net(job, prepared)
+    began = time.monotonic()
+    facts = {"job": job.as_dict(), "classes": list(prepared.split.known), "preprocessing": dict(prepared.preprocessing)}
+    history = fit(
+        net,
+        Objective(make_loss(job)),
+        prepared.train,
+        prepared.validation,
+        settings=job.training,
+        machine=machine,
+        folder=folder,
+        resume=resume,
+        tensorboard=tensorboard,
+        facts=json.loads(json.dumps(facts)),
+        report=report,
+    )
+    test = {} if not history.finished else tested(job, net, prepared, machine)
+    if folder is not None and history.finished and machine.is_first:
+        seconds = round(time.monotonic() - began, 1)
+        written = {"job": job.as_dict(), "test": test, "seconds": seconds, "epochs": history.records}
+        scratch = Path(folder) / f".{RESULT}.part"
+        scratch.write_text(json.dumps(written, indent=1) + "\n")
+        scratch.replace(Path(folder) / RESULT)
+    return JobResult(net, history, test, prepared)
+
+
+def make_net(job: Job, prepared: Prepared) -> nn.Module:
+    """The network of a job, with the options that follow from its data."""
+    name = job.model if job.model != "auto" else _usual_network(prepared)
+    options = dict(job.model_options)
+    if ":" not in name:
+        known = models.options(name)
+        options = {key: value for key, value in _implied(prepared).items() if key in known} | options
+    return models.build(name, len(prepared.split.known), weights=job.weights, **options)
+
+
+def make_loss(job: Job) -> Callable[[Tensor, Tensor], Tensor]:
+    return RadialLoss(beta=job.beta, scale=job.scale) if job.head == "radial" else F.cross_entropy
+
+
+def unknown_scores(job: Job, o: Tensor) -> Tensor:
+    """How unknown each input is: the distance to the nearest prototype, or what softmax lacks to certainty."""
+    if job.head == "radial":
+        return radial_nearest(o, scale=job.scale)[0][:, 0]
+    return 1 - o.softmax(-1).amax(-1)
+
+
+def tested(job: Job, net: nn.Module, prepared: Prepared, machine: Machine) -> dict[str, float | int]:
+    """Accuracy on known classes, and how well novel ones are told apart; the same in all processes."""
+    o, y = outputs(net, prepared.test, machine)
+    places = o.topk(min(5, o.shape[1]), -1).indices == y[:, None]
+    found: dict[str, float | int] = {
+        "known_classes": len(prepared.split.known),
+        "known_examples": len(y),
+        "accuracy": float(places[:, 0].double().mean()),
+        "top_5_accuracy": float(places.any(-1).double().mean()),
+    }
+    if prepared.novel is not None:
+        novel, _ = outputs(net, prepared.novel, machine)
+        found |= {"novel_classes": len(prepared.split.novel), "novel_examples": len(novel)}
+        found["auroc"] = auroc(unknown_scores(job, o).numpy(), unknown_scores(job, novel).numpy())
+    return found
+
+
+@torch.no_grad()
+def outputs(net: nn.Module, batches: BatchSource, machine: Machine) -> tuple[Tensor, Tensor]:
+    """Outputs and labels of all examples of all processes, in float32 on the CPU."""
+    net.eval()
+    parts = []
+    for x, y in batches.epoch(0):
+        x, y = machine.fabric.to_device((x, y))
+        with machine.fabric.autocast():
+            parts.append((net(x).float().cpu(), y.cpu()))
+    o, y = (torch.cat(side) for side in zip(*parts, strict=True))
+    return machine.joined(o), machine.joined(y)
+
+
+def _usual_network(prepared: Prepared) -> str:
+    if prepared.kind == "images":
+        side = prepared.shape[-1]
+        return "mnist_radial" if side == 28 else "mlp" if side < 28 else "resnet18"
+    return {"points": "spiral_radial", "table": "mlp", "sequences": "gru", "texts": "text_cnn"}[prepared.kind]
+
+
+def _implied(prepared: Prepared) -> dict[str, Any]:
+    if prepared.kind == "texts":
+        return {"vocabulary": prepared.vocabulary}
+    if prepared.kind == "sequences":
+        return {"channels": prepared.shape[-1]}
+    if prepared.kind == "images":
+        channels, height, _ = prepared.shape
+        stem = {"stem": "small"} if height < 64 else {}
+        return {"channels": channels, "size": height, "inputs": channels * height * height} | stem
+    return {"inputs": prepared.shape[-1]}
