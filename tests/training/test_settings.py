@@ -17,6 +17,7 @@ from openradial.training import Settings
         ({"betas": [0.9]}, r"betas must be 2 numbers, got \[0\.9\]"),
         ({"betas": [0.9, 1.0]}, r"betas must lie in \[0, 0\.999999999\], got 1\.0"),
         ({"clip_norm": -1}, r"clip_norm must lie in \(0, inf\], got -1\.0"),
+        ({"channels_last": 1}, "channels_last must be true or false, got 1"),
         ({"lerning_rate": 1}, "there is no setting 'lerning_rate'; did you mean 'learning_rate'?"),
         ({"xyz": 1}, "there is no setting 'xyz'; the settings are: epochs, batch_size"),
     ],

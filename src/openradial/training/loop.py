@@ -98,6 +98,8 @@ class _Run:
         torch.manual_seed(settings.seed + machine.rank)  # what the network draws: dropout, weight samples
         self.net, self.objective, self.train, self.validation = net, objective, train, validation
         self.settings, self.machine, self.keeper, self.log = settings, machine, keeper, log
+        if settings.channels_last:
+            net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.model = machine.fabric.setup_module(net)
         self.optimiser = machine.fabric.setup_optimizers(make_optimiser(self.model.parameters(), settings))
         self.average = MovingAverage(net, settings.ema) if settings.ema is not None else None
@@ -145,7 +147,7 @@ class _Run:
         return True
 
     def _step(self, x: Tensor, y: Tensor) -> None:
-        x, y = self.machine.fabric.to_device((x, y))
+        x, y = self._placed(x, y)
         rate = self._set_learning_rate()
         loss, o = self.objective(self.model, x, y)
         values = self._measured(loss, o, y)
@@ -175,7 +177,7 @@ class _Run:
             self._bar("validation", self.validation) as advance,
         ):
             for x, y in self.validation.epoch(0):
-                x, y = self.machine.fabric.to_device((x, y))
+                x, y = self._placed(x, y)
                 loss, o = self.objective(self.model, x, y)
                 sums = [a + b for a, b in zip(sums, self._measured(loss, o, y), strict=True)]
                 advance(len(y) * self.machine.world)
@@ -204,6 +206,13 @@ class _Run:
             self.log.add(record)
             if self.report is not None:
                 self.report(record)
+
+    def _placed(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """A batch on the device, in the layout of memory that was asked for."""
+        x, y = self.machine.fabric.to_device((x, y))
+        if self.settings.channels_last and x.ndim == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        return x, y
 
     def _measured(self, loss: Tensor, o: Tensor, y: Tensor) -> list[float]:
         """Examples, loss and metrics of a batch, as sums over its examples."""

@@ -37,6 +37,7 @@ class Settings:
     clip_norm: float | None = None
     precision: Precision = "float32"
     patience: int | None = None  # epochs without a better validation loss before the run ends
+    channels_last: bool = False  # images with channels innermost: faster convolutions on many machines
     ema: float | None = None  # how much of the averaged weights is kept at each step
     explosion: float = 1e6  # a loss so many times the first one stops the run
     checkpoint_seconds: float = 30.0  # between checkpoints, besides the one at the end
@@ -128,6 +129,10 @@ def _typed(name: str, value: Any, wanted: Any) -> Any:
         if not isinstance(value, list | tuple) or len(value) != len(parts):
             raise OptionError(f"{name} must be {len(parts)} numbers, got {value!r}")
         return tuple(_typed(name, part, kind) for part, kind in zip(value, parts, strict=True))
+    if wanted is bool:
+        if not isinstance(value, bool):
+            raise OptionError(f"{name} must be true or false, got {value!r}")
+        return value
     if isinstance(value, bool) or not isinstance(value, int if wanted is int else int | float):
         raise OptionError(f"{name} must be {'a whole number' if wanted is int else 'a number'}, got {value!r}")
     if math.isnan(value):
