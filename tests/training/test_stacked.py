@@ -163,7 +163,7 @@ def test_hand_written_gradients_equal_autograd():
     for s, net in enumerate(networks):
         loss = radial_loss(net(x[s]), y[s])
         loss.backward()
-        torch.testing.assert_close(losses[s], loss.detach())
+        torch.testing.assert_close(losses[s].mean(), loss.detach())
         for layer, slope in zip(linear_chain(net), by_hand.slopes, strict=True):
             torch.testing.assert_close(slope[s, :-1], layer.weight.grad.t())
             torch.testing.assert_close(slope[s, -1], layer.bias.grad)
@@ -220,10 +220,16 @@ def test_dropout_differs_between_networks_and_repeats_with_the_seeds():
     assert not torch.equal(first.losses[:, 0], first.losses[:, 1])
 
 
-def test_random_numbers_and_threads_of_the_caller_are_left_alone():
+def test_random_numbers_threads_and_rounding_of_the_caller_are_left_alone():
     torch.manual_seed(5)
     state, threads = torch.get_rng_state(), torch.get_num_threads()
-    train_stacked(small, RADIAL, POINTS, SETTINGS, [1])
+    try:
+        for flush in (True, False):
+            torch.set_flush_denormal(flush)
+            train_stacked(small, RADIAL, POINTS, SETTINGS, [1])
+            assert (torch.tensor(1e-39) * 1 == 0) == flush
+    finally:
+        torch.set_flush_denormal(False)
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.get_num_threads() == threads
 

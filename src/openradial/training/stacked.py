@@ -69,7 +69,7 @@ def train_stacked(
         if isinstance(stack, FunctionalStack) and _may_compile(compile, settings, len(examples), stack.parameters):
             stack.compile(settings.batch_size, strict=compile is True)
         run = _Run(stack, examples, settings, seeds)
-        with _threads(stack, settings.batch_size):
+        with _lean_arithmetic(stack, settings.batch_size):
             losses = run.go()
         stack.write_back()
     return Trained(networks, losses)
@@ -129,7 +129,7 @@ class _Run:
         ys = self.labels.index_select(0, places).view(index.shape)
         losses = [self._step(x, y) for x, y in zip(xs.unbind(), ys.unbind(), strict=True)]
         done = self.losses[self.step - len(losses) : self.step]
-        torch.stack(losses, out=done)
+        torch.mean(torch.stack(losses), -1, out=done)
         self._check_losses(done)
 
     def _step(self, x: Tensor, y: Tensor) -> Tensor:
@@ -153,8 +153,8 @@ class _Run:
                 raise OptionError(
                     f"these networks cannot be trained together: {reason}; train each with fit"
                 ) from error
-        if losses.shape != (len(self.seeds),):
-            shape = tuple(losses.shape[1:])
+        if losses.ndim != 2:
+            shape = tuple(losses.shape[1:-1])
             raise OptionError(f"the loss of a batch must be one number, got shape {shape}; use reduction='mean'")
         return losses, gradient
 
@@ -227,15 +227,25 @@ def has_compiler(device: torch.device) -> bool:
 
 
 @contextmanager
-def _threads(stack: Stack, batch_size: int) -> Iterator[None]:
-    """One thread for small products, as many as before for others and afterwards."""
-    before = torch.get_num_threads()
+def _lean_arithmetic(stack: Stack, batch_size: int) -> Iterator[None]:
+    """One thread for small products, and numbers below the normal range as zero; afterwards all is as before.
+
+    Mean squares of units that no longer learn shrink into that range, where processors are slow; what they are divided
+    into is zero.
+    """
+    threads, flushed = torch.get_num_threads(), _flushes_denormals()
     if isinstance(stack, LinearStack) and _largest_product(stack, batch_size) < ONE_THREAD_BELOW:
         torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_flush_denormal(flushed)
+        torch.set_num_threads(threads)
+
+
+def _flushes_denormals() -> bool:
+    return torch.tensor([1e-39]).mul(1.0).item() == 0  # torch can set this but not tell it
 
 
 def _largest_product(stack: LinearStack, batch_size: int) -> int:

@@ -33,7 +33,10 @@ class Stack(ABC):
 
     @abstractmethod
     def gradients(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Losses ``(s,)`` and gradients ``(s, p)`` at a batch per network, ``x (s, b, ...)`` and ``y (s, b)``."""
+        """Losses and gradients ``(s, p)`` at a batch per network, ``x (s, b, ...)`` and ``y (s, b)``.
+
+        The losses are ``(s, 1)``, or ``(s, b)`` if their mean is still to be taken: cheaper for many batches at once.
+        """
 
     @abstractmethod
     def write_back(self) -> None:
@@ -144,11 +147,11 @@ class FunctionalStack(Stack):
                     ) from error
                 self.fast = None
             else:
-                return losses, gradient
+                return losses.unsqueeze(-1), gradient
         with torch.enable_grad():
             parameters = self.parameters.detach().requires_grad_()
             losses = vmap(self._loss, randomness="different")(parameters, self.fixed, x, y)
-            return losses.detach(), torch.autograd.grad(losses.sum(), parameters)[0]
+            return losses.detach().unsqueeze(-1), torch.autograd.grad(losses.sum(), parameters)[0]
 
     def write_back(self) -> None:
         for s, network in enumerate(self.networks):
@@ -204,7 +207,7 @@ def linear_chain(network: nn.Module) -> list[nn.Linear] | None:
 
 
 def make_slope(loss: Loss, *, by_hand: bool = True) -> Slope:
-    """A function from outputs ``(s, b, k)`` and targets ``(s, b)`` to losses ``(s,)`` and their slopes at the outputs.
+    """A function from outputs ``(s, b, k)`` and targets ``(s, b)`` to losses, as a stack gives them, and their slopes.
 
     The usual losses are differentiated by hand; for any other, autograd is asked network by network.
     """
@@ -212,7 +215,7 @@ def make_slope(loss: Loss, *, by_hand: bool = True) -> Slope:
     if options is not None and options.keys() <= {"beta", "scale"}:
         return _RadialSlope(**options)
     if by_hand and _is_cross_entropy(loss):
-        return cross_entropy_slope
+        return _CrossEntropySlope()
     return functools.partial(autograd_slope, loss)
 
 
@@ -237,33 +240,45 @@ def _is_plain_mean(loss: RadialLoss | nn.CrossEntropyLoss) -> bool:
     return loss.weight is None and loss.reduction == "mean" and loss.ignore_index < 0
 
 
+class _Shift:
+    """A constant to add at the place of each target, kept because making it takes as long as adding it."""
+
+    def __init__(self) -> None:
+        self.kept = torch.empty(0)
+
+    def __call__(self, o: Tensor, at: Tensor, value: float) -> Tensor:
+        """``o + value * e_y`` in place, with the targets as ``(s, b, 1)``."""
+        if self.kept.shape != at.shape:
+            self.kept = o.new_full(at.shape, value)
+        return o.scatter_add_(-1, at, self.kept)
+
+
 class _RadialSlope:
     """:func:`radial_loss` with its gradient, ``beta * (o - p_y) / d_y / b``; zero on the prototype."""
 
     def __init__(self, beta: float = 1.0, scale: float = 1.0) -> None:
         check_positive("beta", beta)
         check_positive("scale", scale)
-        self.beta, self.scale = beta, scale
-        self.shift = torch.empty(0)
+        self.beta, self.scale, self.shift = beta, scale, _Shift()
 
     def __call__(self, o: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        if self.shift.shape[:2] != y.shape:
-            self.shift = o.new_full((*y.shape, 1), -self.scale)
-        e = o.scatter_add_(-1, y.unsqueeze(-1), self.shift)  # (s, b, k)
-        d = torch.linalg.vector_norm(e, dim=-1)
-        losses = d.mean(1).mul_(self.beta)
-        smallest = torch.finfo(d.dtype).tiny  # e is zero where d is
-        return losses, e.div_(d.clamp_min_(smallest).mul_(y.shape[1] / self.beta).unsqueeze(-1))
+        e = self.shift(o, y.unsqueeze(-1), -self.scale)  # (s, b, k)
+        d = torch.linalg.vector_norm(e, dim=-1, keepdim=True)
+        divisor = torch.clamp_min(d, torch.finfo(d.dtype).tiny).mul_(y.shape[1] / self.beta)  # e is zero where d is
+        return d.squeeze(-1) * self.beta, e.div_(divisor)
 
 
-def cross_entropy_slope(o: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+class _CrossEntropySlope:
     """Mean cross-entropy with its gradient, ``(softmax(o) - e_y) / b``."""
-    b = y.shape[1]
-    log_probs = o.log_softmax(-1)
-    at = y.unsqueeze(-1)
-    losses = log_probs.gather(-1, at).mean(1).squeeze(-1).neg_()
-    g = log_probs.exp_().div_(b)
-    return losses, g.scatter_add_(-1, at, g.new_full((), -1 / b).expand_as(at))
+
+    def __init__(self) -> None:
+        self.shift = _Shift()
+
+    def __call__(self, o: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        at, b = y.unsqueeze(-1), y.shape[1]
+        log_probs = torch.log_softmax(o, -1)
+        losses = log_probs.gather(-1, at).squeeze(-1).neg_()
+        return losses, self.shift(log_probs.exp_().div_(b), at, -1 / b)
 
 
 def autograd_slope(loss: Loss, o: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -271,4 +286,4 @@ def autograd_slope(loss: Loss, o: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     with torch.enable_grad():
         o = o.detach().requires_grad_()
         losses = torch.stack([loss(row, target) for row, target in zip(o, y, strict=True)])
-        return losses.detach(), torch.autograd.grad(losses.sum(), o)[0]
+        return losses.detach().unsqueeze(-1), torch.autograd.grad(losses.sum(), o)[0]
