@@ -19,17 +19,13 @@ from openradial.training.job import Job
 
 SHARED = {"known": "not:n00021939", "augment": True}
 TRAINING = {"epochs": 10, "learning_rate": 1e-4, "channels_last": True, "checkpoint_seconds": 120}
+LITE0 = {"model": "efficientnet_lite0", "weights": "imagenet", "size": 96, "training": {"batch_size": 64}}
+FAST = {"batch_size": 128, "learning_rate": 1e-3, "schedule": "cosine"}
 RUNS: dict[str, dict[str, Any]] = {
-    "EfficientNet-Lite0, pre-trained, radial": {
-        "model": "efficientnet_lite0", "weights": "imagenet", "size": 96, "training": {"batch_size": 64},
-    },
-    "EfficientNet-Lite0, pre-trained, softmax": {
-        "model": "efficientnet_lite0", "weights": "imagenet", "size": 96, "head": "softmax", "training": {"batch_size": 64},
-    },
-    "ResNet-18, from scratch, radial": {
-        "model": "resnet18", "size": 64, "training": {"batch_size": 128, "learning_rate": 1e-3, "schedule": "cosine"},
-    },
-}  # fmt: skip
+    "EfficientNet-Lite0, pre-trained, radial": LITE0,
+    "EfficientNet-Lite0, pre-trained, softmax": LITE0 | {"head": "softmax"},
+    "ResNet-18, from scratch, radial": {"model": "resnet18", "size": 64, "training": FAST},
+}
 
 
 def main() -> None:

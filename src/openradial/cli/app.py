@@ -6,6 +6,7 @@ import typer
 
 import openradial
 from openradial.cli import data
+from openradial.cli.train import train
 
 app = typer.Typer(
     help="Open-world classification: a class, or unknown.",
@@ -14,6 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app, name="data")
+app.command()(train)
 
 
 def show_version(wanted: bool) -> None:
