@@ -1,3 +1,4 @@
+import contextlib
 import io
 import re
 import sys
@@ -116,6 +117,18 @@ def test_a_jpeg_that_ends_early_is_refused_wherever_it_ends(keep):
     keep = min(keep, len(content) - 3)  # without its end mark and a byte before
     with pytest.raises(DataError):
         cut(content[:keep], 8, centre_box)
+
+
+@given(
+    format=st.sampled_from(["JPEG", "PNG", "WEBP", "BMP", "GIF"]),
+    changes=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=20),
+)
+def test_changed_bytes_give_an_image_or_our_error(format, changes):
+    content = bytearray(encoded(noise(12, 9), format))
+    for place, value in changes:
+        content[int(place * len(content))] = value
+    with contextlib.suppress(DataError):
+        assert cut(bytes(content), 8, centre_box).pixels.shape == (8, 8, 3)
 
 
 def test_an_absent_file_is_named_with_the_reason(tmp_path):

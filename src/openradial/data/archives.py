@@ -76,7 +76,7 @@ def _unzip(archive: Path, target: Path) -> Iterator[int]:
 
 def _check_member(archive: Path, name: str, *, plain: bool) -> None:
     path = PurePosixPath(name.replace("\\", "/"))
-    if path.is_absolute() or ".." in path.parts or ":" in path.parts[0:1]:
+    if path.is_absolute() or ".." in path.parts or ":" in "".join(path.parts[:1]):  # a colon: a drive of Windows
         raise DataError(f"{archive} is not to be trusted: its member {name!r} would lie outside of the folder")
     if not plain:
         raise DataError(f"{archive} is not to be trusted: its member {name!r} is a link or device, not a file")

@@ -177,7 +177,9 @@ def _open(data: bytes) -> "Image":
             raise DataError(f"is larger than Pillow allows ({error})") from error
         except pillow.UnidentifiedImageError as error:
             raise DataError("is no JPEG, PNG, WebP, BMP or GIF image") from error
-        except (OSError, SyntaxError, ValueError, EOFError, IndexError) as error:  # whatever its readers let through
+        except (DataError, MemoryError):
+            raise
+        except Exception as error:  # readers of damaged files let through whatever they stumble over
             raise DataError(f"is damaged ({error})") from error
     return image  # type: ignore[no-any-return]
 

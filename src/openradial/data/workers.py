@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from openradial.data.images import RandomBox, centre_box, cut, read_bytes
-from openradial.errors import DataError, check_choice, check_count
+from openradial.errors import DataError, OptionError, check_choice, check_count
 
 
 class View(NamedTuple):
@@ -26,7 +26,9 @@ class View(NamedTuple):
         check_count("size", self.size)
         check_choice("channels", str(self.channels), ("1", "3"))
         if not 0 < self.crop <= 1:
-            raise DataError(f"crop must be the share of the short side to keep, above 0 and at most 1, got {self.crop}")
+            raise OptionError(
+                f"crop must be the share of the short side to keep, above 0 and at most 1, got {self.crop}"
+            )
 
 
 class Request(NamedTuple):
