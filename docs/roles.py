@@ -15,7 +15,7 @@ from markdown.extensions import Extension
 from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 
-PAGES = ("functional", "nn", "prototypes", "reference", "errors", "plots")
+PAGES = ("functional", "nn", "prototypes", "reference", "data", "models", "training", "errors", "plots")
 
 
 def identifier(name: str) -> str:

@@ -6,7 +6,7 @@ from importlib.metadata import version
 import pytest
 
 import openradial
-from openradial import errors, fetch, functional, reference
+from openradial import data, errors, fetch, functional, models, reference, training
 
 PUBLIC = {
     openradial: [
@@ -18,10 +18,13 @@ PUBLIC = {
         "RadialLinear",
         "RadialLoss",
         "SimplexPrototypes",
+        "data",
         "errors",
         "functional",
+        "models",
         "reference",
         "replace_head",
+        "training",
     ],
     functional: [
         "radial_distances",
@@ -56,6 +59,58 @@ PUBLIC = {
         "TrainingError",
         "WeightsError",
     ],
+    data: [
+        "Batches",
+        "Compose",
+        "Examples",
+        "FolderBatches",
+        "ImageFolder",
+        "Normalise",
+        "RandomFlip",
+        "RandomShift",
+        "Split",
+        "Table",
+        "TableEncoder",
+        "Vocabulary",
+        "as_unknown",
+        "compare_classes",
+        "divide",
+        "ilsvrc",
+        "ilsvrc_classes",
+        "load",
+        "loader_for",
+        "named_split",
+        "names",
+        "parse_known",
+        "random_split",
+        "random_splits",
+        "read_table",
+        "read_ts",
+        "read_tsv",
+        "scan",
+        "split_ilsvrc",
+        "tiny_imagenet",
+        "train_test_split",
+    ],
+    models: [
+        "MLP",
+        "VGG19",
+        "AlexNet",
+        "EfficientNetLite0",
+        "MnistCNN",
+        "Network",
+        "ResNet",
+        "SequenceClassifier",
+        "TextCNN",
+        "TextRNN",
+        "Weights",
+        "build",
+        "imagenet_weights",
+        "load_weights",
+        "names",
+        "options",
+    ],
+    training: ["History", "Machine", "Objective", "Settings", "fit"],
     fetch: ["ARCHIVE", "Mirror", "Package", "Problem", "Source", "check", "fetch", "file_matches", "folder"],
 }
 every_module = pytest.mark.parametrize("module", PUBLIC, ids=lambda module: module.__name__)

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
+    "data": "openradial.data",
     "errors": "openradial.errors",
     "functional": "openradial.functional",
+    "models": "openradial.models",
     "reference": "openradial.reference",
+    "training": "openradial.training",
     "AxisPrototypes": "openradial.prototypes",
     "FixedPrototypes": "openradial.prototypes",
     "LearnedPrototypes": "openradial.prototypes",
@@ -33,14 +36,17 @@ __all__ = [
     "RadialLinear",
     "RadialLoss",
     "SimplexPrototypes",
+    "data",
     "errors",
     "functional",
+    "models",
     "reference",
     "replace_head",
+    "training",
 ]
 
 if TYPE_CHECKING:
-    from openradial import errors, functional, reference
+    from openradial import data, errors, functional, models, reference, training
     from openradial.errors import OpenRadialError
     from openradial.nn import RadialLayer, RadialLinear, RadialLoss, replace_head
     from openradial.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, SimplexPrototypes
