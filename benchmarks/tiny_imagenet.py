@@ -1,4 +1,4 @@
-"""The ILSVRC path on Tiny-ImageNet: all classes but artifacts known, from scratch and pre-trained.
+"""The ILSVRC path on Tiny-ImageNet: all classes but artifacts known, radial layer, pre-trained and from scratch.
 
 python -m benchmarks.tiny_imagenet --root PATH (a folder or an archive; about an hour on two cores)
 
@@ -18,13 +18,15 @@ from openradial.training.execution import run_job
 from openradial.training.job import Job
 
 SHARED = {"known": "not:n00021939", "augment": True}
-TRAINING = {"epochs": 10, "learning_rate": 1e-4, "channels_last": True, "checkpoint_seconds": 120}
-LITE0 = {"model": "efficientnet_lite0", "weights": "imagenet", "size": 96, "training": {"batch_size": 64}}
-FAST = {"batch_size": 128, "learning_rate": 1e-3, "schedule": "cosine"}
+TRAINING = {"learning_rate": 1e-4, "channels_last": True, "checkpoint_seconds": 120}
+LITE0 = {"model": "efficientnet_lite0", "weights": "imagenet", "size": 64}
 RUNS: dict[str, dict[str, Any]] = {
-    "EfficientNet-Lite0, pre-trained, radial": LITE0,
-    "EfficientNet-Lite0, pre-trained, softmax": LITE0 | {"head": "softmax"},
-    "ResNet-18, from scratch, radial": {"model": "resnet18", "size": 64, "training": FAST},
+    "EfficientNet-Lite0, pre-trained": LITE0 | {"training": {"batch_size": 64, "epochs": 6}},
+    "ResNet-18, from scratch": {
+        "model": "resnet18",
+        "size": 64,
+        "training": {"batch_size": 128, "epochs": 10, "learning_rate": 1e-3, "schedule": "cosine"},
+    },
 }
 
 

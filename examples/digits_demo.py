@@ -5,9 +5,10 @@ same batches, same number of steps. Then it is asked about test digits of the ki
 """
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -27,6 +28,10 @@ from torch import Tensor, nn
 
 import openradial
 from openradial import plots
+from openradial.data import Batches, Examples
+from openradial.training import Objective, Settings, fit
+
+Report = Callable[[dict[str, Any]], None]
 
 KNOWN = 6  # the digits 0 to 5, chosen before any run; 6 to 9 are novel
 SURE = 0.9
@@ -81,16 +86,12 @@ def make_network(seed: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, KNOWN))
 
 
-def train(network: nn.Module, loss: nn.Module, split: Split, *, epochs: int, seed: int) -> Iterator[None]:
-    """Train in place; yields after each epoch so that the caller can show progress."""
-    order = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, fused=True)
-    for _ in range(epochs):
-        for batch in torch.randperm(len(split.train_x), generator=order).split(64):
-            optimizer.zero_grad()
-            loss(network(split.train_x[batch]), split.train_y[batch]).backward()
-            optimizer.step()
-        yield
+def train(network: nn.Module, loss: nn.Module, split: Split, *, epochs: int, seed: int, report: Report) -> None:
+    """Train in place; ``report`` is called after each epoch."""
+    known = Examples(split.train_x, split.train_y, tuple(map(str, range(KNOWN))))
+    batches = Batches(known, 64, shuffle=True, seed=seed)
+    settings = Settings(epochs=epochs, batch_size=64, learning_rate=1e-3, seed=seed)
+    fit(network, Objective(loss), batches, settings=settings, report=report, show_progress=False)
 
 
 @torch.no_grad()
@@ -131,8 +132,7 @@ def run(seeds: int, epochs: int, console: Console) -> tuple[dict[str, list[dict[
             for method, (loss, probs) in methods.items():
                 progress.update(task, description=f"training {method}, seed {seed}")
                 network = make_network(seed)
-                for _ in train(network, loss, split, epochs=epochs, seed=seed):
-                    progress.advance(task)
+                train(network, loss, split, epochs=epochs, seed=seed, report=lambda record: progress.advance(task))
                 answers = answer(network, probs, split)
                 measures[method].append(measure(answers, split.test_y))
                 shown.setdefault(method, answers)

@@ -52,6 +52,7 @@ def fit(
     tensorboard: bool = False,
     facts: Mapping[str, Any] | None = None,
     report: Callable[[Record], None] | None = None,
+    show_progress: bool = True,
 ) -> History:
     """Train ``net`` in place and tell how it went.
 
@@ -65,7 +66,7 @@ def fit(
     run = _Run(
         net, objective, train, validation, settings, machine, keeper, Log(keeper.writes_to, tensorboard=tensorboard)
     )
-    run.report = report
+    run.report, run.show_progress = report, show_progress
     if resume and place is not None and keeper.has_checkpoint():
         run.restore()
     elif place is not None:
@@ -81,6 +82,7 @@ class _Run:
     """One run: the network with all that changes while it is trained."""
 
     report: Callable[[Record], None] | None = None
+    show_progress = True
     stopped_by: str | None = None
     finished = False
 
@@ -263,6 +265,6 @@ class _Run:
         return examples * self.machine.world / everyone
 
     def _bar(self, title: str, source: BatchSource) -> Any:
-        if not self.machine.is_first:
+        if not (self.machine.is_first and self.show_progress):
             return nullcontext(lambda amount: None)
         return progress.bar(title, len(source.labels), unit="examples")
