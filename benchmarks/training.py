@@ -1,0 +1,173 @@
+"""Whole epochs and large steps: the MNIST CNN beside the usual loop, and one step of VGG-19-BN-8192.
+
+python -m benchmarks.training writes benchmarks/results/training.{json,md}
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from rich.console import Console
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+import openradial
+from benchmarks.run import RESULTS, environment, table, write
+from openradial import models
+from openradial.data import Batches, Normalise, load
+from openradial.training import Objective, Settings, fit
+
+MEAN, STD, BATCH, EPOCHS = 0.1307, 0.3081, 1024, 4
+LIMIT = 1.5
+TOLERANCE = 1e-4  # relative, of an epoch's mean loss
+
+
+class UsualDataset(Dataset[tuple[Tensor, int]]):
+    """MNIST as most programs have it: an image object per example, converted and normalised one by one."""
+
+    def __init__(self, images: Tensor, labels: Tensor) -> None:
+        self.images, self.labels = images.numpy(), labels.tolist()
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, place: int) -> tuple[Tensor, int]:
+        image = Image.fromarray(self.images[place, 0])
+        pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(1, 28, 28)
+        return pixels.float().div(255).sub(MEAN).div(STD), self.labels[place]
+
+
+class SameOrder:
+    """Our order of an epoch for a DataLoader, so that both loops see the same batches."""
+
+    def __init__(self, batches: Batches) -> None:
+        self.batches, self.epoch = batches, 0
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = self.batches.order(self.epoch)
+        assert order is not None
+        self.epoch += 1
+        return (part.tolist() for part in order.split(BATCH))
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return models.build("mnist_radial", 10)
+
+
+def ours(batches: Batches) -> tuple[list[float], list[float]]:
+    """Seconds and mean losses of the epochs."""
+    settings = Settings(epochs=EPOCHS, batch_size=BATCH, learning_rate=1e-3)
+    history = fit(network(), Objective(openradial.RadialLoss()), batches, settings=settings, show_progress=False)
+    return [r["seconds"] for r in history.records], [r["loss"] for r in history.records]
+
+
+def usual(batches: Batches, workers: int) -> tuple[list[float], list[float]]:
+    net, loss = network(), openradial.RadialLoss()
+    optimiser = torch.optim.Adam(net.parameters(), 1e-3)
+    dataset = UsualDataset(batches.examples.inputs, batches.labels)
+    loader = DataLoader(dataset, batch_sampler=SameOrder(batches), num_workers=workers, persistent_workers=workers > 0)
+    seconds, losses = [], []
+    for _ in range(EPOCHS):
+        began, total = time.perf_counter(), 0.0
+        for x, y in loader:
+            optimiser.zero_grad()
+            value = loss(net(x), y)
+            value.backward()
+            optimiser.step()
+            total += value.item() * len(y)
+        seconds.append(time.perf_counter() - began)
+        losses.append(total / len(dataset))
+    return seconds, losses
+
+
+def mnist_epochs(console: Console) -> dict[str, Any]:
+    batches = Batches(load("mnist"), BATCH, shuffle=True, seed=0, transform=Normalise(MEAN, STD))
+    runs = {"openradial": lambda: ours(batches)}
+    runs |= {f"DataLoader, {n} workers": lambda n=n: usual(batches, n) for n in (0, 2)}  # type: ignore[misc]
+    found: dict[str, Any] = {}
+    for name, run in runs.items():
+        with console.status(f"MNIST CNN, {EPOCHS} epochs: {name}"):
+            seconds, losses = run()
+        found[name] = {"seconds": statistics.median(seconds[1:]), "epochs": seconds, "losses": losses}
+    best = min(found[name]["seconds"] for name in runs if name != "openradial")
+    mine = found["openradial"]
+    apart = max(abs(a - b) / b for name in found for a, b in zip(mine["losses"], found[name]["losses"], strict=True))
+    return {"runs": found, "ratio": best / mine["seconds"], "at_least": LIMIT, "largest_difference": apart}
+
+
+def vgg_step(batch: int) -> dict[str, float]:
+    """Seconds and peak memory of one training step, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.training", "--step", str(batch)]
+    found: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return found
+
+
+def take_step(batch: int) -> None:
+    torch.manual_seed(0)
+    net, loss = models.build("vgg19_bn_fc8192", 1000).train(), openradial.RadialLoss()
+    optimiser = torch.optim.Adam(net.parameters(), 1e-4, fused=True)
+    x, y, seconds = torch.randn(batch, 3, 224, 224), torch.randint(1000, (batch,)), []
+    for _ in range(3):
+        began = time.perf_counter()
+        optimiser.zero_grad()
+        loss(net(x), y).backward()
+        optimiser.step()
+        seconds.append(time.perf_counter() - began)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"batch": batch, "seconds": min(seconds[1:]), "peak_bytes": peak}))
+
+
+def markdown(results: dict[str, Any]) -> str:
+    env, mnist, step = results["environment"], results["mnist"], results["vgg"]
+    rows = [[name, f"{run['seconds']:.2f}", f"{run['losses'][-1]:.5f}"] for name, run in mnist["runs"].items()]
+    answer = "yes" if mnist["ratio"] >= LIMIT and mnist["largest_difference"] <= TOLERANCE else "NO"
+    return "\n".join(
+        [
+            f"Written by `{env['command']}` on {env['date']}: {env['cpu']}, {env['cores']} cores, "
+            f"torch {env['torch']}.",
+            "",
+            *table([f"MNIST CNN, batch {BATCH}", "seconds per epoch, median", f"loss of epoch {EPOCHS}"], rows),
+            "",
+            f"The faster DataLoader loop / openradial: **{mnist['ratio']:.2f}** (at least {LIMIT}: {answer}), at equal "
+            f"losses: they differ by {mnist['largest_difference']:.1e} at most, relative.",
+            "",
+            f"One training step of VGG-19-BN with FC-8192 (300,874,536 parameters, 1000 classes, 224 px, Adam, batch "
+            f"{step['batch']}): {step['seconds']:.1f} s, {step['peak_bytes'] / 1e9:.1f} GB of memory at most.",
+            "",
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=__doc__)
+    parser.add_argument("--step", type=int, help="take one step of VGG with this batch and print what it cost")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    if options.step:
+        take_step(options.step)
+        return
+    console = Console()
+    results: dict[str, Any] = {"environment": environment(False) | {"command": "python -m benchmarks.training"}}
+    results["mnist"] = mnist_epochs(console)
+    with console.status("one step of VGG-19-BN-8192"):
+        results["vgg"] = vgg_step(16)
+    write(options.out / "training.json", json.dumps(results, indent=1) + "\n")
+    write(options.out / "training.md", markdown(results))
+    console.print(markdown(results))
+
+
+if __name__ == "__main__":
+    main()
