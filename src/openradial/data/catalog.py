@@ -1,6 +1,5 @@
 """Every data set by name: what it is, and how to load it."""
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -9,6 +8,7 @@ from typing import Any, Literal
 from openradial.data.examples import Examples
 from openradial.errors import OptionError
 from openradial.fetch import Source
+from openradial.hints import nearest
 
 Kind = Literal["points", "images", "sequences", "texts", "words"]
 
@@ -64,9 +64,8 @@ def entry(name: str) -> Entry:
     """The catalogue's entry of a name; underscores and capital letters are forgiven."""
     wanted = name.lower().replace("_", "-")
     if wanted not in ENTRIES:
-        near = difflib.get_close_matches(wanted, ENTRIES, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"the sets are: {', '.join(ENTRIES)}"
-        raise OptionError(f"there is no data set {name!r}; {hint}")
+        hint = nearest(wanted, list(ENTRIES)) or f"; the sets are: {', '.join(ENTRIES)}"
+        raise OptionError(f"there is no data set {name!r}{hint}")
     return ENTRIES[wanted]
 
 

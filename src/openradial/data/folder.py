@@ -12,9 +12,9 @@ from torch import Tensor
 
 from openradial.data.examples import Examples
 from openradial.data.images import ENDINGS, KINDS
-from openradial.data.nearest import listed
 from openradial.data.workers import Request, View, decode, default_workers
 from openradial.errors import DataError
+from openradial.hints import listed
 from openradial.progress import bar
 
 PARTS = {"train", "val", "valid", "validation", "test"}

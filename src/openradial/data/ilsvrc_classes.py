@@ -11,10 +11,10 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from openradial.data.nearest import nearest
 from openradial.data.splits import Split, named_split, random_split, read_names
 from openradial.data.wordnet import WNID, WordNet
 from openradial.errors import DataError, OptionError
+from openradial.hints import nearest
 
 ARTIFACT = "n00021939"
 RULES = "random:N, not:WNID, under:WNID, names:A,B,... or file:PATH"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from openradial.data.ilsvrc import BASES, ilsvrc
 from openradial.data.ilsvrc_classes import parse_known, wnids
-from openradial.data.nearest import listed
 from openradial.data.splits import FACTS, KNOWN, NOVEL, Split
 from openradial.data.tiny_imagenet import tiny_imagenet
 from openradial.errors import DataError, MissingError
+from openradial.hints import listed
 
 PARTS = ("train", "val")
 MARK = "openradial data split-ilsvrc"

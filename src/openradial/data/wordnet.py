@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from openradial.data.nearest import listed
 from openradial.errors import DataError
 from openradial.fetch import Package, Source, fetch
+from openradial.hints import listed
 
 SOURCE = Source(
     name="wordnet",

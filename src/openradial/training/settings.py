@@ -1,7 +1,6 @@
 """How to train: every setting by name, checked before anything starts."""
 
 import dataclasses
-import difflib
 import math
 import tomllib
 import types
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from openradial.errors import OptionError
+from openradial.hints import nearest
 
 OptimiserName = Literal["adam", "adamw", "rmsprop", "sgd"]
 ScheduleName = Literal["constant", "linear", "cosine", "step"]
@@ -94,9 +94,8 @@ def checked_names(given: Iterable[str], known: Sequence[str]) -> None:
     """Raise for the first name that is not known, with the nearest one that is."""
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the settings are: {', '.join(known)}"
-            raise OptionError(f"there is no setting {name!r}; {hint}")
+            hint = nearest(name, known) or f"; the settings are: {', '.join(known)}"
+            raise OptionError(f"there is no setting {name!r}{hint}")
 
 
 def read_toml(path: Path | str) -> dict[str, Any]:
