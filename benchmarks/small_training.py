@@ -1,13 +1,15 @@
 """Measure the training of small networks on the paper's spiral and write benchmarks/results/small_training.{json,md}.
 
-Every rival trains from seed to finished network: the same start, the same batches, one thread (more make all of them
-slower at this size). ``python -m benchmarks.small_training``, or with ``--quick`` a glance.
+Every rival trains from seed to finished network: the same start, the same batches, one thread (at this size a second
+one gains little, and loses much where other programs want it).
+``python -m benchmarks.small_training``, or with ``--quick`` a glance.
 """
 
 import argparse
 import json
 import os
 import platform
+import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -40,7 +42,8 @@ KINDS: dict[str, tuple[tuple[int, ...], Callable[[Tensor, Tensor], Tensor]]] = {
     "radial": ((50, 50, 50), radial_loss),
     "softmax": ((50, 50, 2), F.cross_entropy),
 }
-TOLERANCE = {"first 40 steps, float32": 1e-5, "all steps, float64": 1e-9}
+# Rounding grows from step to step, so that whole runs are only held to a limit in float64.
+TOLERANCE = {"first 40 steps, float32": 1e-5, "all steps, float64": 1e-9, "all steps, float32": None}
 
 
 def main() -> None:
@@ -48,15 +51,16 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few rounds; for trying it out, not for the docs")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     options = parser.parse_args()
-    os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # compiling is timed, not finding what was compiled before
     torch.set_num_threads(1)
     console = Console()
     results: dict[str, Any] = {"environment": environment(), "kinds": {}}
     for kind in KINDS:
         with console.status(f"{kind}: timing"):
             results["kinds"][kind] = measure(kind, rounds=3 if options.quick else 15)
-    with console.status("any network: compiling and timing"):
+    with console.status("any network: compiling and timing"), tempfile.TemporaryDirectory() as empty:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = empty  # compiling is timed, not finding what was compiled before
         results["any_network"] = measure_any(rounds=3 if options.quick else 15)
+    results["environment"]["load_average_at_the_end"] = os.getloadavg()[1]  # of 5 minutes; this program is 1 of it
     options.out.mkdir(parents=True, exist_ok=True)
     write(options.out / "small_training.json", json.dumps(results, indent=1) + "\n")
     text = markdown(results)
@@ -140,7 +144,7 @@ def differences(kind: str) -> dict[str, float]:
     """Largest relative difference of a loss to the plain loop, over all seeds."""
     exact = Settings(**{**PAPER.as_dict(), "precision": "float64"})
     found = {}
-    for name, (settings, steps) in zip(TOLERANCE, ((PAPER, 40), (exact, STEPS)), strict=True):
+    for name, (settings, steps) in zip(TOLERANCE, ((PAPER, 40), (exact, STEPS), (PAPER, STEPS)), strict=True):
         ours = stacked(kind, settings, SEEDS)
         plain = torch.stack([plain_loop(kind, settings, seed) for seed in SEEDS], 1)
         found[name] = float(((ours - plain).abs() / plain)[:steps].max())
@@ -189,7 +193,7 @@ def markdown(results: dict[str, Any]) -> str:
         f"torch {env['torch']}, Python {env['python']}, float32, "
         f"{'with' if env['compiled_loss'] else 'without'} the compiled loss. The paper's spiral set-up: "
         f"{env['points']:,} points, batch 50, RMSprop 5e-4, decay 0.9; runs of {env['steps_per_run']} steps, "
-        "set-up included; seeds 0 to 9.",
+        f"set-up included, seeds 0 to 9. Load average {env['load_average_at_the_end']:.1f}, 1 of it this program.",
         "",
     ]
     rows = [
@@ -205,7 +209,7 @@ def markdown(results: dict[str, Any]) -> str:
     ]
     lines += [*table(["microseconds per step (of all its networks)", "median (middle half of the rounds)"], rows), ""]
     rows = [
-        [f"{kind}, {name}", f"{value:.1e}", f"{TOLERANCE[name]:.0e}", "yes" if value <= TOLERANCE[name] else "NO"]
+        [f"{kind}, {name}", f"{value:.1e}", *within(value, TOLERANCE[name])]
         for kind, case in results["kinds"].items()
         for name, value in case["largest_relative_difference_of_losses"].items()
     ]
@@ -221,6 +225,10 @@ def markdown(results: dict[str, Any]) -> str:
 
 def holds(row: dict[str, Any]) -> str:
     return "" if row["at_least"] is None else "yes" if row["ratio"] >= row["at_least"] else "NO"
+
+
+def within(value: float, limit: float | None) -> list[str]:
+    return ["", ""] if limit is None else [f"{limit:.0e}", "yes" if value <= limit else "NO"]
 
 
 def microseconds(seconds: dict[str, float], steps: int) -> str:
