@@ -45,7 +45,7 @@ def read_image(path: str | PathLike[str], *, size: int | None = None, crop: floa
         data = read_bytes(path)
         if size is None:
             image, _ = _load(data, _everything, None)
-            pixels = _array(_in_channels(image, channels)[0], channels)
+            pixels = _array(_in_channels(image, channels)[0], channels)[..., :channels]
         else:
             check_count("size", size)
             pixels = cut(data, size, lambda w, h: centre_box(w, h, crop), channels).pixels
@@ -57,8 +57,8 @@ def read_image(path: str | PathLike[str], *, size: int | None = None, crop: floa
 def read_bytes(path: str | PathLike[str]) -> bytes:
     """What a file holds; a DataError gives the reason why not, without the name."""
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        with open(path, "rb", buffering=0) as file:
+            data = file.readall()
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror})") from error
     if not data:
@@ -73,13 +73,13 @@ def cut(data: bytes, size: int, choose: Choose, channels: int = 3) -> Cut:
     """
     image, box = _load(data, choose, size)
     image, kind = _in_channels(image if box == (0, 0, *image.size) else image.crop(box), channels)
-    pixels = _array(image, channels)  # (h, w, c)
+    pixels = _array(image, channels)  # (h, w, 4 or 1)
     if pixels.shape[:2] != (size, size):
         # torch resizes uint8 with the rounding of Pillow, several times faster
         stacked = torch.from_numpy(pixels.copy()).unsqueeze(0).permute(0, 3, 1, 2)  # channels last: twice as fast
         resized = interpolate(stacked, (size, size), mode="bilinear", antialias=True)
         pixels = resized[0].permute(1, 2, 0).numpy()
-    return Cut(pixels, kind)
+    return Cut(pixels[..., :channels], kind)
 
 
 def centre_box(width: int, height: int, crop: float = 1.0) -> Box:
@@ -195,11 +195,13 @@ def _check_pixels(width: int, height: int) -> None:
 
 def _scale(box: Box, size: int) -> int:
     fits = min(box[2] - box[0], box[3] - box[1]) // size
-    return next((scale for scale in (8, 4, 2) if fits >= scale), 1)
+    return 1 if fits < 2 else 2 if fits < 4 else 4 if fits < 8 else 8
 
 
 def _shrunk(box: Box, scale: int, size: tuple[int, int]) -> Box:
     """The box in the pixels of the smaller image, to the nearest whole one."""
+    if scale == 1:
+        return box
     left, top, right, bottom = (round(edge / scale) for edge in box)
     return left, top, min(right, size[0]), min(bottom, size[1])
 
@@ -224,7 +226,9 @@ def _kind(image: "Image") -> str:
 
 
 def _array(image: "Image", channels: int) -> Pixels:
-    return np.frombuffer(image.tobytes(), np.uint8).reshape(image.height, image.width, channels)
+    """Pixels ``(h, w, c)``; colours with a fourth byte each, as Pillow keeps them: so nothing is moved."""
+    stored = image.tobytes("raw", "RGBX" if channels == 3 else "L")
+    return np.frombuffer(stored, np.uint8).reshape(image.height, image.width, -1)
 
 
 def _everything(width: int, height: int) -> Box:
