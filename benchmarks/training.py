@@ -147,7 +147,7 @@ def markdown(results: dict[str, Any]) -> str:
             "",
             f"The faster DataLoader loop / openradial: **{mnist['ratio']:.2f}** (at least {LIMIT}: {answer}), at equal "
             f"results: over {STEPS} steps the mean losses differ by {mnist['largest_difference']:.1e}, relative. Over "
-            "whole epochs rounding grows, also between two runs of the same loop on two threads, as the last column shows.",
+            "whole epochs rounding grows, also between two runs of the same loop on two threads: see the last column.",
             "",
             f"One training step of VGG-19-BN with FC-8192 (300,874,536 parameters, 1000 classes, 224 px, Adam, batch "
             f"{step['batch']}): {step['seconds']:.1f} s, {step['peak_bytes'] / 1e9:.1f} GB of memory at most.",
