@@ -71,30 +71,35 @@ def half_written(write, at):
     return save_file
 
 
-asked = options()
-if asked.die_writing >= 0:
-    checkpoint.save_file = half_written(checkpoint.save_file, asked.die_writing)
-settings = Settings(
-    epochs=asked.epochs,
-    batch_size=asked.batch_size,
-    learning_rate=0.01,
-    schedule="cosine",
-    clip_norm=1.0,
-    ema=asked.ema or None,
-    checkpoint_seconds=asked.seconds,
-    seed=3,
-)
-machine = Machine(settings, accelerator="cpu", devices=asked.devices)
-torch.manual_seed(settings.seed)
-net = nn.Sequential(
-    nn.Linear(2, 16), nn.ReLU(), nn.Dropout(asked.dropout), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3)
-)
-share = {"rank": machine.rank, "world": machine.world}
-train = Batches(spiral(n=210), settings.batch_size // machine.world, shuffle=True, seed=settings.seed, **share)
-validation = Batches(spiral(n=90, seed=1), 64 // machine.world, **share)
-objective = Trap(openradial.RadialLoss())
-object.__setattr__(objective, "step", [0])
-history = fit(
-    net, objective, train, validation, settings=settings, machine=machine, folder=asked.folder, resume=asked.resume
-)
-sys.stdout.write(f"{history.stopped_by} {history.finished}\n")
+def main():
+    if asked.die_writing >= 0:
+        checkpoint.save_file = half_written(checkpoint.save_file, asked.die_writing)
+    settings = Settings(
+        epochs=asked.epochs,
+        batch_size=asked.batch_size,
+        learning_rate=0.01,
+        schedule="cosine",
+        clip_norm=1.0,
+        ema=asked.ema or None,
+        checkpoint_seconds=asked.seconds,
+        seed=3,
+    )
+    machine = Machine(settings, accelerator="cpu", devices=asked.devices)
+    torch.manual_seed(settings.seed)
+    net = nn.Sequential(
+        nn.Linear(2, 16), nn.ReLU(), nn.Dropout(asked.dropout), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3)
+    )
+    share = {"rank": machine.rank, "world": machine.world}
+    train = Batches(spiral(n=210), settings.batch_size // machine.world, shuffle=True, seed=settings.seed, **share)
+    validation = Batches(spiral(n=90, seed=1), 64 // machine.world, **share)
+    objective = Trap(openradial.RadialLoss())
+    object.__setattr__(objective, "step", [0])
+    history = fit(
+        net, objective, train, validation, settings=settings, machine=machine, folder=asked.folder, resume=asked.resume
+    )
+    sys.stdout.write(f"{history.stopped_by} {history.finished}\n")
+
+
+if __name__ == "__main__":
+    asked = options()
+    main()
