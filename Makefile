@@ -32,8 +32,11 @@ check: $(READY)  ## lint, format, types and the import contract
 # glibc keeps freed memory, for all rivals alike: else page faults come and go at random and drown what is measured.
 STEADY := MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592
 
-bench: $(READY)  ## measure speed; results go to benchmarks/results
+bench: $(READY)  ## measure speed; results go to benchmarks/results (with TINY=path also on Tiny-ImageNet)
 	$(STEADY) OPENRADIAL_CACHE=$(VENV)/openradial-native $(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.loading $(if $(TINY),--tiny $(TINY))
+	$(BIN)/python -m benchmarks.small_training
+	$(BIN)/python -m benchmarks.training
 
 docs: $(READY)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
