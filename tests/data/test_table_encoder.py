@@ -233,3 +233,9 @@ def test_choices_are_checked():
         TableEncoder.fit(train, unknown="ones")
     with pytest.raises(OptionError, match=r"^novel must be one of 'error', 'unknown', got 'skip'$"):
         TableEncoder.fit(train).apply(train, novel="skip")
+
+
+def test_numbers_whose_squares_are_zero_are_standardised_too(tmp_path):
+    (tmp_path / "t.csv").write_text("a,y\n0.0,u\n2.34e-181,v\n")
+    table = read_table(tmp_path / "t.csv", label="y")
+    assert TableEncoder.fit(table).apply(table).inputs.flatten().tolist() == [-1.0, 1.0]

@@ -197,12 +197,19 @@ def _learn_numbers(name: str, values: NDArray[np.float64], standardise: bool) ->
         mean, std = float(values[0]), 1.0
     else:
         with np.errstate(over="ignore"):
-            mean, std = float(values.mean()), float(values.std()) if standardise else 1.0
+            mean, std = float(values.mean()), _deviation(values) if standardise else 1.0
     if not (np.isfinite(mean) and np.isfinite(std)):
         raise DataError(
             f"column {name!r} has numbers up to {np.abs(values).max()}, too large to average; rescale the column"
         )
     return NumberFeature(name, mean, mean if standardise else 0.0, std)
+
+
+def _deviation(values: NDArray[np.float64]) -> float:
+    """The standard deviation, also of numbers so small that their squares are zero."""
+    apart = values - values.mean()
+    peak = float(np.abs(apart).max())
+    return peak * float((apart / peak).std()) or 1.0 if 0 < peak < np.inf else float(values.std()) or 1.0
 
 
 def _learn_words(name: str, column: Words) -> WordFeature:
