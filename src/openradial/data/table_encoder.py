@@ -207,9 +207,12 @@ def _learn_numbers(name: str, values: NDArray[np.float64], standardise: bool) ->
 
 def _deviation(values: NDArray[np.float64]) -> float:
     """The standard deviation, also of numbers so small that their squares are zero."""
-    apart = values - values.mean()
-    peak = float(np.abs(apart).max())
-    return peak * float((apart / peak).std()) or 1.0 if 0 < peak < np.inf else float(values.std()) or 1.0
+    std = float(values.std())
+    if std == 0:
+        apart = values - values.mean()
+        peak = float(np.abs(apart).max())
+        std = peak * float((apart / peak).std()) if peak else 0.0
+    return std or 1.0
 
 
 def _learn_words(name: str, column: Words) -> WordFeature:
