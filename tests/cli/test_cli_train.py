@@ -85,6 +85,16 @@ def test_an_unknown_key_of_a_file_is_refused(train, tmp_path):
     assert (code, said) == (2, "error: there is no setting 'modell'; did you mean 'model'?\n")
 
 
+def test_a_network_of_the_users_is_found_beside_the_run(tmp_path):
+    (tmp_path / "my_net.py").write_text(
+        "from torch import nn\ndef make(num_classes):\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))\n"
+    )
+    command = [sys.executable, "-P", "-m", "openradial.cli", "train", *map(str, DIGITS), "--model", "my_net:make"]
+    done = subprocess.run([*command, "--out", "run"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "result.json").exists()
+
+
 def test_a_run_goes_on_where_it_was(train, tmp_path):
     train(*DIGITS, "--out", tmp_path / "run")
     code, said = train(*DIGITS, "--out", tmp_path / "run")

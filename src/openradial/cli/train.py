@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import sys
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -67,6 +68,8 @@ def train(
     job = Job.from_mapping(merged(values, {name: value for name, value in given.items() if value is not None}))
     if option:
         job = dataclasses.replace(job, model_options={**job.model_options, **dict(map(_pair, option))})
+    if ":" in job.model:
+        sys.path.insert(0, str(Path.cwd()))  # a module of the user's beside the run
     number: int | str = int(devices) if devices.isdecimal() else devices
     machine = Machine(job.training, accelerator=accelerator, devices=number, nodes=nodes, strategy=strategy)
     result = run_job(job, out, resume=resume, machine=machine, tensorboard=tensorboard, report=_report(job))
