@@ -86,9 +86,12 @@ def test_an_unknown_key_of_a_file_is_refused(train, tmp_path):
 
 
 def test_a_network_of_the_users_is_found_beside_the_run(tmp_path):
-    (tmp_path / "my_net.py").write_text(
-        "from torch import nn\ndef make(num_classes):\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))\n"
-    )
+    lines = [
+        "from torch import nn",
+        "def make(num_classes):",
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))",
+    ]
+    (tmp_path / "my_net.py").write_text("\n".join(lines))
     command = [sys.executable, "-P", "-m", "openradial.cli", "train", *map(str, DIGITS), "--model", "my_net:make"]
     done = subprocess.run([*command, "--out", "run"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
