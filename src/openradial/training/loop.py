@@ -111,7 +111,7 @@ class _Run:
         self.at = self.keeper.restore(self.net, self.optimiser, self.average)
 
     def save(self) -> None:
-        self.keeper.save(self.at, self.model, self.net, self.optimiser, self.average)
+        self.keeper.save(self.at, self.net, self.optimiser, self.average)
 
     def go(self, wish: Wish) -> None:
         while self.at.epoch < self.settings.epochs and not self._has_lost_patience():
@@ -203,7 +203,7 @@ class _Run:
         watched = float(record["validation_loss" if validated else "loss"])
         if watched < self.at.best_loss:
             self.at.best_loss, self.at.best_epoch = watched, self.at.epoch
-            self.keeper.remember_best(self.model, self.net, self.average)
+            self.keeper.remember_best(self.net, self.average)
         if self.machine.is_first:
             self.log.add(record)
             if self.report is not None:

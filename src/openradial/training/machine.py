@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from openradial.errors import OptionError, require
+from openradial.errors import OptionError, check_choice, require
 from openradial.training.settings import Precision, Settings
 
 PRECISIONS: dict[Precision, str] = {
@@ -30,6 +30,7 @@ class Machine:
         nodes: int = 1,
         strategy: str = "auto",
     ) -> None:
+        check_choice("strategy", strategy, ("auto", "ddp"))
         fabric = require("lightning_fabric", "train", "training")
         if devices == "auto":
             devices, nodes = _started(nodes)
@@ -45,7 +46,6 @@ class Machine:
             precision=PRECISIONS[settings.precision],
         )
         self.fabric.launch()
-        self.sharded = strategy.startswith("fsdp")
 
     @property
     def rank(self) -> int:
@@ -87,15 +87,6 @@ class Machine:
         torch.set_rng_state(states["cpu"][self.rank].clone())  # a view that begins in the middle crashes torch
         if "cuda" in states and self.fabric.device.type == "cuda":
             torch.cuda.set_rng_state(states["cuda"][self.rank].clone(), self.fabric.device)
-
-    def state_of(self, model: nn.Module, net: nn.Module) -> dict[str, Tensor]:
-        """The whole network's tensors, also where each process has only a part."""
-        if not self.sharded:
-            return net.state_dict()
-        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
-
-        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-        return cast(dict[str, Tensor], get_model_state_dict(model, options=options))
 
     def _gathered(self, state: Tensor) -> Tensor:
         if self.world == 1:

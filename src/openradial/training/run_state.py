@@ -70,20 +70,18 @@ class Keeper:
     def is_due(self) -> bool:
         return self.folder is not None and time.monotonic() - self.saved_at >= self.settings.checkpoint_seconds
 
-    def remember_best(self, model: nn.Module, net: nn.Module, average: MovingAverage | None) -> None:
+    def remember_best(self, net: nn.Module, average: MovingAverage | None) -> None:
         if self.settings.patience is None and self.folder is None:
             return  # nobody will ask for it
-        tensors = average.tensors if average else self.machine.state_of(model, net)
+        tensors = average.tensors if average else net.state_dict()
         self.best = {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
         self.best_is_written = False
 
-    def save(
-        self, at: Position, model: nn.Module, net: nn.Module, optimiser: Optimizer, average: MovingAverage | None
-    ) -> None:
+    def save(self, at: Position, net: nn.Module, optimiser: Optimizer, average: MovingAverage | None) -> None:
         """Write a checkpoint; all processes take part, the first one writes."""
         if self.folder is None:
             return
-        tensors = prefixed("model", self.machine.state_of(model, net))
+        tensors = prefixed("model", net.state_dict())
         self._refuse_bad_weights(tensors, at)
         tensors |= prefixed("random", self.machine.random_states())
         tensors |= prefixed("optimiser", checkpoint.optimiser_tensors(optimiser))

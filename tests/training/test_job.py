@@ -1,0 +1,143 @@
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from openradial import models
+from openradial.errors import DataError, OptionError
+from openradial.training.execution import make_net, run_job
+from openradial.training.job import Job
+from openradial.training.preparation import prepare
+
+PAGE = Path(__file__).parents[2] / "docs" / "training.md"
+SHORT = {"epochs": 1, "batch_size": 16}
+
+
+def job(data, training=SHORT, **values):
+    return Job.from_mapping({"data": data, "training": training, **values})
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Three classes of small images, in train and val."""
+    random = np.random.default_rng(0)
+    for part in ("train", "val"):
+        for name in ("cat", "cow", "dog"):
+            (tmp_path / part / name).mkdir(parents=True)
+            for i in range(10):
+                pixels = random.integers(0, 255, (40, 50, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(tmp_path / part / name / f"{i}.png")
+    return tmp_path
+
+
+@pytest.mark.parametrize("block", re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL))
+def test_the_files_of_the_docs_are_jobs(block):
+    made = Job.from_mapping(tomllib.loads(block))
+    with torch.device("meta"):
+        models.build(made.model, 10, **made.model_options)
+
+
+def test_a_job_survives_json():
+    made = job("digits", known="random:6", model_options={"hidden": [8]}, beta=2.0)
+    assert Job.from_mapping(made.as_dict()) == made
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"head": "sigmoid"}, "head must be"),
+        ({"beta": 0}, "beta must be a finite number above 0"),
+        ({"validation": 1.0}, r"validation must be a share from 0 to below 1, got 1\.0"),
+        ({"size": 0}, "size must be a number of pixels above 0, got 0"),
+        ({"training": {"epoch": 3}}, "there is no setting 'epoch'; did you mean 'epochs'?"),
+    ],
+)
+def test_impossible_jobs_are_refused(values, message):
+    with pytest.raises(OptionError, match=message):
+        Job.from_mapping({"data": "digits", **values})
+
+
+def test_validation_is_taken_from_known_training_data_alone():
+    prepared = prepare(job("digits", known="random:6", validation=0.2))
+    kept, held = prepared.train.examples, prepared.validation.examples
+    assert len(kept) + len(held) == 863
+    assert len(held) == pytest.approx(0.2 * 863, abs=3)
+    assert held.classes == kept.classes == prepared.split.known
+    rows = {tuple(row) for row in kept.inputs.flatten(1).tolist()}
+    assert not rows & {tuple(row) for row in held.inputs.flatten(1).tolist()}
+
+
+def test_images_are_normalised_by_the_known_training_data():
+    prepared = prepare(job("digits", known="random:6"))
+    x = torch.cat([x for x, _ in prepared.train.epoch(0)])
+    assert x.mean().item() == pytest.approx(0, abs=1e-3)
+    assert x.std().item() == pytest.approx(1, abs=1e-3)
+
+
+def test_sequences_are_normalised_without_their_padding():
+    from openradial.training.preparation import _normalisation
+
+    inputs = torch.tensor([[[1.0], [3.0]], [[5.0], [float("nan")]]])
+    transform, numbers = _normalisation(job("digits"), inputs, "sequences")
+    assert numbers["mean"] == [3.0]
+    made = transform(inputs)
+    assert made[1, 1].isnan().all()
+    assert made[0, 1].item() == 0
+
+
+def test_a_folder_of_images_is_trained_and_tested(photos):
+    result = run_job(job(f"folder:{photos}", known="names:cat,dog", size=16, model="mlp", augment=True))
+    assert result.test["known_examples"] == 20
+    assert result.test["novel_examples"] == 10
+    assert result.prepared.split.known == ("cat", "dog")
+
+
+def test_a_broken_image_stops_or_is_left_out(photos):
+    (photos / "train" / "cat" / "3.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"3\.png"):
+        prepare(job(f"folder:{photos}", size=16))
+    prepared = prepare(job(f"folder:{photos}", size=16, skip_broken=True, validation=0.0))
+    assert len(prepared.train.labels) == 29
+
+
+def test_a_folder_without_parts_says_what_is_expected(tmp_path):
+    with pytest.raises(DataError, match=r"must have the folders train and val \(or test\)"):
+        prepare(job(f"folder:{tmp_path}"))
+
+
+def test_a_table_is_trained_with_novel_classes(tmp_path):
+    random = np.random.default_rng(0)
+    rows = [
+        f"{x[0]},{x[1]},{name}" for name, c in zip("abc", (-2, 0, 2), strict=True) for x in random.normal(c, 1, (30, 2))
+    ]
+    (tmp_path / "t.csv").write_text("x,y,kind\n" + "\n".join(rows))
+    result = run_job(job(f"table:{tmp_path / 't.csv'}", label="kind", known="names:a,c"))
+    assert (result.test["known_examples"], result.test["novel_examples"]) == (12, 6)
+    assert '"x"' in result.prepared.preprocessing["table"]
+
+
+def test_augmenting_what_is_no_image_is_refused():
+    with pytest.raises(OptionError, match="augment is for images, and spiral holds points"):
+        prepare(job("spiral", augment=True))
+
+
+def test_a_batch_must_divide_among_the_processes():
+    with pytest.raises(OptionError, match="must be a multiple of 3, their number, got 16"):
+        prepare(job("digits"), rank=0, world=3)
+
+
+def test_the_usual_network_fits_the_data(photos):
+    for values in ({"data": "digits"}, {"data": "spiral"}):
+        made = Job.from_mapping(values)
+        prepared = prepare(made)
+        x, _ = next(prepared.test.epoch(0))
+        assert make_net(made, prepared)(x).shape == (len(x), len(prepared.split.known))
+
+
+def test_softmax_is_a_head_too():
+    result = run_job(job("digits", head="softmax", known="random:6", training={"epochs": 3, "batch_size": 64}))
+    assert 0.5 < result.test["auroc"] <= 1
