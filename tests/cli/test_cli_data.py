@@ -68,7 +68,7 @@ def test_check_names_a_damaged_file(openradial, own_mnist):
     code, out = openradial("check", "mnist", "--root", own_mnist)
     assert code == 1
     assert "t10k-labels-idx1-ubyte: has sha256:" in out
-    assert out.endswith("run: openradial data get mnist\n")
+    assert out.endswith("; replace what is wrong there\n")
 
 
 def test_check_of_an_absent_set_names_the_command(openradial, own_mnist):
@@ -82,6 +82,13 @@ def test_a_set_without_files_says_how_to_load_it(openradial):
         2,
         "error: digits needs no files: load it with openradial.data.load('digits')\n",
     )
+
+
+def test_a_part_of_an_archive_is_found_by_the_archives_name(openradial, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENRADIAL_CACHE", str(tmp_path))
+    code, said = openradial("path", "ucr:Crop")
+    assert code == 1
+    assert "run: openradial data get ucr" in said
 
 
 def test_split_ilsvrc_writes_lists_and_links(openradial, ilsvrc, tmp_path):

@@ -146,6 +146,13 @@ def test_a_root_without_the_set_says_what_was_expected(tmp_path):
         fetch(source_of({"a": A, "b": B}), root=tmp_path)
 
 
+def test_a_root_that_is_no_folder_is_named_even_if_the_cache_has_the_set(mirror, tmp_path):
+    source = served(mirror, {"a": A})
+    fetch(source)
+    with pytest.raises(FetchError, match=r"root must be a folder with the files of letters, and .*nowhere is none"):
+        fetch(source, root=tmp_path / "nowhere")
+
+
 def test_an_empty_data_folder_of_the_user_does_not_stop_the_mirror(mirror, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENRADIAL_DATA", str(tmp_path))
     assert (fetch(served(mirror, {"a": A})) / "a").exists()

@@ -8,7 +8,8 @@ import torch
 from PIL import Image
 
 from openradial import models
-from openradial.errors import DataError, OptionError
+from openradial.errors import DataError, OptionError, WeightsError
+from openradial.training import Machine, Settings
 from openradial.training.execution import make_net, run_job
 from openradial.training.job import Job
 from openradial.training.preparation import prepare
@@ -141,3 +142,47 @@ def test_the_usual_network_fits_the_data(photos):
 def test_softmax_is_a_head_too():
     result = run_job(job("digits", head="softmax", known="random:6", training={"epochs": 3, "batch_size": 64}))
     assert 0.5 < result.test["auroc"] <= 1
+
+
+def test_a_finished_run_is_used_like_any_weights(tmp_path):
+    result = run_job(job("digits", known="random:6"), tmp_path / "run")
+    for name in ("last", "best"):
+        net = models.load_weights(models.build("mlp", 6, inputs=64), tmp_path / "run" / f"{name}.safetensors")
+        assert torch.equal(net.classifier.weight, result.net.classifier.weight)
+    facts = (tmp_path / "run" / "result.json").read_text()
+    assert '"model": "mlp"' in facts
+
+
+def test_weights_of_which_nothing_would_be_used_are_refused(tmp_path):
+    run_job(job("digits"), tmp_path / "run")
+    weights = str(tmp_path / "run" / "best.safetensors")
+    with pytest.raises(
+        WeightsError, match="all layers of MLP are fully connected and start anew; use reset='classifier'"
+    ):
+        run_job(job("digits", weights=weights))
+    assert run_job(job("digits", weights=weights, reset="none")).history.records[0]["loss"] < 0.95
+
+
+@pytest.mark.parametrize(
+    ("data", "values", "message"),
+    [
+        ("digits", {"size": 28}, "size is for folders of images; digits has its own"),
+        ("digits", {"known": "six"}, "known must be all, random:N, names:A,B,..., file:PATH or not:WNID, got 'six'"),
+        ("folder:nowhere", {}, "there is no folder nowhere"),
+    ],
+)
+def test_data_that_cannot_be_prepared_say_why(data, values, message):
+    with pytest.raises((OptionError, DataError), match=message):
+        prepare(job(data, **values))
+
+
+def test_a_training_setting_at_the_top_of_a_file_is_sent_to_its_section():
+    with pytest.raises(OptionError, match=r"the setting 'epochs' belongs into the section \[training\]"):
+        Job.from_mapping({"data": "digits", "epochs": 3})
+
+
+def test_an_accelerator_that_is_not_there_is_named():
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(OptionError, match="training cannot start with accelerator='cuda', devices=1"):
+        Machine(Settings(), accelerator="cuda")

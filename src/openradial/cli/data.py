@@ -52,7 +52,8 @@ def check(name: Name, root: Root = None) -> None:
     problems = fetch.check(source, root=root)
     if problems:
         more = f" ({len(problems) - 1} more files are wrong)" if len(problems) > 1 else ""
-        raise FetchError(f"{problems[0]}{more}; run: openradial data get {source.name}")
+        way_out = f"run: openradial data get {source.name}" if root is None else "replace what is wrong there"
+        raise FetchError(f"{problems[0]}{more}; {way_out}")
     place = root or fetch.folder(source)
     typer.echo(f"{source.name}: {_amount(place, source)} in {place}, all as they should be")
 
@@ -106,7 +107,7 @@ def scan(
 
 
 def _source(name: str) -> Source:
-    source = entry(name).source()
+    source = entry(name.partition(":")[0]).source()
     if source is None:
         raise OptionError(f"{name} needs no files: load it with openradial.data.load({name!r})")
     return source

@@ -46,6 +46,10 @@ def fetch(source: Source, *, root: Path | str | None = None, download: bool = Tr
     Looks in the cache, in ``root`` (or ``OPENRADIAL_DATA``), at the mirrors and in the packages of the source. Files in
     a user's folder are used where they lie. Two processes that want the same set fetch it once.
     """
+    if root is not None and not Path(root).expanduser().is_dir():
+        raise FetchError(
+            f"root must be a folder with the files of {source.name}, and {root} is none; leave it out to fetch"
+        )
     home = folder(source)
     if _is_whole(source, home):
         return home

@@ -15,6 +15,7 @@ from openradial.errors import WeightsError
 State = dict[str, Tensor]
 NESTED = ("state_dict", "model_state_dict", "model")  # where training programs keep the state inside a checkpoint
 WRAPPED = ("module.", "_orig_mod.")  # what DataParallel and torch.compile put before each name
+CHECKPOINT = ("model.", "average.", "optimiser.", "random.")  # what the names in a checkpoint of training begin with
 
 
 def read_state(path: Path | str) -> State:
@@ -32,6 +33,8 @@ def read_state(path: Path | str) -> State:
 def unwrapped(state: Mapping[str, Tensor]) -> State:
     """The state without the prefixes that wrappers put before every name."""
     state = dict(state)
+    if all(name.startswith(CHECKPOINT) for name in state):  # one of ours: the weights beside what training needs
+        state = {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}
     for prefix in WRAPPED * 2:  # either may be outside
         if state and all(name.startswith(prefix) for name in state):
             state = {name.removeprefix(prefix): value for name, value in state.items()}

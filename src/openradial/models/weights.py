@@ -38,6 +38,11 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor], *, reset: Reset = 
     given = {name: value for name, value in _translated(model, state).items() if _layer(name) not in fresh}
     if reset == "fully_connected":
         given = {name: value for name, value in given.items() if name in own or not _is_affine(name, given)}
+    if not own:
+        raise WeightsError(
+            f"nothing of {origin} would be used: all layers of {type(model).__name__} are fully connected and start "
+            "anew; use reset='classifier' or 'none'"
+        )
     _check_names(own, given, origin)
     _check_values(own, given, origin)
     with torch.no_grad():

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ def run_job(
     torch.manual_seed(job.training.seed)
     net = make_net(job, prepared)
     began = time.monotonic()
+    job = replace(job, model=network_name(job, prepared))
     facts = {"job": job.as_dict(), "classes": list(prepared.split.known), "preprocessing": dict(prepared.preprocessing)}
     history = fit(
         net,
@@ -77,12 +78,17 @@ def run_job(
 
 def make_net(job: Job, prepared: Prepared) -> nn.Module:
     """The network of a job, with the options that follow from its data."""
-    name = job.model if job.model != "auto" else _usual_network(prepared)
+    name = network_name(job, prepared)
     options = dict(job.model_options)
     if ":" not in name:
         known = models.options(name)
         options = {key: value for key, value in _implied(prepared).items() if key in known} | options
-    return models.build(name, len(prepared.split.known), weights=job.weights, **options)
+    return models.build(name, len(prepared.split.known), weights=job.weights, reset=job.reset, **options)
+
+
+def network_name(job: Job, prepared: Prepared) -> str:
+    """The network that a job names, or the usual one for its data."""
+    return job.model if job.model != "auto" else _usual_network(prepared)
 
 
 def make_loss(job: Job) -> Callable[[Tensor, Tensor], Tensor]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from openradial.errors import OptionError, check_choice, check_positive
+from openradial.models.weights import Reset
 from openradial.training.settings import Settings, checked_names, read_toml
 
 HeadName = Literal["radial", "softmax"]
@@ -27,6 +28,7 @@ class Job:
     split_seed: int = 0
     model: str = "auto"
     weights: str | None = None
+    reset: Reset = "fully_connected"  # layers that start anew in spite of weights; or classifier, or none
     head: HeadName = "radial"
     beta: float = 1.0
     scale: float = 1.0
@@ -40,6 +42,7 @@ class Job:
 
     def __post_init__(self) -> None:
         check_choice("head", self.head, ("radial", "softmax"))
+        check_choice("reset", self.reset, ("fully_connected", "classifier", "none"))
         check_positive("beta", self.beta)
         check_positive("scale", self.scale)
         if not 0 <= self.validation < 1:
@@ -50,6 +53,8 @@ class Job:
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
         """A job from nested names and values; unknown names are refused."""
+        for name in set(values) & {f.name for f in dataclasses.fields(Settings)}:
+            raise OptionError(f"the setting {name!r} belongs into the section [training]")
         checked_names(values, [f.name for f in dataclasses.fields(cls)])
         if "data" not in values:
             raise OptionError("a job needs data: name a set, such as data = 'mnist'")

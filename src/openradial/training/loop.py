@@ -115,7 +115,7 @@ class _Run:
 
     def go(self, wish: Wish) -> None:
         while self.at.epoch < self.settings.epochs and not self._has_lost_patience():
-            began = time.monotonic()
+            began, before = time.monotonic(), self.at.sums[0]
             if not self._train_epoch(wish):
                 self.save()
                 return
@@ -123,7 +123,8 @@ class _Run:
             if validated is None:
                 self.save()
                 return
-            self._end_epoch(validated, time.monotonic() - began)
+            examples = self.machine.total([self.at.sums[0] - before])[0]
+            self._end_epoch(validated, examples, time.monotonic() - began)
             if self._agree(self.keeper.is_due(), wish)[0]:
                 self.save()
         self.save()
@@ -187,7 +188,7 @@ class _Run:
                     return None
         return self._means(sums)
 
-    def _end_epoch(self, validated: list[float], seconds: float) -> None:
+    def _end_epoch(self, validated: list[float], examples: float, seconds: float) -> None:
         names = ["loss", *self.objective.metrics]
         means = self._means(self.at.sums)
         self.at.epoch, self.at.batch = self.at.epoch + 1, 0
@@ -199,7 +200,7 @@ class _Run:
         }
         record |= dict(zip(names, means, strict=True))
         record |= {f"validation_{name}": value for name, value in zip(names, validated, strict=False)}
-        record |= {"seconds": round(seconds, 3), "examples_per_second": round(len(self.train.labels) / seconds, 1)}
+        record |= {"seconds": round(seconds, 3), "examples_per_second": round(examples / seconds, 1)}
         watched = float(record["validation_loss" if validated else "loss"])
         if watched < self.at.best_loss:
             self.at.best_loss, self.at.best_epoch = watched, self.at.epoch

@@ -38,13 +38,18 @@ class Machine:
             raise OptionError("float16 needs a GPU that scales gradients, got a CPU; use bfloat16 or float32")
         if strategy == "auto" and int(devices) * nodes > 1:
             strategy = "ddp"
-        self.fabric: Any = fabric.Fabric(
-            accelerator=accelerator,
-            devices=devices,
-            num_nodes=nodes,
-            strategy=strategy,
-            precision=PRECISIONS[settings.precision],
-        )
+        try:
+            self.fabric: Any = fabric.Fabric(
+                accelerator=accelerator,
+                devices=devices,
+                num_nodes=nodes,
+                strategy=strategy,
+                precision=PRECISIONS[settings.precision],
+            )
+        except (RuntimeError, ValueError) as error:
+            raise OptionError(
+                f"training cannot start with accelerator={accelerator!r}, devices={devices!r}: {error}"
+            ) from error
         self.fabric.launch()
 
     @property

@@ -27,6 +27,7 @@ from openradial.training.job import Job
 
 PUBLISHED = {"imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))}  # how the paper normalises ImageNet
 Source = Batches | FolderBatches
+FOLDERS = ("folder", "tiny-imagenet", "ilsvrc")
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,9 @@ def prepare(job: Job, *, rank: int = 0, world: int = 1) -> Prepared:
             f"got {job.training.batch_size}"
         )
     kind, _, path = job.data.partition(":")
-    if kind in ("folder", "tiny-imagenet", "ilsvrc"):
+    if job.size is not None and kind not in FOLDERS:
+        raise OptionError(f"size is for folders of images; {job.data} has its own")
+    if kind in FOLDERS:
         return _prepare_folder(job, kind, _given(job, path), rank, world)
     if kind == "table":
         return _prepare_table(job, _given(job, path), rank, world)
@@ -68,6 +71,8 @@ def _given(job: Job, path: str) -> Path:
 def _split(job: Job, classes: tuple[str, ...]) -> Split:
     if job.known == "all":
         return Split(classes, (), {"rule": "all"})
+    if ":" not in job.known:
+        raise OptionError(f"known must be all, random:N, names:A,B,..., file:PATH or not:WNID, got {job.known!r}")
     return parse_known(job.known, classes, seed=job.split_seed)
 
 
@@ -176,6 +181,8 @@ def _folder_loader(kind: str, root: Path) -> Callable[..., ImageFolder]:
         return partial(tiny_imagenet, root)
     if kind == "ilsvrc":
         return partial(ilsvrc, root)
+    if not root.is_dir():
+        raise DataError(f"there is no folder {root}")
     for test in ("val", "validation", "test"):
         if (root / "train").is_dir() and (root / test).is_dir():
             return partial(_scan_part, {"train": root / "train", "val": root / test})
