@@ -39,7 +39,8 @@ def photos(tmp_path):
 def test_the_files_of_the_docs_are_jobs(block):
     made = Job.from_mapping(tomllib.loads(block))
     with torch.device("meta"):
-        models.build(made.model, 10, **made.model_options)
+        net = models.build(made.model, 10, **made.model_options)
+    assert net.classifier.out_features == 10
 
 
 def test_a_job_survives_json():
