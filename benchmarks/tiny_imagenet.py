@@ -19,7 +19,7 @@ from openradial.training.job import Job
 
 SHARED = {"known": "not:n00021939", "augment": True}
 TRAINING = {"learning_rate": 1e-4, "channels_last": True, "checkpoint_seconds": 120}
-LITE0 = {"model": "efficientnet_lite0", "weights": "imagenet", "size": 64}
+LITE0 = {"model": "efficientnet_lite0", "weights": "imagenet", "size": 64, "scale": 5.0}
 RUNS: dict[str, dict[str, Any]] = {
     "EfficientNet-Lite0, pre-trained": LITE0 | {"training": {"batch_size": 64, "epochs": 6}},
     "ResNet-18, from scratch": {

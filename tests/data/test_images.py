@@ -224,3 +224,30 @@ def test_without_pillow_the_package_to_install_is_named(tmp_path, monkeypatch):
     with pytest.raises(MissingError, match=r"reading images needs the package PIL.*pip install 'openradial\[images\]'"):
         read(tmp_path, jpeg())
     images._pillow.cache_clear()
+
+
+@pytest.mark.parametrize("size", [32, 90])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pillow_reads_a_jpeg_where_the_fast_decoder_is_missing(monkeypatch, size, channels):
+    from openradial.data import images
+
+    image = noise(60, 50) if channels == 3 else noise(60, 50).convert("L")
+    fast = cut(encoded(image, quality=95), size, centre_box, channels)
+    images._jpeg_decoder.cache_clear()
+    monkeypatch.setitem(sys.modules, "simplejpeg", None)
+    slow = cut(encoded(image, quality=95), size, centre_box, channels)
+    images._jpeg_decoder.cache_clear()
+    assert fast.kind == slow.kind
+    assert np.array_equal(fast.pixels, slow.pixels)
+
+
+def test_a_file_that_the_fast_decoder_refuses_is_left_to_pillow(monkeypatch):
+    from openradial.data import images
+
+    class Refusing:
+        def decode_jpeg(self, *_arguments, **_options):
+            raise ValueError("not today")
+
+    expected = cut(jpeg(30, 30), 20, centre_box).pixels
+    monkeypatch.setattr(images, "_jpeg_decoder", Refusing)
+    assert np.array_equal(cut(jpeg(30, 30), 20, centre_box).pixels, expected)

@@ -8,6 +8,7 @@ import io
 import warnings
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,8 +45,7 @@ def read_image(path: str | PathLike[str], *, size: int | None = None, crop: floa
     try:
         data = read_bytes(path)
         if size is None:
-            image, _ = _load(data, _everything, None)
-            pixels = _array(_in_channels(image, channels)[0], channels)[..., :channels]
+            pixels = _chosen(data, _everything, None, channels).pixels
         else:
             check_count("size", size)
             pixels = cut(data, size, lambda w, h: centre_box(w, h, crop), channels).pixels
@@ -71,15 +71,13 @@ def cut(data: bytes, size: int, choose: Choose, channels: int = 3) -> Cut:
 
     A large JPEG is decoded at 1/2, 1/4 or 1/8 of its size where the box still has ``size`` pixels then.
     """
-    image, box = _load(data, choose, size)
-    image, kind = _in_channels(image if box == (0, 0, *image.size) else image.crop(box), channels)
-    pixels = _array(image, channels)  # (h, w, 4 or 1)
+    pixels, kind = _chosen(data, choose, size, channels)
     if pixels.shape[:2] != (size, size):
-        # torch resizes uint8 with the rounding of Pillow, several times faster
-        stacked = torch.from_numpy(pixels.copy()).unsqueeze(0).permute(0, 3, 1, 2)  # channels last: twice as fast
+        # torch resizes uint8 with the rounding of Pillow, several times faster; channels last: twice as fast
+        stacked = torch.from_numpy(np.ascontiguousarray(pixels)).unsqueeze(0).permute(0, 3, 1, 2)
         resized = interpolate(stacked, (size, size), mode="bilinear", antialias=True)
         pixels = resized[0].permute(1, 2, 0).numpy()
-    return Cut(pixels[..., :channels], kind)
+    return Cut(pixels, kind)
 
 
 def centre_box(width: int, height: int, crop: float = 1.0) -> Box:
@@ -136,32 +134,38 @@ def jpeg_size(data: bytes) -> tuple[int, int, int] | None:
     return None
 
 
-def _load(data: bytes, choose: Choose, size: int | None) -> tuple["Image", Box]:
-    """The decoded image, at a smaller scale where ``size`` allows it, and the chosen box in its pixels."""
+def _chosen(data: bytes, choose: Choose, size: int | None, channels: int) -> Cut:
+    """Pixels ``(h, w, c)`` of the chosen box, at a smaller scale where ``size`` allows it."""
     found = jpeg_size(data)
-    if found is not None and found[2] in (1, 3) and found[0] and found[1]:
-        width, height, channels = found
+    if found is not None and found[2] == channels and found[0] and found[1]:
+        width, height, _ = found
         _check_pixels(width, height)
         box = choose(width, height)
         scale = 1 if size is None else _scale(box, size)
-        image = _decode_jpeg(data, (-(-width // scale), -(-height // scale)), channels, scale)
-        if image is not None:
-            return image, _shrunk(box, scale, image.size)
+        pixels = _decode_jpeg(data, (-(-height // scale), -(-width // scale), channels), scale)
+        if pixels is not None:
+            left, top, right, bottom = _shrunk(box, scale, pixels.shape)
+            return Cut(pixels[top:bottom, left:right], "RGB" if channels == 3 else "grey")
     image = _open(data)
-    return image, choose(*image.size)
+    image, kind = _in_channels(image.crop(choose(*image.size)), channels)
+    return Cut(np.array(image).reshape(image.height, image.width, channels), kind)
 
 
-def _decode_jpeg(data: bytes, size: tuple[int, int], channels: int, scale: int) -> "Image | None":
+def _decode_jpeg(data: bytes, shape: tuple[int, int, int], scale: int) -> Pixels | None:
     """Decode a JPEG in one call; None if that fails for whatever reason, which the slow way then names.
 
-    ``Image.open`` parses every segment in Python and feeds the decoder piece by piece: for a small image that takes as
-    long as the decoding.
+    Pillow parses every segment in Python, feeds the decoder piece by piece and moves the pixels twice.
     """
-    mode = "RGB" if channels == 3 else "L"
-    try:
-        return _pillow().frombytes(mode, size, data, "jpeg", mode, "", scale, 0)  # type: ignore[no-any-return]
-    except (ValueError, OSError, TypeError):
+    decoder, (height, width, channels) = _jpeg_decoder(), shape
+    if decoder is None:
         return None
+    try:
+        pixels: Pixels = decoder.decode_jpeg(
+            data, "RGB" if channels == 3 else "GRAY", min_height=height, min_width=width, min_factor=scale
+        )
+    except ValueError:
+        return None
+    return pixels if pixels.shape == shape else None
 
 
 def _open(data: bytes) -> "Image":
@@ -198,12 +202,12 @@ def _scale(box: Box, size: int) -> int:
     return 1 if fits < 2 else 2 if fits < 4 else 4 if fits < 8 else 8
 
 
-def _shrunk(box: Box, scale: int, size: tuple[int, int]) -> Box:
+def _shrunk(box: Box, scale: int, shape: tuple[int, ...]) -> Box:
     """The box in the pixels of the smaller image, to the nearest whole one."""
     if scale == 1:
         return box
     left, top, right, bottom = (round(edge / scale) for edge in box)
-    return left, top, min(right, size[0]), min(bottom, size[1])
+    return left, top, min(right, shape[1]), min(bottom, shape[0])
 
 
 def _in_channels(image: "Image", channels: int) -> tuple["Image", str]:
@@ -225,12 +229,6 @@ def _kind(image: "Image") -> str:
     return {"L": "grey", "1": "grey", "P": "palette", "CMYK": "CMYK"}.get(image.mode, "RGB")
 
 
-def _array(image: "Image", channels: int) -> Pixels:
-    """Pixels ``(h, w, c)``; colours with a fourth byte each, as Pillow keeps them: so nothing is moved."""
-    stored = image.tobytes("raw", "RGBX" if channels == 3 else "L")
-    return np.frombuffer(stored, np.uint8).reshape(image.height, image.width, -1)
-
-
 def _everything(width: int, height: int) -> Box:
     return 0, 0, width, height
 
@@ -238,3 +236,11 @@ def _everything(width: int, height: int) -> Box:
 @cache
 def _pillow() -> Any:
     return require("PIL.Image", "images", "reading images")
+
+
+@cache
+def _jpeg_decoder() -> Any:
+    try:
+        return import_module("simplejpeg")
+    except ImportError:
+        return None

@@ -2,19 +2,17 @@
 
 import errno
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim import Optimizer
 
 from openradial.errors import TrainingError
+from openradial.tensor_files import Failure, read_tensors, write_tensors
 
 FORMAT = 1
 LAST, BEST = "last.safetensors", "best.safetensors"
@@ -22,29 +20,19 @@ LAST, BEST = "last.safetensors", "best.safetensors"
 
 def save(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Write a checkpoint. Whatever happens meanwhile, the path holds the old one or the new one, whole."""
-    scratch = path.with_name(f".{path.name}.part")
-    own = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
-    header = {"format": str(FORMAT), "facts": json.dumps(facts)}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(own, scratch, metadata=header)
-        _sync(scratch)
-        scratch.replace(path)
-        _sync(path.parent)
-    except (OSError, SafetensorError) as error:
-        scratch.unlink(missing_ok=True)
+        write_tensors(path, tensors, {"format": str(FORMAT), "facts": json.dumps(facts)})
+    except Failure as error:
         raise TrainingError(_message(path, error)) from error
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and facts of a checkpoint."""
     try:
-        with safe_open(path, framework="pt") as opened:
-            header = opened.metadata() or {}
-            tensors = {name: opened.get_tensor(name) for name in sorted(opened.keys())}
+        tensors, header = read_tensors(path)
     except FileNotFoundError as error:
         raise TrainingError(f"there is no checkpoint {path}; leave --resume out to start anew") from error
-    except (OSError, SafetensorError) as error:
+    except Failure as error:
         raise TrainingError(
             f"{path} is not a whole checkpoint ({error}); delete it to start anew, or put a copy in its place"
         ) from error
@@ -83,15 +71,6 @@ def load_optimiser(optimiser: Optimizer, tensors: Mapping[str, Tensor]) -> None:
         index, _, quantity = name.partition(".")
         state.setdefault(int(index), {})[quantity] = tensor.clone()
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-
-
-def _sync(path: Path) -> None:
-    """Wait until the disk has it: a rename must not overtake the contents."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _message(path: Path, error: Exception) -> str:

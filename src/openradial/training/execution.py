@@ -24,6 +24,7 @@ from openradial.training.preparation import Prepared, prepare
 from openradial.training.run_state import History
 
 RESULT = "result.json"
+START = 1e-3  # deviation of the weights of a radial layer on trained features
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,22 @@ def make_net(job: Job, prepared: Prepared) -> nn.Module:
     if ":" not in name:
         known = models.options(name)
         options = {key: value for key, value in _implied(prepared).items() if key in known} | options
-    return models.build(name, len(prepared.split.known), weights=job.weights, reset=job.reset, **options)
+    net = models.build(name, len(prepared.split.known), weights=job.weights, reset=job.reset, **options)
+    if job.weights is not None and job.reset != "none" and job.head == "radial":
+        start_near_zero(net)
+    return net
+
+
+def start_near_zero(net: nn.Module) -> None:
+    """Draw the last affine layer so small that outputs start between the prototypes.
+
+    Features of a trained network are large. With the usual start its outputs lie many prototype distances away, and
+    all of the first epochs' steps go to one place, where the features are lost.
+    """
+    last = getattr(net, "classifier", None)
+    if isinstance(last, nn.Linear):
+        nn.init.normal_(last.weight, 0, START)
+        nn.init.zeros_(last.bias)
 
 
 def network_name(job: Job, prepared: Prepared) -> str:

@@ -1,0 +1,51 @@
+"""Heads in files: tensors and JSON, nothing that could run code."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from openradial.errors import DataError
+from openradial.heads.base import Scorer
+from openradial.hints import nearest
+from openradial.tensor_files import Failure, read_tensors, write_tensors
+
+FORMAT = 1
+KINDS: tuple[type[Scorer], ...] = ()
+HEADS = {kind.__name__: kind for kind in KINDS}
+
+
+def save_head(head: Scorer, path: Path | str) -> None:
+    """Write a head to a safetensors file with its settings in the header; the file is whole or not there."""
+    facts = {"head": type(head).__name__, "settings": head.settings()}
+    try:
+        write_tensors(Path(path), head.tensors(), {"format": str(FORMAT), "facts": json.dumps(facts)})
+    except Failure as error:
+        raise DataError(f"the head cannot be written to {path} ({error}); what was there before is whole") from error
+
+
+def load_head(path: Path | str) -> Scorer:
+    """Read a head that :func:`save_head` wrote; no code is loaded."""
+    try:
+        tensors, header = read_tensors(Path(path))
+        facts = json.loads(header["facts"]) if header.get("format") == str(FORMAT) else None
+    except FileNotFoundError as error:
+        raise DataError(f"there is no file {path}") from error
+    except (*Failure, KeyError, ValueError) as error:
+        raise DataError(f"{path} is not a whole head file ({error}); take another copy of it") from error
+    if not isinstance(facts, dict):
+        raise DataError(f"{path} must be a head file of format {FORMAT}, got format {header.get('format')!r}")
+    return make_head(facts.get("head", ""), facts.get("settings", {}), tensors)
+
+
+def make_head(name: str, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Scorer:
+    """A head from its name, settings and fitted tensors."""
+    if name not in HEADS:
+        raise DataError(f"there is no head {name!r}{nearest(name, list(HEADS))}")
+    try:
+        head: Scorer = HEADS[name](**settings)
+    except TypeError as error:
+        raise DataError(f"the settings of a {name} do not fit this version of openradial ({error})") from error
+    return head.restore(tensors)

@@ -1,0 +1,42 @@
+"""Tensors in a safetensors file with text in its header, written at once or not at all."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+Failure = (OSError, SafetensorError)  # what reading and writing may raise
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
+    """Write a file. Whatever happens meanwhile, the path holds the old contents or the new ones, whole."""
+    scratch = path.with_name(f".{path.name}.part")
+    own = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(own, scratch, metadata=dict(header))
+        sync(scratch)
+        scratch.replace(path)
+        sync(path.parent)
+    except Failure:
+        scratch.unlink(missing_ok=True)
+        raise
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the header of a file."""
+    with safe_open(path, framework="pt") as opened:
+        header = opened.metadata() or {}
+        return {name: opened.get_tensor(name) for name in sorted(opened.keys())}, header
+
+
+def sync(path: Path) -> None:
+    """Wait until the disk has it: a rename must not overtake the contents."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
