@@ -1,6 +1,20 @@
 """Heads: outputs of a network to log-probabilities and an unknown-score, one paper per file."""
 
 from openradial.heads.base import Head, Scorer
+from openradial.heads.cac import CACHead
+from openradial.heads.doc import DOCHead
 from openradial.heads.files import load_head, make_head, save_head
+from openradial.heads.radial import RadialHead
+from openradial.heads.softmax import SoftmaxHead
 
-__all__ = ["Head", "Scorer", "load_head", "make_head", "save_head"]
+__all__ = [
+    "CACHead",
+    "DOCHead",
+    "Head",
+    "RadialHead",
+    "Scorer",
+    "SoftmaxHead",
+    "load_head",
+    "make_head",
+    "save_head",
+]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from openradial.errors import DTypeError, HeadError, ShapeError, TargetError, check_count
+from openradial.functional.eager import first_order_only
 
 Input = Literal["outputs", "features", "scores"]
 
@@ -49,13 +50,22 @@ class Scorer(nn.Module, ABC):
             setattr(self, name, tensors.get(name))
         return self
 
+    @classmethod
+    def from_parts(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+        """The head that gave these :meth:`settings` and :meth:`tensors`."""
+        return cls(**settings).restore(tensors)
+
     @property
     def is_fitted(self) -> bool:
+        """Whether there is nothing left to learn."""
         return all(getattr(self, name) is not None for name in self.fitted)
 
     def _check_fitted(self) -> None:
         if not self.is_fitted:
             raise HeadError(f"{type(self).__name__} must be fitted first: call fit(outputs, labels) with known data")
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
 
 
 class Head(Scorer):
@@ -64,7 +74,12 @@ class Head(Scorer):
     def __init__(self, num_classes: int) -> None:
         super().__init__()
         check_count("num_classes", num_classes)
-        self.num_classes = num_classes
+        self.num_classes = int(num_classes)
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs per input this head takes."""
+        return self.num_classes
 
     @abstractmethod
     def forward(self, o: Tensor) -> Tensor:
@@ -80,13 +95,15 @@ class Head(Scorer):
         return log_probs.argmax(-1)
 
     def _check(self, o: Tensor, y: Tensor | None = None) -> None:
-        check_rows("outputs", o, self.num_classes)
+        check_rows("outputs", o, self.num_outputs)
         if y is not None:
             check_labels(y, len(o), self.num_classes)
 
 
 def check_rows(name: str, x: Tensor, width: int | None = None) -> None:
     """Raise unless ``x`` is floating point of shape (b, width)."""
+    if not isinstance(x, Tensor):
+        raise DTypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}; convert them with torch.as_tensor")
     if x.ndim != 2 or (width is not None and x.shape[1] != width):
         raise ShapeError(f"{name} must have the shape (b, {'d' if width is None else width}), got {tuple(x.shape)}")
     if not x.is_floating_point():
@@ -106,12 +123,21 @@ def check_known(name: str, x: Tensor) -> None:
 
 
 def check_labels(y: Tensor, count: int, num_classes: int) -> None:
-    """Raise unless ``y`` has one known class per row."""
+    """Raise unless ``y`` has one known class per row; what traces or compiles sees no values to check."""
+    if not isinstance(y, Tensor):
+        raise DTypeError(f"labels must be a torch.Tensor, got {type(y).__name__}; convert them with torch.as_tensor")
     if y.shape != (count,):
         raise ShapeError(f"labels must have the shape ({count},), one per row, got {tuple(y.shape)}")
     if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
         raise DTypeError(f"labels must be whole numbers, got {y.dtype}; convert them with .long()")
+    if not first_order_only(y):
+        return
     wrong = (y < 0) | (y >= num_classes)
     if wrong.any():
         row = int(wrong.int().argmax())
         raise TargetError(f"labels must be classes from 0 to {num_classes - 1}, got {int(y[row])} in row {row}")
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """``x``, in float32 where it has half precision."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

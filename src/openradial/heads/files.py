@@ -9,11 +9,20 @@ from torch import Tensor
 
 from openradial.errors import DataError
 from openradial.heads.base import Scorer
+from openradial.heads.cac import CACHead
+from openradial.heads.doc import DOCHead
+from openradial.heads.radial import RadialHead
+from openradial.heads.softmax import SoftmaxHead
 from openradial.hints import nearest
 from openradial.tensor_files import Failure, read_tensors, write_tensors
 
 FORMAT = 1
-KINDS: tuple[type[Scorer], ...] = ()
+KINDS: tuple[type[Scorer], ...] = (
+    CACHead,
+    DOCHead,
+    RadialHead,
+    SoftmaxHead,
+)
 HEADS = {kind.__name__: kind for kind in KINDS}
 
 
@@ -37,7 +46,7 @@ def load_head(path: Path | str) -> Scorer:
         raise DataError(f"{path} is not a whole head file ({error}); take another copy of it") from error
     if not isinstance(facts, dict):
         raise DataError(f"{path} must be a head file of format {FORMAT}, got format {header.get('format')!r}")
-    return make_head(facts.get("head", ""), facts.get("settings", {}), tensors)
+    return make_head(str(facts.get("head", "")), facts.get("settings", {}), tensors)
 
 
 def make_head(name: str, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Scorer:
@@ -45,7 +54,6 @@ def make_head(name: str, settings: Mapping[str, Any], tensors: Mapping[str, Tens
     if name not in HEADS:
         raise DataError(f"there is no head {name!r}{nearest(name, list(HEADS))}")
     try:
-        head: Scorer = HEADS[name](**settings)
-    except TypeError as error:
+        return HEADS[name].from_parts(settings, tensors)
+    except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"the settings of a {name} do not fit this version of openradial ({error})") from error
-    return head.restore(tensors)

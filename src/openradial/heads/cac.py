@@ -1,0 +1,128 @@
+"""CAC (Miller, Sünderhauf, Milford and Dayoub 2021, "Class Anchor Clustering"): softmin of distances to anchors."""
+
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from openradial import functional
+from openradial.errors import check_choice, check_positive
+from openradial.heads.base import Head, at_least_float32, check_known
+from openradial.heads.softmax import doubt
+
+Score = Literal["authors", "distance"]
+
+
+class CACHead(Head):
+    r"""Outputs drawn to the anchor of their class, :math:`\alpha e_k`, and away from the others.
+
+    .. math:: \log \Bigl(1 + \sum_{j \ne y} e^{d_y - d_j}\Bigr) + \lambda d_y
+
+    is the loss. Probabilities are the softmin of the distances.
+
+    Args:
+        num_classes: how many classes are known.
+        magnitude: the distance :math:`\alpha` of the anchors to the origin.
+        anchor_weight: the weight :math:`\lambda` of the distance to the own anchor.
+        score: ``"authors"``, :math:`\min_j d_j (1 - \text{softmin}_j)`, as published: :meth:`fit` puts in place of each
+            anchor the mean of the outputs of its class that are classified correctly, and distances are then those to
+            the means; a class without any keeps its anchor and is named by :attr:`missing_classes`. ``"distance"``: the
+            distance to the nearest anchor, which has nothing to fit. The authors' score calls an output far beyond an
+            anchor known, because all other anchors are still farther away; the distance does not.
+
+    >>> head = CACHead(2, score="distance")
+    >>> head.unknown_score(torch.tensor([[10.0, 0.0], [110.0, 0.0]]))
+    tensor([  0., 100.])
+    """
+
+    fitted: ClassVar[tuple[str, ...]] = ("centres", "counts")
+    centres: Tensor | None
+    counts: Tensor | None
+
+    def __init__(
+        self, num_classes: int, magnitude: float = 10.0, anchor_weight: float = 0.1, score: Score = "authors"
+    ) -> None:
+        super().__init__(num_classes)
+        check_positive("magnitude", magnitude)
+        if anchor_weight != 0:
+            check_positive("anchor_weight", anchor_weight)
+        check_choice("score", score, ("authors", "distance"))
+        self.magnitude, self.anchor_weight, self.score = float(magnitude), float(anchor_weight), score
+
+    def forward(self, o: Tensor) -> Tensor:
+        """Log softmin of the distances: to the anchors, or after a :meth:`fit` to the means of the classes."""
+        self._check(o)
+        return F.log_softmax(-self._farther(o)[1], -1)
+
+    def unknown_score(self, o: Tensor) -> Tensor:
+        self._check(o)
+        if self.score == "distance":
+            return functional.radial_nearest(o, scale=self.magnitude)[0].squeeze(-1)
+        self._check_fitted()
+        nearest, farther = self._farther(o)
+        # a smaller distance has a larger softmin, so the smallest product is that of the nearest centre
+        return nearest.squeeze(-1) * doubt(-farther)
+
+    def loss(self, o: Tensor, y: Tensor) -> Tensor:
+        self._check(o, y)
+        y = y.long()
+        d = functional.radial_distances(o, scale=self.magnitude)
+        # 1 is the target's own term of the sum, so the logarithm is the cross-entropy of the negative distances
+        tuplet = F.cross_entropy(-self._anchors_farther(o, d), y)
+        return tuplet + self.anchor_weight * d.gather(1, y.unsqueeze(1)).mean()
+
+    def fit(self, o: Tensor, y: Tensor) -> Self:
+        """Take the means of correctly classified outputs as centres; the paper uses the training data."""
+        if self.score == "distance":
+            return self
+        self._check(o, y)
+        check_known("outputs", o)
+        y = y.long()
+        correct = o.argmax(1) == y  # the largest output is the nearest anchor
+        counts = y[correct].bincount(minlength=self.num_classes)
+        rows = o.detach()[correct].double()
+        means = rows.new_zeros(self.num_classes, self.num_classes).index_add(0, y[correct], rows)
+        means /= counts.clamp_min(1).unsqueeze(1)
+        anchors = self.magnitude * torch.eye(self.num_classes).to(means)
+        centres = torch.where(counts.unsqueeze(1) > 0, means, anchors)
+        self.centres, self.counts = centres.to(at_least_float32(o).dtype), counts
+        return self
+
+    def predict(self, o: Tensor) -> Tensor:
+        """The nearest class, also where rounding makes the log-probabilities of far outputs equal."""
+        self._check(o)
+        return self._farther(o)[1].argmin(-1)
+
+    @property
+    def is_fitted(self) -> bool:
+        return self.score == "distance" or super().is_fitted
+
+    @property
+    def missing_classes(self) -> list[int]:
+        """The classes that had no correctly classified example in :meth:`fit` and kept their anchor."""
+        self._check_fitted()
+        return [] if self.counts is None else (self.counts == 0).nonzero().flatten().tolist()
+
+    def settings(self) -> dict[str, Any]:
+        names = ("num_classes", "magnitude", "anchor_weight", "score")
+        return {name: getattr(self, name) for name in names}
+
+    def _farther(self, o: Tensor) -> tuple[Tensor, Tensor]:
+        """Distance to the nearest centre ``(b, 1)``, and how much farther each centre is, ``(b, k)``."""
+        if self.centres is None:
+            d = functional.radial_distances(o, scale=self.magnitude)
+            return d.amin(-1, keepdim=True), self._anchors_farther(o, d)
+        d = functional.radial_distances(o, prototypes=self.centres)
+        nearest = d.amin(-1, keepdim=True)
+        return nearest, d - nearest
+
+    def _anchors_farther(self, o: Tensor, d: Tensor) -> Tensor:
+        r"""How much farther than the nearest anchor each anchor is, without the cancellation of large distances.
+
+        .. math:: d_j - d_m = \frac{d_j^2 - d_m^2}{d_j + d_m} = \frac{2 \alpha (o_m - o_j)}{d_j + d_m}
+        """
+        top = o.argmax(-1, keepdim=True)  # (b, 1) the nearest
+        between = (d + d.gather(-1, top)) / 2  # at least alpha / sqrt(2), but 0 for the nearest with itself
+        o = at_least_float32(o)
+        return self.magnitude * (o.gather(-1, top) - o) / between.clamp_min(self.magnitude / 2)

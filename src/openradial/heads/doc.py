@@ -1,0 +1,96 @@
+"""DOC (Shu, Xu and Liu 2017, "DOC: Deep Open Classification of Text Documents"): one classifier per class."""
+
+from typing import Any, ClassVar, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from openradial.errors import check_positive
+from openradial.heads.base import Head, at_least_float32, check_known
+
+
+class DOCHead(Head):
+    r"""One sigmoid per class against the rest, and a threshold per class from a Gaussian around 1.
+
+    :meth:`fit` takes the probabilities :math:`p` that the examples of class i get for class i, mirrors each at 1
+    (:math:`1 + (1 - p)`), and calls the standard deviation of both :math:`\sigma_i`. An input is unknown if
+    :math:`p_i < t_i` for all i, with :math:`t_i = \max(0.5, 1 - \alpha \sigma_i)`.
+
+    ``unknown_score`` is :math:`-\max_i (p_i - t_i)`: it is above 0 exactly for the inputs that DOC rejects. The loss
+    is the sum of the binary cross-entropies of all classes. A class without examples has the threshold 0.5 and is named
+    by :attr:`missing_classes`.
+
+    >>> head = DOCHead(2).fit(torch.tensor([[3.0, -3.0], [-3.0, 3.0]]), torch.tensor([0, 1]))
+    >>> head.thresholds
+    tensor([0.8577, 0.8577])
+    >>> head.decide(torch.tensor([[4.0, -4.0], [-4.0, -4.0]]))
+    tensor([ 0, -1])
+    """
+
+    fitted: ClassVar[tuple[str, ...]] = ("sigma", "counts")
+    sigma: Tensor | None
+    counts: Tensor | None
+
+    def __init__(self, num_classes: int, alpha: float = 3.0) -> None:
+        super().__init__(num_classes)
+        check_positive("alpha", alpha)
+        self.alpha = float(alpha)
+
+    def forward(self, o: Tensor) -> Tensor:
+        self._check(o)
+        return F.logsigmoid(at_least_float32(o))
+
+    def unknown_score(self, o: Tensor) -> Tensor:
+        self._check(o)
+        # -(p - t) as (1 - p) - (1 - t): next to 1 it is the distance to 1 that has digits
+        return (torch.sigmoid(-at_least_float32(o)) - self._allowances().to(o.device)).amin(-1)
+
+    def loss(self, o: Tensor, y: Tensor) -> Tensor:
+        self._check(o, y)
+        o, at = at_least_float32(o), y.long().unsqueeze(1)
+        wrong = o.scatter(1, at, -o.gather(1, at))  # (b, k) the logit of the wrong answer of each classifier
+        return -F.logsigmoid(-wrong).sum(1).mean()
+
+    def fit(self, o: Tensor, y: Tensor) -> Self:
+        """Find the spread of each class's probabilities; the paper takes the training data."""
+        self._check(o, y)
+        check_known("outputs", o)
+        y = y.long()
+        lack = torch.sigmoid(-o.detach().double().gather(1, y.unsqueeze(1))).squeeze(1)  # (n,) 1 - p
+        counts = y.bincount(minlength=self.num_classes)
+        squares = lack.new_zeros(self.num_classes).index_add(0, y, lack.square())
+        # a point and its mirror image lie equally far from 1, so the mean of all squares is that of one side
+        sigma = (squares / counts.clamp_min(1)).sqrt().to(at_least_float32(o).dtype)
+        self.sigma, self.counts = torch.where(counts > 0, sigma, torch.inf), counts
+        return self
+
+    def predict(self, o: Tensor) -> Tensor:
+        """The class of the largest output, also where rounding makes sigmoids equal."""
+        self._check(o)
+        return o.argmax(-1)
+
+    def decide(self, o: Tensor) -> Tensor:
+        """The class of each input, or -1 where DOC rejects it (or cannot tell, on NaN); ``(b, k) -> (b,)``."""
+        return torch.where(self.unknown_score(o) <= 0, self.predict(o), -1)
+
+    @property
+    def thresholds(self) -> Tensor:
+        """What a class's probability must reach, ``(k,)``."""
+        return 1 - self._allowances()
+
+    @property
+    def missing_classes(self) -> list[int]:
+        """The classes that had no example in :meth:`fit`."""
+        self._check_fitted()
+        assert self.counts is not None
+        return (self.counts == 0).nonzero().flatten().tolist()
+
+    def settings(self) -> dict[str, Any]:
+        return {"num_classes": self.num_classes, "alpha": self.alpha}
+
+    def _allowances(self) -> Tensor:
+        """1 minus the thresholds."""
+        self._check_fitted()
+        assert self.sigma is not None
+        return (self.alpha * self.sigma).clamp_max(0.5)

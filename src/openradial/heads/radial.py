@@ -1,0 +1,144 @@
+"""The radial head: the nearest prototype, and how far away it is."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from torch import Tensor
+
+from openradial.errors import DataError, OptionError, check_choice
+from openradial.functional.norms import MetricName
+from openradial.functional.probabilities import Cutoff
+from openradial.heads.base import Head
+from openradial.nn import RadialLayer
+from openradial.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, Prototypes, SimplexPrototypes
+
+Score = Literal["distance", "probability"]
+LossName = Literal["distance", "squared"]
+POINTS = "prototypes.points"
+
+
+class RadialHead(Head):
+    r"""A :class:`~openradial.RadialLayer` as a head: :math:`\log p(y = k \mid x) = -\beta d_k`.
+
+    Args:
+        num_classes: how many classes are known.
+        beta: how fast the probability falls with the distance.
+        scale: distance of the axis prototypes to the origin.
+        score: ``"distance"``, that of the nearest prototype, or ``"probability"``, 1 minus the probability of the
+            nearest prototype, with the cut-off. In float32 the second is 1 for all inputs beyond ``17 / beta``.
+        loss: ``"distance"``, the paper's :math:`\beta d_y`, or ``"squared"``, :math:`d_y^2`.
+
+    The other arguments are those of :class:`~openradial.RadialLayer`. There is nothing to fit.
+
+    >>> import torch
+    >>> head = RadialHead(2)
+    >>> o = torch.tensor([[1.0, 0.0], [4.0, 4.0]])
+    >>> head.predict(o), head.unknown_score(o)
+    (tensor([0, 0]), tensor([0., 5.]))
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        beta: float = 1.0,
+        scale: float = 1.0,
+        *,
+        cutoff: Cutoff = None,
+        metric: MetricName = "euclidean",
+        axis_scale: Tensor | None = None,
+        prototypes: Prototypes | Tensor | None = None,
+        score: Score = "distance",
+        loss: LossName = "distance",
+    ) -> None:
+        super().__init__(num_classes)
+        check_choice("score", score, ("distance", "probability"))
+        check_choice("loss", loss, ("distance", "squared"))
+        self.score, self.loss_name = score, loss
+        self.layer = RadialLayer(
+            self.num_classes, beta, scale, cutoff=cutoff, metric=metric, axis_scale=axis_scale, prototypes=prototypes
+        )
+
+    @property
+    def num_outputs(self) -> int:
+        return self.layer.prototypes.num_outputs
+
+    def forward(self, o: Tensor) -> Tensor:
+        self._check(o)
+        log_probs: Tensor = self.layer(o)
+        return log_probs
+
+    def unknown_score(self, o: Tensor) -> Tensor:
+        self._check(o)
+        if self.score == "probability":
+            return 1 - self.layer.probs(o).amax(-1)
+        return self.layer.nearest(o)[0].squeeze(-1)
+
+    def loss(self, o: Tensor, y: Tensor) -> Tensor:
+        self._check(o, y)
+        if self.loss_name == "squared":
+            return (self.layer.loss(o, y.long(), "none") / self.layer.beta).square().mean()
+        return self.layer.loss(o, y.long())
+
+    def predict(self, o: Tensor) -> Tensor:
+        """The nearest prototype, also where rounding makes the log-probabilities of far outputs equal."""
+        self._check(o)
+        return self.layer.nearest(o)[1].squeeze(-1)
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "num_classes": self.num_classes,
+            "beta": self.layer.beta,
+            "cutoff": self.layer.cutoff if self.layer.cutoff in (None, "disjoint") else float(self.layer.cutoff),
+            "metric": self.layer.metric,
+            "prototypes": _describe(self.layer.prototypes),
+            "score": self.score,
+            "loss": self.loss_name,
+        }
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The prototypes that are a matrix, and ``axis_scale``."""
+        return dict(self.layer.state_dict())
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> Self:
+        try:
+            self.layer.load_state_dict(dict(tensors))
+        except RuntimeError as error:
+            raise DataError(f"the tensors must be those of this RadialHead: {error}") from error
+        return self
+
+    @classmethod
+    def from_parts(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+        others = {name: value for name, value in settings.items() if name != "prototypes"}
+        prototypes = _make_prototypes(settings["num_classes"], settings["prototypes"], tensors)
+        head = cls(**others, prototypes=prototypes, axis_scale=tensors.get("axis_scale"))
+        return head.restore(tensors)
+
+    def extra_repr(self) -> str:
+        return f"score={self.score!r}, loss={self.loss_name!r}"
+
+
+def _describe(prototypes: Prototypes) -> dict[str, Any]:
+    """What JSON can hold of prototypes; their points are a tensor."""
+    kind = type(prototypes)
+    if kind is FixedPrototypes:
+        return {"kind": "FixedPrototypes"}
+    if isinstance(prototypes, (AxisPrototypes, SimplexPrototypes, LearnedPrototypes)):
+        return {"kind": kind.__name__, "scale": prototypes.scale}
+    raise OptionError(
+        f"a head can be saved with the prototypes of openradial.prototypes, got {kind.__name__}; "
+        "use FixedPrototypes(prototypes.matrix())"
+    )
+
+
+def _make_prototypes(num_classes: int, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Prototypes:
+    kind = facts["kind"]
+    if kind == "AxisPrototypes":
+        return AxisPrototypes(num_classes, facts["scale"])
+    if kind == "SimplexPrototypes":
+        return SimplexPrototypes(num_classes, facts["scale"])
+    points = tensors[POINTS]
+    if kind == "LearnedPrototypes":
+        return LearnedPrototypes(*points.shape, facts["scale"], dtype=points.dtype)
+    if kind == "FixedPrototypes":
+        return FixedPrototypes(points)
+    raise DataError(f"there are no prototypes {kind!r}")

@@ -1,0 +1,143 @@
+"""Softmax: the closed world's head, with the usual scores made from its outputs."""
+
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from openradial.errors import HeadError, check_choice, check_positive
+from openradial.heads.base import Head, at_least_float32, check_known
+
+Score = Literal["probability", "logit", "energy"]
+
+
+class SoftmaxHead(Head):
+    r"""Softmax with the maximum probability, the maximum logit or the energy as its score.
+
+    The loss is the cross-entropy of the outputs. The temperature :math:`T` divides the outputs after training and is no
+    part of the loss.
+
+    Args:
+        num_classes: how many classes are known.
+        score: ``"probability"``, :math:`1 - \max_k p_k` (Hendrycks and Gimpel 2017); ``"logit"``,
+            :math:`-\max_k o_k` (Hendrycks et al. 2022); ``"energy"``, :math:`-T \log \sum_k e^{o_k / T}` (Liu et al.
+            2020).
+        temperature: a number, or ``"fit"``: :meth:`fit` then finds the one that makes held-out known data most likely
+            (Guo et al. 2017).
+
+    >>> head = SoftmaxHead(2, temperature=2.0)
+    >>> head(torch.tensor([[4.0, 0.0]])).exp()
+    tensor([[0.8808, 0.1192]])
+    >>> head.unknown_score(torch.tensor([[4.0, 0.0]]))
+    tensor([0.1192])
+    """
+
+    fitted: ClassVar[tuple[str, ...]] = ("fitted_temperature",)
+    fitted_temperature: Tensor | None
+
+    def __init__(
+        self, num_classes: int, score: Score = "probability", temperature: float | Literal["fit"] = 1.0
+    ) -> None:
+        super().__init__(num_classes)
+        check_choice("score", score, ("probability", "logit", "energy"))
+        if temperature != "fit":
+            check_positive("temperature", temperature)
+            temperature = float(temperature)
+        self.score, self.temperature = score, temperature
+
+    def forward(self, o: Tensor) -> Tensor:
+        return F.log_softmax(self._tempered(o), -1)
+
+    def unknown_score(self, o: Tensor) -> Tensor:
+        if self.score == "logit":
+            self._check(o)
+            return -at_least_float32(o).amax(-1)
+        tempered = self._tempered(o)
+        if self.score == "energy":
+            return -self._temperature() * tempered.logsumexp(-1)
+        return doubt(tempered)
+
+    def loss(self, o: Tensor, y: Tensor) -> Tensor:
+        self._check(o, y)
+        return F.cross_entropy(at_least_float32(o), y.long())
+
+    def fit(self, o: Tensor, y: Tensor) -> Self:
+        """Find the temperature on held-out known data, if that was asked for; training data make it too low."""
+        if self.temperature == "fit":
+            self._check(o, y)
+            check_known("outputs", o)
+            self.fitted_temperature = o.new_tensor(best_temperature(o.detach(), y.long()), dtype=torch.float64)
+        return self
+
+    @property
+    def is_fitted(self) -> bool:
+        return self.temperature != "fit" or super().is_fitted
+
+    def settings(self) -> dict[str, Any]:
+        return {"num_classes": self.num_classes, "score": self.score, "temperature": self.temperature}
+
+    def _temperature(self) -> Tensor | float:
+        return self.temperature if self.fitted_temperature is None else self.fitted_temperature  # type: ignore[return-value]
+
+    def _tempered(self, o: Tensor) -> Tensor:
+        self._check_fitted()
+        self._check(o)
+        return at_least_float32(o) / self._temperature()
+
+
+def doubt(x: Tensor) -> Tensor:
+    """1 minus the largest softmax probability, without the rounding that makes all sure inputs equal.
+
+    >>> doubt(torch.tensor([[60.0, 0.0], [50.0, 0.0]]))
+    tensor([8.7565e-27, 1.9287e-22])
+    """
+    top = x.argmax(-1, keepdim=True)
+    gap = x - x.gather(-1, top)  # (b, k) at most 0
+    # the gap of the largest is 0, or NaN, which must stay
+    rest = gap.exp().scatter(-1, top, gap.gather(-1, top)).sum(-1)
+    return rest / (1 + rest)
+
+
+def best_temperature(o: Tensor, y: Tensor) -> float:
+    r"""The temperature with the largest mean log-likelihood, :math:`\arg\min_T -\sum_i \log p(y_i \mid o_i / T)`.
+
+    In :math:`s = 1/T` the negative log-likelihood is convex: Newton's method on its slope, kept inside a bracket.
+    """
+    rows = o.double()
+    rows = rows - rows.amax(1, keepdim=True)  # (n, k) at most 0
+    unit = -float(rows.min()) or 1.0
+    rows = rows / unit
+    own = float(rows.gather(1, y.unsqueeze(1)).mean())
+    _check_minimum(own, float(rows.mean()), len(rows))
+    low, high, s = 0.0, float("inf"), 1.0
+    for _ in range(200):
+        slope, curvature = _slope_and_curvature(rows, s, own)
+        low, high = (s, high) if slope < 0 else (low, s)
+        step = s - slope / curvature if curvature > 0 else high
+        if not low < step < high:
+            step = 2 * s if high == float("inf") else (low + high) / 2
+        if abs(step - s) <= 1e-12 * s:
+            break
+        s = step
+    return unit / s
+
+
+def _slope_and_curvature(rows: Tensor, s: float, own: float) -> tuple[float, float]:
+    probs = (s * rows).softmax(1)
+    mean = (probs * rows).sum(1)
+    variance = (probs * rows.square()).sum(1) - mean.square()
+    return float(mean.mean()) - own, float(variance.mean())
+
+
+def _check_minimum(own: float, average: float, count: int) -> None:
+    if own == 0:
+        raise HeadError(
+            f"the temperature needs examples on both sides, but all {count} are classified correctly and the best "
+            "temperature is 0; fit on more held-out data or give the temperature as a number"
+        )
+    if own <= average:
+        raise HeadError(
+            "the temperature needs outputs that are larger for the right class than on average, but they are not and "
+            "the best temperature is infinite; check that the labels belong to the outputs"
+        )
