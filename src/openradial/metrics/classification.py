@@ -1,0 +1,71 @@
+"""Are the predicted classes right? Label and prediction -1 is "unknown"."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from openradial.errors import OptionError, check_count
+from openradial.metrics.inputs import Array, as_class_scores, as_labels
+
+
+def accuracy(labels: ArrayLike, predictions: ArrayLike) -> float:
+    """Share of predictions that are right. With -1 for unknown among both, it is the open-set accuracy.
+
+    >>> accuracy(labels=[0, 1, 2, -1], predictions=[0, 1, -1, -1])
+    0.75
+    """
+    return float(np.mean(hits(labels, predictions)))
+
+
+def top_k_accuracy(scores: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
+    """Share of known examples whose class is among the ``k`` most likely ones.
+
+    ``scores``, (n, classes), are larger for a likelier class: probabilities, log-probabilities or negative distances.
+    Of equal scores the first class comes first, as in ``argmax``.
+
+    >>> top_k_accuracy([[0.7, 0.2, 0.1], [0.5, 0.3, 0.2]], labels=[0, 1])
+    0.5
+    >>> top_k_accuracy([[0.7, 0.2, 0.1], [0.5, 0.3, 0.2]], labels=[0, 1], k=2)
+    1.0
+    """
+    return float(np.mean(top_k_hits(scores, labels, k)))
+
+
+def open_f1(labels: ArrayLike, predictions: ArrayLike, num_classes: int) -> float:
+    r"""Macro F1 over the known classes and "unknown": the mean of :math:`2 \text{TP} / (2 \text{TP} + \text{FP} +
+    \text{FN})`.
+
+    What is neither among the labels nor among the predictions has no F1 and is left out of the mean.
+
+    >>> open_f1(labels=[0, 0, 1, -1], predictions=[0, -1, 1, -1], num_classes=2)
+    0.7777777777777777
+    """
+    return f1_of(*open_labels(labels, predictions, num_classes))
+
+
+def hits(labels: ArrayLike, predictions: ArrayLike) -> Array:
+    y = as_labels("labels", labels)
+    return np.asarray(y == as_labels("predictions", predictions, len(y)))
+
+
+def top_k_hits(scores: ArrayLike, labels: ArrayLike, k: int) -> Array:
+    values = as_class_scores("scores", scores)
+    y = as_labels("labels", labels, *values.shape, unknown=False)[:, None]
+    check_count("k", k)
+    if k > values.shape[1]:
+        raise OptionError(f"k must be at most the number of classes: k={k} but {values.shape[1]} classes")
+    own = np.take_along_axis(values, y, axis=1)
+    ahead = (values > own) | ((values == own) & (np.arange(values.shape[1]) < y))
+    return np.asarray(ahead.sum(1) < k)
+
+
+def open_labels(labels: ArrayLike, predictions: ArrayLike, num_classes: int) -> tuple[Array, Array]:
+    check_count("num_classes", num_classes)
+    y = as_labels("labels", labels, num_classes=num_classes)
+    return y, as_labels("predictions", predictions, len(y), num_classes)
+
+
+def f1_of(labels: Array, predictions: Array) -> float:
+    found = [np.bincount(each + 1) for each in (labels[labels == predictions], labels, predictions)]
+    right, actual, predicted = (np.pad(each, (0, max(map(len, found)) - len(each))) for each in found)
+    present = actual + predicted > 0
+    return float(np.mean(2 * right[present] / (actual + predicted)[present]))

@@ -1,0 +1,115 @@
+"""What metrics take: NumPy arrays, torch tensors or lists, checked and as NumPy arrays."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from openradial.errors import DTypeError, OptionError, ShapeError, TargetError
+
+Array = NDArray[Any]
+UNKNOWN = -1
+ROUNDING = 1e-5  # how far above 1 a probability may be; sums and means in float32 get there
+
+
+def as_array(name: str, values: ArrayLike) -> Array:
+    """A NumPy array of what was given; for a tensor, torch need not be imported here."""
+    if hasattr(values, "detach"):
+        tensor: Any = values.detach().cpu()
+        if tensor.is_floating_point() and tensor.element_size() < 4:  # NumPy has no bfloat16
+            tensor = tensor.float()
+        return np.asarray(tensor.numpy())
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise ShapeError(f"{name} must be an array, got lists of different lengths") from error
+
+
+def as_scores(name: str, values: ArrayLike) -> Array:
+    """Scores as float32 or float64, ``(n,)``: at least one, none of them nan; infinite ones have their place."""
+    scores = _real(name, values)
+    if scores.ndim != 1 or not len(scores):
+        raise ShapeError(f"{name} must be a list of at least one score, got shape {scores.shape}")
+    _check_no_nan(name, scores, "place")
+    return scores
+
+
+def as_class_scores(name: str, values: ArrayLike) -> Array:
+    """One number per example and class, ``(n, k)``, none of them nan."""
+    scores = _real(name, values)
+    if scores.ndim != 2 or not scores.size:
+        raise ShapeError(f"{name} must have the shape (examples, classes) with at least one each, got {scores.shape}")
+    _check_no_nan(name, scores, "row")
+    return scores
+
+
+def as_probs(name: str, values: ArrayLike) -> Array:
+    """Probabilities, ``(n, k)``, each from 0 to 1; their sum need not be 1."""
+    probs = as_class_scores(name, values)
+    if probs.min() < 0 or probs.max() > 1 + ROUNDING:
+        row, column = np.argwhere((probs < 0) | (probs > 1 + ROUNDING))[0]
+        raise OptionError(
+            f"{name} must be from 0 to 1, got {probs[row, column]:g} in row {row}; log-probabilities need exp() first, "
+            "outputs need a head"
+        )
+    return np.minimum(probs, 1)
+
+
+def as_flags(name: str, values: ArrayLike, count: int | None = None) -> Array:
+    """True or False per example, ``(n,)``."""
+    flags = as_array(name, values)
+    if flags.ndim != 1 or not len(flags):
+        raise ShapeError(f"{name} must be a list of at least one True or False, got shape {flags.shape}")
+    if flags.dtype != np.bool_:
+        raise DTypeError(f"{name} must be True or False, got {flags.dtype}; compare: predictions == labels")
+    _check_count(name, flags, count)
+    return flags
+
+
+def as_labels(
+    name: str,
+    values: ArrayLike,
+    count: int | None = None,
+    num_classes: int | None = None,
+    *,
+    unknown: bool = True,
+) -> Array:
+    """Classes as whole numbers, ``(n,)``: from 0, or from -1 where ``unknown`` inputs may be among them."""
+    labels = as_array(name, values)
+    if labels.ndim != 1 or not len(labels):
+        raise ShapeError(f"{name} must be a list of at least one label, got shape {labels.shape}")
+    if labels.dtype.kind not in "iu":
+        raise DTypeError(f"{name} must be whole numbers, got {labels.dtype}; convert them with .astype(int) or .long()")
+    _check_count(name, labels, count)
+    _check_range(name, labels.astype(np.int64), num_classes, unknown)
+    return labels.astype(np.int64)
+
+
+def _check_range(name: str, labels: Array, num_classes: int | None, unknown: bool) -> None:
+    least = UNKNOWN if unknown else 0
+    wrong = labels < least
+    if num_classes is not None:
+        wrong |= labels >= num_classes
+    if wrong.any():
+        row = int(wrong.argmax())
+        most = "" if num_classes is None else f" to {num_classes - 1}"
+        meaning = " (-1 is unknown)" if unknown else ", all of them known"
+        raise TargetError(f"{name} must be classes from {least}{most}{meaning}, got {labels[row]} in row {row}")
+
+
+def _real(name: str, values: ArrayLike) -> Array:
+    array = as_array(name, values)
+    if array.dtype.kind not in "iuf":
+        raise DTypeError(f"{name} must be real numbers, got {array.dtype}")
+    return array.astype(np.promote_types(array.dtype, np.float32), copy=False)
+
+
+def _check_no_nan(name: str, array: Array, place: str) -> None:
+    if np.isnan(array.max()):
+        wrong = np.isnan(array).reshape(len(array), -1).any(1)
+        raise ShapeError(f"{name} must be numbers, got nan at {place} {int(wrong.argmax())}")
+
+
+def _check_count(name: str, array: Array, count: int | None) -> None:
+    if count is not None and len(array) != count:
+        raise ShapeError(f"{name} must have one entry per example: {count} examples but {len(array)} {name}")
