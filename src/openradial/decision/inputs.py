@@ -1,0 +1,107 @@
+"""What callers give, checked and in one form; and results in the form that was given: tensors, or NumPy arrays."""
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from openradial.errors import DTypeError, OptionError, ShapeError, TargetError
+from openradial.metrics.inputs import as_array
+
+UNKNOWN = -1
+UNKNOWN_NAME = "unknown"
+
+Given = Tensor | ArrayLike
+Labels = NDArray[Any]  # int64 or str
+
+
+def check_rate(name: str, value: float) -> float:
+    """Raise unless ``value`` is a number between 0 and 1; the same as a float."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < 1:
+        raise OptionError(f"{name} must be a number above 0 and below 1, got {value!r}; 0.05 means 5 %")
+    return float(value)
+
+
+def as_scores(name: str, values: Given) -> Tensor:
+    """Scores of shape (b,) in float64 on the CPU."""
+    scores = _as_numbers(name, values)
+    if scores.ndim != 1:
+        raise ShapeError(f"{name} must have the shape (b,), one per example, got {tuple(scores.shape)}")
+    return scores
+
+
+def as_distances(name: str, values: Given, num_classes: int | None = None) -> Tensor:
+    """Distances of shape (b, k) in float64 on the CPU."""
+    distances = _as_numbers(name, values)
+    width = "k" if num_classes is None else num_classes
+    if distances.ndim != 2 or distances.shape[1] != (num_classes or distances.shape[1]) or not distances.shape[1]:
+        raise ShapeError(f"{name} must have the shape (b, {width}), one per class, got {tuple(distances.shape)}")
+    return distances
+
+
+def check_calibration(name: str, scores: Tensor) -> None:
+    """Raise unless there is something to calibrate with, and all of it finite."""
+    if not len(scores):
+        raise ShapeError(f"{name} must hold at least one example to calibrate with, got none")
+    bad = ~scores.isfinite()
+    if bad.any():
+        raise ShapeError(
+            f"{name} must be finite to calibrate with, got nan or infinity in {int(bad.sum())} rows, the first is row "
+            f"{int(bad.int().argmax())}; use a score without a cut-off, such as the distance"
+        )
+
+
+def as_labels(values: Given, count: int) -> Labels:
+    """One label per example: int64, or str where labels are names."""
+    labels = as_array("labels", values)
+    if labels.shape != (count,):
+        raise ShapeError(f"labels must have the shape ({count},), one per score, got {labels.shape}")
+    if labels.dtype.kind == "U" or (labels.dtype.kind in "OT" and all(isinstance(label, str) for label in labels)):
+        return labels.astype(np.str_)
+    if labels.dtype.kind not in "iu" and count:
+        raise DTypeError(f"labels must be whole numbers or strings, got {labels.dtype}; class 3 is 3 and not 3.0")
+    return labels.astype(np.int64)
+
+
+def is_unknown(labels: Labels) -> NDArray[np.bool_]:
+    """Where a label says "unknown" already."""
+    unknown: NDArray[np.bool_] = labels == (UNKNOWN_NAME if labels.dtype.kind == "U" else UNKNOWN)
+    return unknown
+
+
+def check_known(labels: Labels) -> None:
+    """Raise unless every label is that of a known class."""
+    unknown = is_unknown(labels)
+    if unknown.any():
+        row = int(unknown.argmax())
+        raise TargetError(
+            f"labels must be known classes to calibrate with, got {labels[row].item()!r} in row {row}: "
+            "the rate is a promise about known data, so take the unknown rows out"
+        )
+
+
+def as_targets(values: Given, count: int, num_classes: int) -> Tensor:
+    """The true class of each row of distances, int64 from 0 to k - 1."""
+    y = as_labels(values, count)
+    if y.dtype.kind == "U":
+        raise DTypeError("labels must be whole numbers, the columns of the distances, got strings")
+    wrong = (y < 0) | (y >= num_classes)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise TargetError(f"labels must be classes from 0 to {num_classes - 1}, got {y[row]} in row {row}")
+    return torch.from_numpy(y)
+
+
+def in_kind_of(given: Given, result: Tensor) -> Any:
+    """A tensor on the device of what was given, or a NumPy array where that was no tensor."""
+    return result.to(given.device) if isinstance(given, Tensor) else result.numpy()
+
+
+def _as_numbers(name: str, values: Given) -> Tensor:
+    array = as_array(name, values)
+    if array.dtype.kind not in "iuf":
+        raise DTypeError(f"{name} must be real numbers, got {array.dtype}")
+    return torch.from_numpy(array.astype(np.float64))
