@@ -12,9 +12,10 @@ import torch
 from torch import nn
 
 import openradial
+from openradial import tensor_files
 from openradial.data.batches import Batches
 from openradial.data.spiral import spiral
-from openradial.training import Machine, Objective, Settings, checkpoint, fit
+from openradial.training import Machine, Objective, Settings, fit
 
 
 def options():
@@ -31,7 +32,9 @@ def options():
     parser.add_argument("--seconds", type=float, default=0.0, help="between checkpoints")
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--ema", type=float, default=0.9)
+    parser.add_argument("--patience", type=int)
     parser.add_argument("--devices", default="auto")
+    parser.add_argument("--strategy", default="auto")
     return parser.parse_args()
 
 
@@ -73,7 +76,7 @@ def half_written(write, at):
 
 def main():
     if asked.die_writing >= 0:
-        checkpoint.save_file = half_written(checkpoint.save_file, asked.die_writing)
+        tensor_files.save_file = half_written(tensor_files.save_file, asked.die_writing)
     settings = Settings(
         epochs=asked.epochs,
         batch_size=asked.batch_size,
@@ -81,10 +84,11 @@ def main():
         schedule="cosine",
         clip_norm=1.0,
         ema=asked.ema or None,
+        patience=asked.patience,
         checkpoint_seconds=asked.seconds,
         seed=3,
     )
-    machine = Machine(settings, accelerator="cpu", devices=asked.devices)
+    machine = Machine(settings, accelerator="cpu", devices=asked.devices, strategy=asked.strategy)
     torch.manual_seed(settings.seed)
     net = nn.Sequential(
         nn.Linear(2, 16), nn.ReLU(), nn.Dropout(asked.dropout), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3)

@@ -4,8 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from openradial.training import checkpoint
+from openradial.errors import OptionError
+from openradial.training import Settings, checkpoint
+from openradial.training.sharding import check_can_shard
 
 PROGRAM = str(Path(__file__).with_name("run_spiral.py"))
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -47,3 +50,58 @@ def test_a_dying_process_ends_the_job_with_an_error(tmp_path):
     done = run(tmp_path, "--fail-rank", 1)
     assert done.returncode != 0
     assert "this process was told to fail" in done.stderr
+
+
+FSDP = ("--strategy", "fsdp", "--ema", 0)
+
+
+def test_a_network_in_two_parts_learns_what_a_whole_one_learns(tmp_path):
+    plain = ("--dropout", 0, "--seconds", 1000)
+    assert run(tmp_path / "one", *plain, "--ema", 0, processes=1).returncode == 0
+    done = run(tmp_path / "two", *plain, *FSDP)
+    assert done.returncode == 0, done.stderr
+    one, two = records(tmp_path / "one"), records(tmp_path / "two")
+    for name in ("loss", "accuracy", "validation_loss", "validation_accuracy"):
+        assert [r[name] for r in two] == pytest.approx([r[name] for r in one], rel=1e-5)
+    whole, parts = (checkpoint.load(tmp_path / name / "last.safetensors")[0] for name in ("one", "two"))
+    names = [name for name in whole if name.startswith("model.")]
+    assert sorted(names) == sorted(name for name in parts if name.startswith("model."))
+    for name in names:  # a checkpoint holds the network in one piece, as any reader expects it
+        torch.testing.assert_close(parts[name], whole[name], rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_in_two_parts_goes_on_as_if_it_had_not_been_stopped(tmp_path):
+    stopping = (*FSDP, "--patience", 2)
+    assert run(tmp_path / "whole", *stopping).returncode == 0
+    assert run(tmp_path / "parts", *stopping, "--signal-at", 9).returncode == 0
+    assert checkpoint.load(tmp_path / "parts" / "last.safetensors")[1]["at"]["epoch"] == 1
+    done = run(tmp_path / "parts", *stopping, "--resume")
+    assert done.returncode == 0, done.stderr
+    whole, parts = (checkpoint.load(tmp_path / name / "last.safetensors")[0] for name in ("whole", "parts"))
+    assert whole.keys() == parts.keys()
+    assert all(whole[name].equal(parts[name]) for name in whole)
+    refused = run(tmp_path / "parts", *stopping[2:], "--resume")
+    assert "was trained with strategy fsdp, now it is ddp or auto; set it back" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "fsdp cuts a network over processes and needs at least 2, got 1; start more with torchrun"),
+        ({"precision": "float64"}, "fsdp works with float32 and bfloat16, got precision float64"),
+        ({"ema": 0.9}, "ema cannot be combined with fsdp: leave one of them out"),
+    ],
+)
+def test_settings_that_do_not_go_with_fsdp_are_refused(settings, message):
+    with pytest.raises(OptionError, match=message):
+        check_can_shard(Settings(**settings), 2 if settings else 1)
+
+
+def test_the_same_program_runs_under_fabric_run(tmp_path):
+    fabric = [sys.executable, "-c", "from lightning_fabric.cli import _main; _main()", "run"]
+    fabric += ["--accelerator", "cpu", "--devices", "2"]
+    done = subprocess.run(
+        [*fabric, PROGRAM, str(tmp_path), "--seconds", "1000"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert checkpoint.load(tmp_path / "last.safetensors")[1]["processes"] == 2

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 from openradial import models
 from openradial.errors import DataError, OptionError, WeightsError
@@ -187,3 +188,13 @@ def test_an_accelerator_that_is_not_there_is_named():
         pytest.skip("this machine has a GPU")
     with pytest.raises(OptionError, match="training cannot start with accelerator='cuda', devices=1"):
         Machine(Settings(), accelerator="cuda")
+
+
+@pytest.mark.parametrize("head", ["radial", "softmax"])
+def test_a_radial_layer_on_trained_features_starts_near_zero(tmp_path, photos, head):
+    saved = tmp_path / "resnet.safetensors"
+    save_file(models.build("resnet18", 7).state_dict(), saved)
+    made = job(f"folder:{photos}", model="resnet18", weights=str(saved), head=head)
+    last = make_net(made, prepare(made)).classifier
+    assert (last.weight.std() < 2e-3) == (head == "radial")
+    assert (last.bias.abs().max() == 0) == (head == "radial")

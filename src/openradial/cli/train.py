@@ -60,7 +60,7 @@ def train(
     devices: Annotated[str, typer.Option(help="Devices on this machine, or auto.")] = "auto",
     nodes: Annotated[int, typer.Option(help="Machines.")] = 1,
     accelerator: Annotated[str, typer.Option(help="cpu, cuda, mps or auto.")] = "auto",
-    strategy: Annotated[str, typer.Option(help="ddp or auto.")] = "auto",
+    strategy: Annotated[str, typer.Option(help="ddp, fsdp (the network in parts, one per device) or auto.")] = "auto",
     option: Annotated[list[str] | None, typer.Option(help="An option of the network, as name=value.")] = None,
     **given: Any,
 ) -> None:

@@ -16,7 +16,7 @@ from openradial.training.average import MovingAverage
 from openradial.training.log import Log, Record
 from openradial.training.machine import Machine
 from openradial.training.objective import Metric
-from openradial.training.optimisers import learning_rate_factor, make_optimiser
+from openradial.training.optimisers import learning_rate_factor
 from openradial.training.run_state import History, Keeper, Position
 from openradial.training.settings import Settings
 from openradial.training.signals import Wish, wish_to_stop
@@ -102,8 +102,7 @@ class _Run:
         self.settings, self.machine, self.keeper, self.log = settings, machine, keeper, log
         if settings.channels_last:
             net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.model = machine.fabric.setup_module(net)
-        self.optimiser = machine.fabric.setup_optimizers(make_optimiser(self.model.parameters(), settings))
+        self.model, self.optimiser = machine.set_up(net, settings)
         self.average = MovingAverage(net, settings.ema) if settings.ema is not None else None
         self.at = Position(sums=[0.0] * (2 + len(objective.metrics)))
 
@@ -159,9 +158,7 @@ class _Run:
             loss = loss * share
         self.machine.fabric.backward(loss)
         if self.settings.clip_norm is not None:
-            self.machine.fabric.clip_gradients(
-                self.model, self.optimiser, max_norm=self.settings.clip_norm, error_if_nonfinite=False
-            )
+            self.machine.clip(self.model, self.optimiser, self.settings.clip_norm)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         if self.average is not None:

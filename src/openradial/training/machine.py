@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from openradial.errors import OptionError, check_choice, require
+from openradial.training.optimisers import make_optimiser
 from openradial.training.settings import Precision, Settings
+from openradial.training.sharding import check_can_shard, shard
 
 PRECISIONS: dict[Precision, str] = {
     "float32": "32-true",
@@ -19,7 +22,10 @@ PRECISIONS: dict[Precision, str] = {
 
 
 class Machine:
-    """The processes and devices of a run. ``devices="auto"`` is one device, or what ``torchrun`` started."""
+    """The processes and devices of a run. ``devices="auto"`` is one device, or what ``torchrun`` started.
+
+    ``strategy``: ``auto`` and ``ddp`` keep the whole network in each process, ``fsdp`` a part of it.
+    """
 
     def __init__(
         self,
@@ -30,14 +36,17 @@ class Machine:
         nodes: int = 1,
         strategy: str = "auto",
     ) -> None:
-        check_choice("strategy", strategy, ("auto", "ddp"))
+        check_choice("strategy", strategy, ("auto", "ddp", "fsdp"))
+        self.shards = strategy == "fsdp"
         fabric = require("lightning_fabric", "train", "training")
         if devices == "auto":
             devices, nodes = _started(nodes)
         if settings.precision == "float16" and accelerator in ("cpu", "auto") and not torch.cuda.is_available():
             raise OptionError("float16 needs a GPU that scales gradients, got a CPU; use bfloat16 or float32")
-        if strategy == "auto" and int(devices) * nodes > 1:
-            strategy = "ddp"
+        if self.shards:
+            check_can_shard(settings, int(devices) * nodes)
+        if self.shards or (strategy == "auto" and int(devices) * nodes > 1):
+            strategy = "ddp"  # Fabric starts the processes; what each of them holds is decided in set_up
         try:
             self.fabric: Any = fabric.Fabric(
                 accelerator=accelerator,
@@ -50,7 +59,8 @@ class Machine:
             raise OptionError(
                 f"training cannot start with accelerator={accelerator!r}, devices={devices!r}: {error}"
             ) from error
-        self.fabric.launch()
+        if "LT_CLI_USED" not in os.environ:  # fabric run has launched already
+            self.fabric.launch()
 
     @property
     def rank(self) -> int:
@@ -64,6 +74,21 @@ class Machine:
     def is_first(self) -> bool:
         """Whether this process is the one that writes and prints."""
         return self.rank == 0
+
+    def set_up(self, net: nn.Module, settings: Settings) -> tuple[nn.Module, Optimizer]:
+        """The network as it is called while training, and its optimiser."""
+        if self.shards:
+            model = shard(net, settings, self.fabric.device, self.world)
+            return model, make_optimiser(model.parameters(), settings)
+        model = self.fabric.setup_module(net)
+        return model, self.fabric.setup_optimizers(make_optimiser(model.parameters(), settings))
+
+    def clip(self, model: nn.Module, optimiser: Optimizer, norm: float) -> None:
+        """Scale gradients down to a norm, taken over all processes."""
+        if self.shards:
+            nn.utils.clip_grad_norm_(model.parameters(), norm)
+        else:
+            self.fabric.clip_gradients(model, optimiser, max_norm=norm, error_if_nonfinite=False)
 
     def total(self, values: Sequence[float]) -> list[float]:
         """The sums of numbers over all processes."""

@@ -18,6 +18,7 @@ from openradial.training.checkpoint import BEST, LAST, prefixed, under
 from openradial.training.log import Record
 from openradial.training.machine import Machine
 from openradial.training.settings import Settings
+from openradial.training.sharding import load_model, load_optimiser, model_tensors, optimiser_tensors
 
 MAY_CHANGE = ("epochs", "checkpoint_seconds", "patience")  # settings with which a run may go on differently
 
@@ -73,7 +74,7 @@ class Keeper:
     def remember_best(self, net: nn.Module, average: MovingAverage | None) -> None:
         if self.settings.patience is None and self.folder is None:
             return  # nobody will ask for it
-        tensors = average.tensors if average else net.state_dict()
+        tensors = average.tensors if average else model_tensors(net)
         self.best = {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
         self.best_is_written = False
 
@@ -81,15 +82,19 @@ class Keeper:
         """Write a checkpoint; all processes take part, the first one writes."""
         if self.folder is None:
             return
-        tensors = prefixed("model", net.state_dict())
+        tensors = prefixed("model", model_tensors(net))
         self._refuse_bad_weights(tensors, at)
         tensors |= prefixed("random", self.machine.random_states())
-        tensors |= prefixed("optimiser", checkpoint.optimiser_tensors(optimiser))
+        tensors |= prefixed("optimiser", optimiser_tensors(net, optimiser))
         if average is not None:
             tensors |= prefixed("average", average.tensors)
         if self.machine.is_first:
             facts = {"settings": self.settings.as_dict(), "at": dataclasses.asdict(at), "processes": self.machine.world}
-            facts |= {"scaler": self.machine.fabric.strategy.precision.state_dict(), "facts": self.facts}
+            facts |= {
+                "sharded": self.machine.shards,
+                "scaler": self.machine.fabric.strategy.precision.state_dict(),
+                "facts": self.facts,
+            }
             if self.best is not None and not self.best_is_written:
                 best = {"epoch": at.best_epoch, "loss": at.best_loss, "facts": self.facts}
                 checkpoint.save(self.folder / BEST, prefixed("model", self.best), best)
@@ -104,11 +109,11 @@ class Keeper:
         tensors, facts = checkpoint.load(path)
         self._check_same(path, facts)
         try:
-            net.load_state_dict(under("model", tensors))
+            load_model(net, under("model", tensors))
         except RuntimeError as error:
             first = str(error).splitlines()[-1].strip()
             raise TrainingError(f"{path} holds another network ({first}); build the one it was trained with") from error
-        checkpoint.load_optimiser(optimiser, under("optimiser", tensors))
+        load_optimiser(net, optimiser, under("optimiser", tensors))
         if average is not None:
             average.load(under("average", tensors))
         self.machine.restore_random_states(under("random", tensors))
@@ -122,18 +127,19 @@ class Keeper:
             if self.best is None and self.folder is not None:
                 self.best = under("model", checkpoint.load(self.folder / BEST)[0])
             if self.best is not None:
-                net.load_state_dict(self.best)
+                load_model(net, self.best)
         elif average is not None:
-            net.load_state_dict(average.tensors)
+            load_model(net, average.tensors)
 
     def last_good(self) -> str:
         return f"; the last good checkpoint is {self.folder / LAST}" if self.folder and self.has_checkpoint() else ""
 
     def _refuse_bad_weights(self, tensors: dict[str, Tensor], at: Position) -> None:
         bad = [name for name, t in tensors.items() if t.is_floating_point() and not torch.isfinite(t).all()]
-        if bad:
+        if self.machine.total([float(len(bad))])[0]:
+            which = bad[0].removeprefix("model.") if bad else "a weight"
             raise TrainingError(
-                f"{bad[0].removeprefix('model.')} became nan or infinite before epoch {at.epoch + 1}, "
+                f"{which} became nan or infinite before epoch {at.epoch + 1}, "
                 f"batch {at.batch + 1}; lower the learning rate or set clip_norm{self.last_good()}"
             )
 
@@ -145,6 +151,12 @@ class Keeper:
                     f"{path} was trained with {name} = {then!r}, now it is {now.get(name)!r}; "
                     "set it back, or choose another folder"
                 )
+        if facts.get("sharded", False) != self.machine.shards:
+            names = {False: "ddp or auto", True: "fsdp"}
+            raise TrainingError(
+                f"{path} was trained with strategy {names[not self.machine.shards]}, now it is "
+                f"{names[self.machine.shards]}; set it back, or choose another folder"
+            )
         if facts["processes"] != self.machine.world:
             raise TrainingError(
                 f"{path} was trained by {facts['processes']} processes, now there are {self.machine.world}; "
