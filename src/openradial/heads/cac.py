@@ -1,5 +1,6 @@
-"""CAC (Miller, Sünderhauf, Milford and Dayoub 2021, "Class Anchor Clustering"): softmin of distances to anchors."""
+"""CAC (Miller, Sünderhauf, Milford and Dayoub 2021, "Class Anchor Clustering"): the softmin of distances to anchors."""
 
+import math
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -7,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from openradial import functional
-from openradial.errors import check_choice, check_positive
+from openradial.errors import OptionError, check_choice, check_positive
 from openradial.heads.base import Head, at_least_float32, check_known
 from openradial.heads.softmax import doubt
 
@@ -45,8 +46,8 @@ class CACHead(Head):
     ) -> None:
         super().__init__(num_classes)
         check_positive("magnitude", magnitude)
-        if anchor_weight != 0:
-            check_positive("anchor_weight", anchor_weight)
+        if not 0 <= anchor_weight < math.inf:
+            raise OptionError(f"anchor_weight must be a finite number of at least 0, got {anchor_weight!r}")
         check_choice("score", score, ("authors", "distance"))
         self.magnitude, self.anchor_weight, self.score = float(magnitude), float(anchor_weight), score
 

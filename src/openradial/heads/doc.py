@@ -44,7 +44,8 @@ class DOCHead(Head):
     def unknown_score(self, o: Tensor) -> Tensor:
         self._check(o)
         # -(p - t) as (1 - p) - (1 - t): next to 1 it is the distance to 1 that has digits
-        return (torch.sigmoid(-at_least_float32(o)) - self._allowances().to(o.device)).amin(-1)
+        lack = torch.sigmoid(-at_least_float32(o))  # (b, k)
+        return (lack - self._allowances().to(lack)).amin(-1)
 
     def loss(self, o: Tensor, y: Tensor) -> Tensor:
         self._check(o, y)

@@ -100,10 +100,10 @@ class RadialHead(Head):
         return dict(self.layer.state_dict())
 
     def restore(self, tensors: Mapping[str, Tensor]) -> Self:
-        try:
-            self.layer.load_state_dict(dict(tensors))
-        except RuntimeError as error:
-            raise DataError(f"the tensors must be those of this RadialHead: {error}") from error
+        wanted, given = _shapes(self.tensors()), _shapes(tensors)
+        if wanted != given:
+            raise DataError(f"this RadialHead takes tensors of the shapes {wanted}, got {given}")
+        self.layer.load_state_dict(dict(tensors))
         return self
 
     @classmethod
@@ -115,6 +115,10 @@ class RadialHead(Head):
 
     def extra_repr(self) -> str:
         return f"score={self.score!r}, loss={self.loss_name!r}"
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in sorted(tensors.items())}
 
 
 def _describe(prototypes: Prototypes) -> dict[str, Any]:
@@ -138,7 +142,7 @@ def _make_prototypes(num_classes: int, facts: Mapping[str, Any], tensors: Mappin
         return SimplexPrototypes(num_classes, facts["scale"])
     points = tensors[POINTS]
     if kind == "LearnedPrototypes":
-        return LearnedPrototypes(*points.shape, facts["scale"], dtype=points.dtype)
+        return LearnedPrototypes(num_classes, points.shape[1], facts["scale"], dtype=points.dtype)
     if kind == "FixedPrototypes":
         return FixedPrototypes(points)
     raise DataError(f"there are no prototypes {kind!r}")

@@ -62,6 +62,11 @@ class SoftmaxHead(Head):
         self._check(o, y)
         return F.cross_entropy(at_least_float32(o), y.long())
 
+    def predict(self, o: Tensor) -> Tensor:
+        """The class of the largest output, which no temperature changes."""
+        self._check(o)
+        return o.argmax(-1)
+
     def fit(self, o: Tensor, y: Tensor) -> Self:
         """Find the temperature on held-out known data, if that was asked for; training data make it too low."""
         if self.temperature == "fit":
