@@ -10,7 +10,11 @@ from torch import Tensor
 from openradial.errors import DataError
 from openradial.heads.base import Scorer
 from openradial.heads.cac import CACHead
+from openradial.heads.combination import Combination
 from openradial.heads.doc import DOCHead
+from openradial.heads.gaussian import GaussianMixtureDensity, MahalanobisDensity
+from openradial.heads.neighbours import NeighbourDensity
+from openradial.heads.parzen import ParzenDensity
 from openradial.heads.radial import RadialHead
 from openradial.heads.softmax import SoftmaxHead
 from openradial.hints import nearest
@@ -19,7 +23,12 @@ from openradial.tensor_files import Failure, read_tensors, write_tensors
 FORMAT = 1
 KINDS: tuple[type[Scorer], ...] = (
     CACHead,
+    Combination,
     DOCHead,
+    GaussianMixtureDensity,
+    MahalanobisDensity,
+    NeighbourDensity,
+    ParzenDensity,
     RadialHead,
     SoftmaxHead,
 )
