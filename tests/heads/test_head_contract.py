@@ -4,6 +4,7 @@ import copy
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
@@ -330,6 +331,14 @@ def test_its_text_names_its_class_and_settings(case):
     text = repr(fitted(case))
     assert text.startswith(f"{type(case.make()).__name__}(")
     assert "=" in text
+
+
+def test_the_page_about_heads_has_every_head_and_runs(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "heads.md").read_text()
+    assert [case.name for case in CASES if f"`{type(case.make()).__name__}`" not in page] == []
+    monkeypatch.chdir(tmp_path)
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], {})
+    assert (tmp_path / "head.safetensors").exists()
 
 
 class Answers(nn.Module):

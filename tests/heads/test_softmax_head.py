@@ -85,7 +85,9 @@ def test_sure_inputs_keep_their_order():
     """In float32, 1 - p is 0 for both."""
     o = torch.tensor([[30.0, 0.0], [40.0, 0.0]])
     assert (1 - o.softmax(1).amax(1)).tolist() == [0, 0]
-    assert doubt(o).tolist() == pytest.approx([math.exp(-30), math.exp(-40)], rel=1e-5)
+    expected = pytest.approx([math.exp(-30), math.exp(-40)], rel=1e-5)
+    assert doubt(o).tolist() == expected
+    assert SoftmaxHead(2).unknown_score(o).tolist() == expected
 
 
 def test_one_class_is_never_doubted():
@@ -129,6 +131,16 @@ def test_the_temperature_is_found_from_barely_informed_to_almost_always_right(ga
     o = torch.tensor([[gap, 0.0]], dtype=torch.float64).expand(1000, 2)
     y = (torch.arange(1000) >= right).long()
     assert best_temperature(o, y) == pytest.approx(gap / math.log(right / (1000 - right)), rel=1e-6)
+
+
+@pytest.mark.parametrize("k", [10, 100, 1000])
+@pytest.mark.parametrize("wrong", [1, 20, 100])
+def test_the_temperature_is_found_among_many_classes_where_newtons_steps_leave_the_range(k, wrong):
+    """Outputs are 1 for one class, else 0: T solves e^(1/T) / (e^(1/T) + k - 1) = the share of right ones."""
+    y = torch.arange(200) % k
+    o = torch.eye(k)[torch.where(torch.arange(200) < wrong, (y + 1) % k, y)]
+    expected = 1 / math.log((200 - wrong) / wrong * (k - 1))
+    assert best_temperature(o, y) == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_few_mistakes_of_very_different_size_have_a_temperature_too():

@@ -25,7 +25,7 @@ class RadialHead(Head):
         beta: how fast the probability falls with the distance.
         scale: distance of the axis prototypes to the origin.
         score: ``"distance"``, that of the nearest prototype, or ``"probability"``, 1 minus the probability of the
-            nearest prototype, with the cut-off. In float32 the second is 1 for all inputs beyond ``17 / beta``.
+            nearest prototype, with the cut-off. In float32 the second is 1 for all inputs beyond ``17.4 / beta``.
         loss: ``"distance"``, the paper's :math:`\beta d_y`, or ``"squared"``, :math:`d_y^2`.
 
     The other arguments are those of :class:`~openradial.RadialLayer`. There is nothing to fit.
