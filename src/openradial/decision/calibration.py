@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -37,28 +38,34 @@ class Calibration:
         keep = max(KEEP_PER_CLASS, KEEP // len(classes))
         return cls(tuple(OrderStatistics.of(own, keep) for own in by_class), classes, width)
 
+    @cached_property
+    def fewest(self) -> int:
+        """Examples in the smallest group."""
+        return min(group.total for group in self.groups)
+
     def check(self, rate: float) -> None:
         """Raise unless every group is large enough to reject something at this rate."""
         needed = examples_needed(rate)
-        short = [place for place, group in enumerate(self.groups) if group.total < needed]
-        if not short:
+        if self.fewest >= needed:
             return
-        fewest = min(group.total for group in self.groups)
-        if self.classes is None:
-            asked, came, way = "calibration scores", str(fewest), ""
-        else:
+        asked, came, ways = "calibration scores", str(self.fewest), ["give more"]
+        if self.fewest:
+            ways.append(f"ask for a rate of at least 1/{self.fewest + 1}")
+        if self.classes is not None:
+            short = [place for place, group in enumerate(self.groups) if group.total < needed]
             found = [f"{self.groups[place].total} for class {self.classes[place].item()!r}" for place in short]
-            asked, came, way = "calibration scores in each class", listed(found, 5), ", or use per_class=False"
+            asked, came = f"{asked} in each class", listed(found, 5)
+            ways.append("use per_class=False")
         raise OptionError(
             f"a rate of {rate:g} needs at least {needed} {asked}, got {came}: fewer can reject nothing at that rate; "
-            f"give more, or ask for a rate of at least 1/{fewest + 1}{way}"
+            + " or ".join(ways)
         )
 
     def places(self, labels: Labels) -> Tensor:
         """The group of each label, ``(b,)``; -1 where it says "unknown"."""
-        if self.classes is None:
+        if self.classes is None or not len(labels):
             return torch.zeros(len(labels), dtype=torch.int64)
-        if len(labels) and labels.dtype.kind != self.classes.dtype.kind:
+        if labels.dtype.kind != self.classes.dtype.kind:
             kinds = ("names", "whole numbers") if self.classes.dtype.kind == "U" else ("whole numbers", "names")
             raise DTypeError(f"labels must be {kinds[0]} as they were in fit, got {kinds[1]}")
         place = np.searchsorted(self.classes, labels).clip(max=len(self.classes) - 1)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import torch
@@ -52,7 +53,7 @@ class OrderStatistics:
         ranks = _telling_ranks(len(ordered), keep).to(scores.device)
         return cls(ordered[ranks - 1], torch.cat([ranks.new_zeros(1), ranks]))
 
-    @property
+    @cached_property
     def total(self) -> int:
         return int(self.below[-1])
 
