@@ -1,0 +1,103 @@
+"""A network for a table of numbers: made, trained by the one loop, asked for outputs."""
+
+import copy
+import signal as signals
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from openradial.data.batches import Batches
+from openradial.data.examples import Examples
+from openradial.errors import OptionError, ShapeError, TrainingError, check_choice
+from openradial.models import MLP
+from openradial.training import History, Machine, Objective, Settings, fit
+
+DEVICES = ("cpu", "cuda", "mps")
+ROWS = 1024  # at a time, where outputs are asked for
+
+DRAWING = threading.Lock()
+
+Factory = Callable[[int, int], nn.Module]
+
+
+def make_network(module: nn.Module | Factory | None, hidden: Sequence[int], features: int, classes: int) -> nn.Module:
+    """A copy of the given network, what the factory makes, or hidden layers of the given widths."""
+    if module is None:
+        return MLP(classes, inputs=features, hidden=hidden)
+    if isinstance(module, nn.Module):
+        return copy.deepcopy(module)
+    if not callable(module):
+        raise OptionError(
+            f"module must be None, an nn.Module or a function (num_features, num_classes) -> nn.Module, got {module!r}"
+        )
+    made: object = module(features, classes)
+    if not isinstance(made, nn.Module):
+        raise OptionError(f"module must return an nn.Module, it returned a {type(made).__name__}")
+    return made
+
+
+@torch.no_grad()
+def check_network(net: nn.Module, x: Tensor, classes: int) -> None:
+    """Raise unless the network has something to train and gives one output per class."""
+    if not any(parameter.requires_grad for parameter in net.parameters()):
+        raise OptionError("module must have at least one parameter to train, got none that requires a gradient")
+    o: Any = net.eval()(x)
+    if not isinstance(o, Tensor) or o.shape != (len(x), classes):
+        got = tuple(o.shape) if isinstance(o, Tensor) else f"a {type(o).__name__}"
+        raise ShapeError(
+            f"the network must give one output per class, of shape (b, {classes}), got {got} for b = {len(x)}; "
+            f"make its last layer {classes} wide"
+        )
+
+
+def train(
+    net: nn.Module,
+    loss: nn.Module,
+    known: Examples,
+    watched: Examples | None,
+    settings: Settings,
+    *,
+    device: str,
+    show_progress: bool,
+) -> History:
+    """Train in place; a signal that stops the training is passed on when everything is in order again."""
+    size = settings.batch_size
+    history = fit(
+        net,
+        Objective(loss),
+        Batches(known, size, shuffle=True, seed=settings.seed),
+        Batches(watched, size) if watched is not None else None,
+        settings=settings,
+        machine=Machine(settings, accelerator=device, devices=1),
+        show_progress=show_progress,
+    )
+    net.cpu().eval()
+    if history.stopped_by is not None:
+        signals.raise_signal(signals.Signals[history.stopped_by])
+        raise TrainingError(f"training was stopped by {history.stopped_by} before its end; fit again")
+    return history
+
+
+@torch.no_grad()
+def outputs(net: nn.Module, x: Tensor, device: str) -> Tensor:
+    """Outputs of all rows on the CPU, ``(n, features) -> (n, classes)``.
+
+    Our own networks answer in float64 where the device has it: in float32 the sums in a layer depend on how many rows
+    are asked at once, by as much as the distance of a row close to its prototype.
+    """
+    dtype = torch.float64 if isinstance(net, MLP) and device == "cpu" else torch.float32
+    if dtype == torch.float64 or device != "cpu":  # the kept one stays in float32 on the CPU, to be loaded anywhere
+        net = copy.deepcopy(net).to(device, dtype)
+    return torch.cat([net(rows.to(device, dtype)).cpu() for rows in torch.split(x, ROWS)])
+
+
+@contextmanager
+def own_random_numbers(device: str) -> Iterator[None]:
+    """Leave torch's random numbers as they were. All threads share them, so only one may draw at a time."""
+    check_choice("device", device, DEVICES)
+    with DRAWING, torch.random.fork_rng(devices=[0] if device == "cuda" and torch.cuda.is_available() else []):
+        yield
