@@ -129,13 +129,39 @@ def test_the_nearest_wrong_class_weighs_most_wherever_it_is():
         torch.testing.assert_close(head.loss(o[:, swap], y), head.loss(o, y))
 
 
+@pytest.mark.parametrize("is_fitted", [False, True])
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e6])
-def test_far_outputs_lose_no_digits_in_float32(size):
-    rng = torch.Generator().manual_seed(0)
-    o, y = size * torch.randn(20, 5, generator=rng), torch.arange(20) % 5
-    head = CACHead(5)
+def test_far_outputs_lose_no_digits_in_float32(size, is_fitted):
+    """In float32, a difference of two distances of a million is known to 0.06."""
+    o, y = size * torch.randn(20, 5, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 5
+    head = CACHead(5).fit(*examples(k=5)) if is_fitted else CACHead(5)
+    torch.testing.assert_close(head(o), head(o.double()).float(), rtol=1e-5, atol=2e-5)
     assert head.loss(o, y).item() == pytest.approx(head.loss(o.double(), y).item(), rel=1e-6)
-    torch.testing.assert_close(head(o), head(o.double()).float(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("distance", [0.0, 1e-5, 1e-2])
+def test_next_to_a_centre_the_score_keeps_its_digits_in_float32(distance):
+    head = CACHead(4, magnitude=2.0).fit(*examples(magnitude=2.0))
+    o = head.centres.float() + distance * torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
+    head.float()
+    expected = [naive_score(row, head.centres.double().tolist()) for row in o.double().tolist()]
+    np.testing.assert_allclose(head.unknown_score(o), expected, rtol=2e-5, atol=1e-12)
+
+
+def test_autocast_changes_no_answer():
+    o, y = examples()
+    head, o = CACHead(4).fit(o, y), o.float()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = head(o), head.unknown_score(o)
+    assert torch.equal(found[0], head(o))
+    assert torch.equal(found[1], head.unknown_score(o))
+
+
+def test_log_probabilities_have_finite_gradients_on_a_centre():
+    head = CACHead(4).fit(*examples())
+    o = head.centres.clone().requires_grad_()
+    head(o).diagonal().sum().backward()
+    assert o.grad.isfinite().all()
 
 
 def test_large_distances_overflow_nowhere():
@@ -187,8 +213,7 @@ def test_overshooting_an_anchor_is_nearly_known_to_the_authors_and_unknown_to_us
     authors, ours = (CACHead(4, score=score).fit(o, torch.arange(4)) for score in ("authors", "distance"))
     d, other = 990.0, math.hypot(1000, 10)
     rest = 3 * math.exp(d - other)
-    # a difference of float32 distances: 1000 is known to 6e-5
-    assert authors.unknown_score(beyond).item() == pytest.approx(d * rest / (1 + rest), rel=1e-3)
+    assert authors.unknown_score(beyond).item() == pytest.approx(d * rest / (1 + rest), rel=1e-5)
     assert authors.unknown_score(beyond).item() < 0.2
     assert (authors.unknown_score(beyond) > authors.unknown_score(o)).all()
     assert ours.unknown_score(beyond).item() == 990.0

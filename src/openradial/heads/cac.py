@@ -9,6 +9,7 @@ from torch import Tensor
 
 from openradial import functional
 from openradial.errors import OptionError, check_choice, check_positive
+from openradial.functional.norms import root
 from openradial.heads.base import Head, at_least_float32, check_known
 from openradial.heads.softmax import doubt
 
@@ -70,8 +71,7 @@ class CACHead(Head):
         y = y.long()
         d = functional.radial_distances(o, scale=self.magnitude)
         # 1 is the target's own term of the sum, so the logarithm is the cross-entropy of the negative distances
-        tuplet = F.cross_entropy(-self._anchors_farther(o, d), y)
-        return tuplet + self.anchor_weight * d.gather(1, y.unsqueeze(1)).mean()
+        return F.cross_entropy(-d, y) + self.anchor_weight * d.gather(1, y.unsqueeze(1)).mean()
 
     def fit(self, o: Tensor, y: Tensor) -> Self:
         """Take the means of correctly classified outputs as centres; the paper uses the training data."""
@@ -110,20 +110,26 @@ class CACHead(Head):
         return {name: getattr(self, name) for name in names}
 
     def _farther(self, o: Tensor) -> tuple[Tensor, Tensor]:
-        """Distance to the nearest centre ``(b, 1)``, and how much farther each centre is, ``(b, k)``."""
-        if self.centres is None:
-            d = functional.radial_distances(o, scale=self.magnitude)
-            return d.amin(-1, keepdim=True), self._anchors_farther(o, d)
-        d = functional.radial_distances(o, prototypes=self.centres)
-        nearest = d.amin(-1, keepdim=True)
-        return nearest, d - nearest
+        r"""Distance to the nearest centre ``(b, 1)``, and how much farther each centre is, ``(b, k)``.
 
-    def _anchors_farther(self, o: Tensor, d: Tensor) -> Tensor:
-        r"""How much farther than the nearest anchor each anchor is, without the cancellation of large distances.
+        Only the nearest distance is measured. The others follow from how far they exceed it, without cancellation:
 
-        .. math:: d_j - d_m = \frac{d_j^2 - d_m^2}{d_j + d_m} = \frac{2 \alpha (o_m - o_j)}{d_j + d_m}
+        .. math:: d_j - d_m = \frac{d_j^2 - d_m^2}{d_j + d_m} \qquad d_j^2 - d_m^2 = 2 (a_m - a_j)
+
+        with :math:`a_j = o^T c_j - \lVert c_j \rVert^2 / 2`.
         """
-        top = o.argmax(-1, keepdim=True)  # (b, 1) the nearest
-        between = (d + d.gather(-1, top)) / 2  # at least alpha / sqrt(2), but 0 for the nearest with itself
         o = at_least_float32(o)
-        return self.magnitude * (o.gather(-1, top) - o) / between.clamp_min(self.magnitude / 2)
+        affinity = self._affinity(o)
+        top = affinity.argmax(-1, keepdim=True)
+        points = {"scale": self.magnitude} if self.centres is None else {"prototypes": self.centres}
+        nearest = functional.radial_loss(o, top.squeeze(1), reduction="none", **points).unsqueeze(1)
+        excess = 2 * (affinity.gather(-1, top) - affinity)
+        total = root(nearest.square() + excess) + nearest
+        return nearest, excess / torch.where(total > 0, total, 1.0)  # both are 0 for the nearest, if o lies on it
+
+    def _affinity(self, o: Tensor) -> Tensor:
+        if self.centres is None:
+            return self.magnitude * o  # all anchors are equally long
+        centres = self.centres.to(o)
+        with torch.autocast(o.device.type, enabled=False):
+            return o @ centres.T - centres.square().sum(1) / 2
