@@ -7,6 +7,7 @@ from openradial.heads.doc import DOCHead
 from openradial.heads.files import load_head, make_head, save_head
 from openradial.heads.gaussian import GaussianMixtureDensity, MahalanobisDensity
 from openradial.heads.neighbours import NeighbourDensity
+from openradial.heads.openmax import OpenMaxHead
 from openradial.heads.parzen import ParzenDensity
 from openradial.heads.radial import RadialHead
 from openradial.heads.softmax import SoftmaxHead
@@ -19,6 +20,7 @@ __all__ = [
     "Head",
     "MahalanobisDensity",
     "NeighbourDensity",
+    "OpenMaxHead",
     "ParzenDensity",
     "RadialHead",
     "Scorer",

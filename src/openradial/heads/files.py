@@ -14,6 +14,7 @@ from openradial.heads.combination import Combination
 from openradial.heads.doc import DOCHead
 from openradial.heads.gaussian import GaussianMixtureDensity, MahalanobisDensity
 from openradial.heads.neighbours import NeighbourDensity
+from openradial.heads.openmax import OpenMaxHead
 from openradial.heads.parzen import ParzenDensity
 from openradial.heads.radial import RadialHead
 from openradial.heads.softmax import SoftmaxHead
@@ -28,6 +29,7 @@ KINDS: tuple[type[Scorer], ...] = (
     GaussianMixtureDensity,
     MahalanobisDensity,
     NeighbourDensity,
+    OpenMaxHead,
     ParzenDensity,
     RadialHead,
     SoftmaxHead,

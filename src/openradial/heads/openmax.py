@@ -1,0 +1,191 @@
+"""OpenMax (Bendale and Boult 2015, "Towards Open Set Deep Networks"): activations far from their class turn unknown."""
+
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from openradial.errors import HeadError, check_choice, check_count
+from openradial.heads.base import Head, at_least_float32, check_known
+from openradial.heads.weibull import Tails, fit_tails, largest_per_class, tail_cdf
+
+Distance = Literal["euclidean", "cosine", "combined"]
+Form = Literal["shifted", "raw"]
+BLOCK = 2**17  # outputs at a time in fit: they stay in the cache of a processor
+LARGEST = 1e150  # outputs beyond it, infinite ones too, count as this: their squares still have a sum
+
+
+class OpenMaxHead(Head):
+    r"""Softmax over the classes and the unknown, which gets what is taken from classes that are far away.
+
+    :meth:`fit` learns, from the correctly classified examples of each class, the mean of their outputs and a Weibull
+    distribution of the largest distances to it (:mod:`openradial.heads.weibull`). The :math:`\alpha` largest
+    activations :math:`v_j` of an input, of rank 0, 1, ..., are then revised by the probability :math:`F_j` that a
+    distance in the tail of class j is at most that of the input:
+
+    .. math:: w_j = 1 - \frac{\alpha - \text{rank}_j}{\alpha} F_j \qquad \hat{v}_j = v_j w_j
+        \qquad \hat{v}_0 = \sum_j v_j (1 - w_j)
+
+    The probabilities are the softmax of :math:`\hat{v}_0` (unknown), :math:`\hat{v}_1, \dots, \hat{v}_K`; those of the
+    classes sum to less than 1. The loss is the cross-entropy of the outputs. A class without a correct example has no
+    distance: it is not revised, and named by :attr:`missing_classes`.
+
+    Args:
+        num_classes: how many classes are known.
+        tail: how many distances of each class, the largest ones, the distribution is fitted to.
+        alpha: how many activations of an input are revised.
+        distance: ``"euclidean"``, ``"cosine"``, or ``"combined"``: euclidean / 200 + cosine, as in the authors' code.
+        form: ``"raw"`` takes the outputs as they are: adding a number to all of them then changes the result, and a
+            negative activation is raised where it should be reduced. ``"shifted"`` depends on differences of outputs
+            alone. Activations are counted from the mean of the row, or from the largest one that is not revised if that
+            is above it; those below are left as they are. Distances are taken with the mean of each row removed.
+
+    >>> o, y = torch.eye(2).repeat(4, 1) * torch.arange(1.0, 9.0).unsqueeze(1), torch.tensor([0, 1] * 4)
+    >>> head = OpenMaxHead(2, tail=3).fit(o, y)
+    >>> head(torch.tensor([[4.0, 0.0], [40.0, 0.0]])).exp().round(decimals=4)
+    tensor([[0.8665, 0.0159],
+            [0.0000, 0.0000]])
+    """
+
+    fitted: ClassVar[tuple[str, ...]] = ("means", "counts", "smallest", "shape", "log_scale")
+    means: Tensor
+    counts: Tensor
+    smallest: Tensor
+    shape: Tensor
+    log_scale: Tensor
+
+    def __init__(
+        self,
+        num_classes: int,
+        *,
+        tail: int = 20,
+        alpha: int = 10,
+        distance: Distance = "euclidean",
+        form: Form = "shifted",
+    ) -> None:
+        super().__init__(num_classes)
+        check_count("tail", tail, least=2)
+        check_count("alpha", alpha)
+        check_choice("distance", distance, ("euclidean", "cosine", "combined"))
+        check_choice("form", form, ("shifted", "raw"))
+        self.tail, self.alpha = int(tail), int(alpha)
+        self.distance: Distance = distance
+        self.form: Form = form
+
+    def forward(self, o: Tensor) -> Tensor:
+        return _rounded(self._log_probs(o)[:, 1:], o)
+
+    def unknown_log_prob(self, o: Tensor) -> Tensor:
+        """Log-probability that the input is of no known class, ``(b, k) -> (b,)``."""
+        return _rounded(self._log_probs(o)[:, 0], o)
+
+    def unknown_score(self, o: Tensor) -> Tensor:
+        """Log-odds of the unknown, ``(b, k) -> (b,)``: in the order of its probability, but without the ties at 1."""
+        unknown, revised = self._revised(o)
+        return _rounded(unknown - revised.logsumexp(-1), o)
+
+    def predict(self, o: Tensor) -> Tensor:
+        """The most probable class, ``(b, k) -> (b,)``; before :meth:`fit`, that of the softmax which is trained."""
+        if self.is_fitted:
+            return super().predict(o)
+        self._check(o)
+        return o.argmax(-1)
+
+    def loss(self, o: Tensor, y: Tensor) -> Tensor:
+        self._check(o, y)
+        return F.cross_entropy(at_least_float32(o), y.long())
+
+    def fit(self, o: Tensor, y: Tensor) -> Self:
+        """Learn the means and tails of the classes; the paper takes the training data."""
+        self._check(o, y)
+        if not len(o) or not o.sum().isfinite():  # a sum takes one pass; looking for the rows at fault takes several
+            check_known("outputs", o)
+        o = o.detach()
+        rows = (o.argmax(1) == y).nonzero().squeeze(1)  # (m,) classified correctly
+        if not len(rows):
+            raise HeadError(
+                f"OpenMaxHead learns from correctly classified examples, got none among {len(o)}; check that the "
+                "labels belong to the outputs and that the network is trained"
+            )
+        y = y[rows].long()
+        size = max(1, BLOCK // self.num_classes)
+        parts = [(rows[i : i + size], y[i : i + size]) for i in range(0, len(rows), size)]
+        sums = o.new_zeros((self.num_classes, self.num_classes), dtype=torch.float64)
+        for row, own in parts:
+            sums.index_add_(0, own, _precise(o[row]))
+        self.counts = y.bincount(minlength=self.num_classes)
+        self.means = self._placed(sums / self.counts.clamp_min(1).unsqueeze(1))
+        d = torch.cat([self._distances(self._placed(_precise(o[row])), self.means[own]) for row, own in parts])
+        self.smallest, self.shape, self.log_scale = fit_tails(largest_per_class(d, y, self.num_classes, self.tail))
+        return self
+
+    @property
+    def missing_classes(self) -> list[int]:
+        """The classes of which :meth:`fit` saw no correctly classified example."""
+        self._check_fitted()
+        return [int(place) for place in (self.counts == 0).nonzero()]
+
+    def settings(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("num_classes", "tail", "alpha", "distance", "form")}
+
+    def _log_probs(self, o: Tensor) -> Tensor:
+        unknown, revised = self._revised(o)
+        return torch.cat([unknown.unsqueeze(-1), revised], -1).log_softmax(-1)  # (b, 1 + k)
+
+    def _revised(self, o: Tensor) -> tuple[Tensor, Tensor]:
+        """Activations of the unknown and of the classes, ``(b, k) -> (b,), (b, k)``, in float64."""
+        self._check_fitted()
+        self._check(o)
+        v, ranks = self._placed(_precise(o)), min(self.alpha, self.num_classes)
+        top, classes = v.topk(min(ranks + 1, self.num_classes))
+        top, following, classes = top[:, :ranks], top[:, ranks:], classes[:, :ranks]  # (b, a), (b, 1 or 0), (b, a)
+        weight = 1 - torch.arange(ranks, dtype=v.dtype, device=v.device) / self.alpha
+        share = weight * self._cdf(v, classes)  # (b, a) 1 - w
+        if self.form == "shifted":
+            zero = following.clamp_min(0).sum(-1, keepdim=True)  # 0, the row's mean, where all are revised
+            v, top = v - zero, (top - zero).clamp_min(0)
+        taken = top * share
+        return taken.sum(-1), v.scatter_add(-1, classes, -taken)
+
+    def _cdf(self, v: Tensor, classes: Tensor) -> Tensor:
+        """How far each input is from some classes, as a probability: ``(b, k), (b, a) -> (b, a)``."""
+        means = self.means.double()
+        # one rank at a time: all at once would take alpha times the memory
+        d = torch.stack([self._distances(v, means[own]) for own in classes.unbind(1)], 1)
+        tails = Tails(self.smallest[classes], self.shape[classes], self.log_scale[classes])
+        return tail_cdf(d, tails).masked_fill(self.counts[classes] == 0, 0.0)
+
+    def _placed(self, v: Tensor) -> Tensor:
+        """The activations, ``(b, k) -> (b, k)``; without their mean they are nearest to each other over all shifts."""
+        return v if self.form == "raw" else v - v.mean(-1, keepdim=True)
+
+    def _distances(self, v: Tensor, means: Tensor) -> Tensor:
+        """Distance of each row to its own mean, differences first, so that nothing cancels: ``(b, k) -> (b,)``."""
+        if self.distance == "cosine":
+            return _cosine_distances(v, means)
+        euclidean: Tensor = torch.linalg.vector_norm(v - means, dim=-1)
+        return euclidean if self.distance == "euclidean" else euclidean / 200 + _cosine_distances(v, means)
+
+
+def _cosine_distances(a: Tensor, b: Tensor) -> Tensor:
+    """1 - cosine, as half the square of a distance between directions; 1 where a row is 0 and has none."""
+    directions, sizes = zip(*(_direction(x) for x in (a, b)), strict=True)
+    half_squares = (directions[0] - directions[1]).square().sum(-1) / 2
+    return torch.where((sizes[0] > 0) & (sizes[1] > 0), half_squares, 1.0)
+
+
+def _direction(x: Tensor) -> tuple[Tensor, Tensor]:
+    size = torch.linalg.vector_norm(x, dim=-1)
+    return x / torch.where(size > 0, size, 1.0).unsqueeze(-1), size
+
+
+def _precise(o: Tensor) -> Tensor:
+    return o.double().clamp(-LARGEST, LARGEST)
+
+
+def _rounded(x: Tensor, o: Tensor) -> Tensor:
+    """``x`` as precise as the outputs, float32 at least; what is finite stays so."""
+    dtype = torch.promote_types(o.dtype, torch.float32)
+    limit = torch.finfo(dtype).max
+    return x.clamp(-limit, limit).to(dtype)
