@@ -90,10 +90,11 @@ class Calibration:
     def p_values(self, scores: Tensor, places: Tensor) -> Tensor:
         """The p-value of each score in its own group, ``(b,)``; 0 at place -1."""
         p = torch.zeros(len(scores), dtype=torch.float64)
-        for place in set(places.tolist()):
-            if place >= 0:
-                own = places == place
-                p[own] = self.groups[place].p_values(scores[own])
+        counts = torch.bincount(places + 1, minlength=len(self.groups) + 1).tolist()  # the first is that of place -1
+        _, *rows = torch.split(places.argsort(stable=True), counts)
+        for group, own in zip(self.groups, rows, strict=True):
+            if len(own):
+                p[own] = group.p_values(scores[own])
         return p
 
 
