@@ -31,10 +31,10 @@ def top_k_accuracy(scores: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
 
 
 def open_f1(labels: ArrayLike, predictions: ArrayLike, num_classes: int) -> float:
-    r"""Macro F1 over the known classes and "unknown": the mean of :math:`2 \text{TP} / (2 \text{TP} + \text{FP} +
-    \text{FN})`.
+    r"""Macro F1 over the known classes and "unknown": the mean of the F1 of each.
 
-    What is neither among the labels nor among the predictions has no F1 and is left out of the mean.
+    F1 is :math:`2 \text{TP} / (2 \text{TP} + \text{FP} + \text{FN})`. What is neither among the labels nor among the
+    predictions has none and is left out of the mean.
 
     >>> open_f1(labels=[0, 0, 1, -1], predictions=[0, -1, 1, -1], num_classes=2)
     0.7777777777777777
