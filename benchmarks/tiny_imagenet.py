@@ -44,6 +44,8 @@ def main() -> None:
         )
         place = options.work / name.lower().replace(", ", "-")
         result = run_job(job, place, resume=True, report=lambda record: console.print(line(record)))
+        if not result.history.finished:
+            raise SystemExit(f"stopped by {result.history.stopped_by}; the same command goes on")
         console.print(f"[bold]{name}[/bold]: {result.test}")
         described = {key: value for key, value in job.as_dict().items() if key != "data"}
         rows.append({"name": name, "test": result.test, "job": described, "epochs": result.history.records})

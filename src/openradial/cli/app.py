@@ -6,6 +6,7 @@ import typer
 
 import openradial
 from openradial.cli import data
+from openradial.cli.compare import compare_command
 from openradial.cli.train import train
 
 app = typer.Typer(
@@ -16,6 +17,7 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.command()(train)
+app.command("compare")(compare_command)
 
 
 def show_version(wanted: bool) -> None:

@@ -1,0 +1,72 @@
+"""The rows of a comparison: which network, which score, and how scores are merged."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from openradial.heads import (
+    CACHead,
+    DOCHead,
+    GaussianMixtureDensity,
+    MahalanobisDensity,
+    NeighbourDensity,
+    OpenMaxHead,
+    ParzenDensity,
+    RadialHead,
+    Scorer,
+    SoftmaxHead,
+)
+
+CENTRES = 5_000  # of the Parzen window: all of MNIST's 55,000 give the same picture at ten times the cost
+
+
+class Part(NamedTuple):
+    """A score: what it looks at (the outputs or a hidden layer), and how it is made for k classes."""
+
+    label: str
+    place: str
+    make: Callable[[int], Scorer]
+
+
+class Method(NamedTuple):
+    """A row of the table. ``merge`` is a method of :class:`openradial.heads.Combination`, for several parts."""
+
+    name: str
+    network: str
+    parts: tuple[Part, ...]
+    merge: str | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        return self.network == RECIPE
+
+
+RECIPE = "radial, squared, outliers"
+FULLY, CONVOLUTION = "fully connected", "convolution"
+
+PROBABILITY = Part("maximum probability", "outputs", SoftmaxHead)
+LOGIT = Part("maximum logit", "outputs", lambda k: SoftmaxHead(k, score="logit"))
+ENERGY = Part("energy", "outputs", lambda k: SoftmaxHead(k, score="energy"))
+OPENMAX = Part("OpenMax", "outputs", OpenMaxHead)
+DOC = Part("DOC", "outputs", DOCHead)
+CAC = Part("CAC's score", "outputs", CACHead)
+ANCHOR = Part("distance", "outputs", lambda k: CACHead(k, score="distance"))
+DISTANCE = Part("distance", "outputs", RadialHead)
+MAHALANOBIS = Part("Mahalanobis", FULLY, lambda _: MahalanobisDensity())
+PARZEN = Part("radial basis functions", FULLY, lambda _: ParzenDensity(centres=CENTRES))
+MIXTURE = Part("Gaussian mixture", FULLY, lambda _: GaussianMixtureDensity(covariance="diag"))
+NEAR = Part("k-NN", FULLY, lambda _: NeighbourDensity())
+NEAR_CONVOLUTION = Part("k-NN, convolution", CONVOLUTION, lambda _: NeighbourDensity())
+
+METHODS = (
+    *(Method(f"softmax: {p.label}", "softmax", (p,)) for p in (PROBABILITY, LOGIT, ENERGY, OPENMAX)),
+    *(Method(f"softmax: {p.label}", "softmax", (p,)) for p in (MAHALANOBIS, PARZEN, MIXTURE, NEAR, NEAR_CONVOLUTION)),
+    Method("DOC", "DOC", (DOC,)),
+    Method("CAC: authors' score", "CAC", (CAC,)),
+    Method("CAC: distance", "CAC", (ANCHOR,)),
+    *(Method(f"radial: {p.label}", "radial", (p,)) for p in (DISTANCE, NEAR, NEAR_CONVOLUTION)),
+    Method("radial, squared: distance", "radial, squared", (DISTANCE,)),
+    Method("outliers: distance", RECIPE, (DISTANCE,)),
+    Method("outliers: distance + convolution k-NN", RECIPE, (DISTANCE, NEAR_CONVOLUTION), "standardised"),
+    Method("outliers: distance + k-NN", RECIPE, (DISTANCE, NEAR), "standardised"),
+    Method("outliers: distance + both k-NN", RECIPE, (DISTANCE, NEAR, NEAR_CONVOLUTION), "standardised"),
+)

@@ -1,0 +1,75 @@
+"""One network per loss, trained by the project's loop and kept, so that a comparison that was stopped goes on."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from openradial import models
+from openradial.comparison.protocols import Protocol
+from openradial.data.batches import Batches
+from openradial.errors import TrainingError
+from openradial.heads import CACHead, DOCHead, Head, RadialHead, SoftmaxHead
+from openradial.nn import hidden_layers
+from openradial.outliers import DEFAULTS, OutlierObjective
+from openradial.training import Objective, Settings, fit
+
+PLACES = {  # what scorers look at besides the outputs, by network
+    "mnist_radial": {"fully connected": "fc2:input", "convolution": "fc1:input"},
+    "mlp": {"fully connected": "hidden.fc2:input"},
+}
+LAST = {"fully connected": "classifier:input"}
+CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the networks of a comparison are made."""
+
+    model: str
+    options: Mapping[str, Any]
+    settings: Settings
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Names of hidden layers and where they are found."""
+        return PLACES.get(self.model, LAST)
+
+
+HEADS: dict[str, Callable[[int], Head]] = {
+    "softmax": SoftmaxHead,
+    "DOC": DOCHead,
+    "CAC": CACHead,
+    "radial": RadialHead,
+    "radial, squared": lambda k: RadialHead(k, loss="squared"),
+    "radial, squared, outliers": lambda k: RadialHead(k, loss="squared"),
+}
+
+
+def trained(name: str, protocol: Protocol, training: Training, seed: int, folder: Path, show: bool = True) -> nn.Module:
+    """The network of a loss for a seed: trained, or read from ``folder`` where it was trained before."""
+    torch.manual_seed(seed)
+    net = models.build(training.model, protocol.num_classes, **training.options)
+    head = HEADS[name](protocol.num_classes)
+    settings = replace(training.settings, seed=seed)
+    objective = OutlierObjective(head.loss, DEFAULTS["images"]) if name.endswith("outliers") else Objective(head.loss)
+    batches = Batches(protocol.train, settings.batch_size, shuffle=True, seed=seed, transform=protocol.normalise)
+    history = fit(net, objective, batches, settings=settings, folder=folder, resume=True, show_progress=show)
+    if not history.finished:
+        raise TrainingError(f"stopped by {history.stopped_by}; the same command with --resume goes on")
+    return net.eval()
+
+
+@torch.no_grad()
+def layers_of(net: nn.Module, inputs: Tensor, protocol: Protocol, places: Mapping[str, str]) -> dict[str, Tensor]:
+    """Outputs and hidden layers of many inputs, by name; ``(n, ...) -> (n, d)`` each."""
+    parts = []
+    generator = torch.Generator()
+    for start in range(0, len(inputs), CHUNK):
+        x = protocol.normalise(inputs[start : start + CHUNK], generator)
+        parts.append(hidden_layers(net, x, ["outputs", *places.values()]))
+    names = {"outputs": "outputs", **places}
+    return {name: torch.cat([part[place] for part in parts]).clone() for name, place in names.items()}

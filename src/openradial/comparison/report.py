@@ -1,0 +1,73 @@
+"""A comparison as a table: mean and twice the standard deviation over runs."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Row = dict[str, Any]
+NUMBERS = ("auroc", "fpr95", "oscr", "detected")
+SPLIT = ", split "
+
+
+def groups(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Rows by what they were measured on: the whole set with its seeds, or the splits of its classes."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        name = f"{row['protocol'].split(SPLIT)[0]}, splits of classes" if SPLIT in row["protocol"] else row["protocol"]
+        found.setdefault(name, []).append(row)
+    return found
+
+
+def summarised(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """One entry per method: each number's mean and twice its corrected standard deviation over runs."""
+    result = []
+    for name in dict.fromkeys(row["method"] for row in rows):
+        own = [row for row in rows if row["method"] == name]
+        entry: dict[str, Any] = {"method": name, "runs": len(own)}
+        for number in ("accuracy", "ece", "false_reject_rate", "training_seconds"):
+            entry[number] = _spread([row[number] for row in own])
+        sets = list(own[0]["novel"])
+        entry["novel"] = {
+            each: {number: _spread([row["novel"][each][number] for row in own]) for number in NUMBERS} for each in sets
+        }
+        means = [statistics.fmean(row["novel"][each]["auroc"] for each in sets) for row in own]
+        entry["mean_auroc"] = _spread(means)
+        result.append(entry)
+    return result
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The tables of a comparison."""
+    parts = []
+    for name, own in groups(rows).items():
+        entries = summarised(own)
+        parts += [f"**{name}**, {entries[0]['runs']} runs", "", *_table(entries), ""]
+    return "\n".join(parts)
+
+
+def _table(entries: list[dict[str, Any]]) -> list[str]:
+    sets = list(entries[0]["novel"])
+    heads = ["method", "accuracy", "ECE", "rejected known"]
+    for each in sets:
+        heads += [f"{each}: AUROC", "FPR95", "OSCR", "detected"]
+    if len(sets) > 1:
+        heads.append("mean AUROC")
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' + '---:|' * (len(heads) - 1)}"]
+    for entry in entries:
+        cells = [entry["method"], *(_cell(entry[each]) for each in ("accuracy", "ece", "false_reject_rate"))]
+        for each in sets:
+            cells += [_cell(entry["novel"][each][number]) for number in NUMBERS]
+        if len(sets) > 1:
+            cells.append(_cell(entry["mean_auroc"]))
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _spread(values: Sequence[float]) -> list[float | None]:
+    error = 2 * statistics.stdev(values) if len(values) > 1 else None
+    return [statistics.fmean(values), error]
+
+
+def _cell(value: Sequence[float | None]) -> str:
+    mean, error = value
+    return f"{mean:.4f}" if error is None else f"{mean:.4f} ± {error:.4f}"

@@ -1,0 +1,145 @@
+"""Run a comparison: every protocol with every seed, each kept when it is done."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from openradial.comparison.methods import METHODS, Method
+from openradial.comparison.networks import Training, layers_of, trained
+from openradial.comparison.protocols import SETS, SPLITS, Protocol, class_split, whole_set
+from openradial.comparison.scoring import Scores, measured
+from openradial.data.splits import train_test_split
+from openradial.errors import OptionError, TrainingError, check_choice, check_count
+from openradial.training import Settings
+
+Row = dict[str, Any]
+TRAININGS = {
+    "digits": Training("mlp", {"inputs": 64, "hidden": (100, 100)}, Settings(epochs=60, batch_size=64)),
+    "mnist": Training("mnist_radial", {}, Settings(epochs=10, batch_size=1024)),
+    "cifar10": Training(
+        "resnet18", {"stem": "small", "width": 32}, Settings(epochs=20, batch_size=128, schedule="cosine")
+    ),
+}
+QUICK = {"digits": 20, "mnist": 1, "cifar10": 1}  # epochs
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What to compare on what. ``splits`` of classes are besides the whole set, which needs novel sets of its own."""
+
+    data: str = "mnist"
+    seeds: int = 5
+    splits: int = SPLITS
+    whole: bool = True
+    quick: bool = False
+    novel: Mapping[str, Path] = field(default_factory=dict)
+    methods: Sequence[Method] = METHODS
+
+    def __post_init__(self) -> None:
+        check_choice("data", self.data, SETS)
+        check_count("seeds", self.seeds)
+        check_count("splits", self.splits, least=0)
+        if not self.splits and not self.has_whole:
+            raise OptionError("there is nothing to compare on: ask for splits, or name a novel set")
+
+    @property
+    def has_whole(self) -> bool:
+        return self.whole and (self.data == "mnist" or bool(self.novel))
+
+    @property
+    def training(self) -> Training:
+        usual = TRAININGS[self.data]
+        if not self.quick:
+            return usual
+        return replace(usual, settings=replace(usual.settings, epochs=QUICK[self.data]))
+
+    def protocols(self) -> Iterator[tuple[str, int, Callable[[], Protocol]]]:
+        """Key, seed and maker of each run. A split of classes is trained with one seed: its own number."""
+        if self.has_whole:
+            for seed in range(self.seeds):
+                yield f"{self.data}-seed{seed}", seed, lambda: whole_set(self.data, self.novel)
+        for split in range(self.splits):
+            yield f"{self.data}-split{split}", split, lambda split=split: class_split(self.data, split)  # type: ignore[misc]
+
+
+def compare(
+    comparison: Comparison, folder: Path, *, resume: bool = False, report: Callable[[str], None] | None = None
+) -> list[Row]:
+    """The rows of all runs; each run's are kept in ``folder``, with its networks."""
+    rows: list[Row] = []
+    runs = list(comparison.protocols())
+    if not resume and any((folder / f"{key}.json").exists() for key, *_ in runs):
+        raise TrainingError(f"{folder} holds a comparison already; go on with it (--resume) or choose another folder")
+    for number, (key, seed, make) in enumerate(runs, 1):
+        kept = folder / f"{key}.json"
+        if not kept.exists():
+            if report is not None:
+                report(f"run {number} of {len(runs)}: {key}")
+            _write(kept, run_one(comparison, make(), seed, folder / key))
+        rows += _read(kept, comparison)
+    return rows
+
+
+def run_one(comparison: Comparison, protocol: Protocol, seed: int, folder: Path) -> dict[str, Any]:
+    """Train the networks of one run and measure all methods on them."""
+    began, rows = time.monotonic(), []
+    for network in dict.fromkeys(method.network for method in comparison.methods):
+        before = time.monotonic()
+        net = trained(network, protocol, comparison.training, seed, folder / network.replace(", ", "-"))
+        seconds = time.monotonic() - before
+        scores = _scores(net, protocol, comparison.training)
+        rows += [
+            row | {"training_seconds": round(seconds, 1)} for row in _fitting(comparison, network, scores, protocol)
+        ]
+    facts = {"protocol": protocol.name, "seed": seed, "seconds": round(time.monotonic() - began, 1)}
+    return {"run": facts | {"job": _described(comparison)}, "rows": [row | facts for row in rows]}
+
+
+def _fitting(comparison: Comparison, network: str, scores: Scores, protocol: Protocol) -> list[Row]:
+    places = {"outputs", *comparison.training.places}
+    chosen = [method for method in comparison.methods if {part.place for part in method.parts} <= places]
+    return measured(chosen, network, scores, protocol.novel)
+
+
+def _scores(net: torch.nn.Module, protocol: Protocol, training: Training) -> Scores:
+    fit, calibration = train_test_split(protocol.calibration, 0.5, seed=1)
+    known = {"train": protocol.train, "fit": fit, "calibration": calibration, "test": protocol.test}
+    inputs = {name: examples.inputs for name, examples in known.items()} | dict(protocol.novel)
+    sets = {name: layers_of(net, x, protocol, training.places) for name, x in inputs.items()}
+    return Scores(sets, {name: examples.labels for name, examples in known.items()}, protocol.num_classes)
+
+
+def _described(comparison: Comparison) -> dict[str, Any]:
+    training = comparison.training
+    return {
+        "data": comparison.data,
+        "quick": comparison.quick,
+        "model": training.model,
+        "training": training.settings.as_dict(),
+        "novel": sorted(comparison.novel),
+        "methods": [method.name for method in comparison.methods],
+    }
+
+
+def _write(path: Path, result: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.part")
+    scratch.write_text(json.dumps(result, indent=1) + "\n")
+    os.replace(scratch, path)
+
+
+def _read(path: Path, comparison: Comparison) -> list[Row]:
+    try:
+        result = json.loads(path.read_text())
+        then, rows = result["run"]["job"], result["rows"]
+    except (OSError, ValueError, KeyError) as error:
+        raise TrainingError(f"{path} is not the result of a run ({error}); delete it to run it again") from error
+    if then != json.loads(json.dumps(_described(comparison))):
+        raise TrainingError(f"{path} was made with other settings; set them back, or choose another folder")
+    return list(rows)
