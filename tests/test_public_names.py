@@ -14,6 +14,7 @@ PUBLIC = {
         "FixedPrototypes",
         "LearnedPrototypes",
         "OpenRadialError",
+        "RadialClassifier",
         "RadialLayer",
         "RadialLinear",
         "RadialLoss",

@@ -21,6 +21,7 @@ _HOMES = {
     "LearnedPrototypes": "openradial.prototypes",
     "SimplexPrototypes": "openradial.prototypes",
     "OpenRadialError": "openradial.errors",
+    "RadialClassifier": "openradial.estimator",
     "RadialLayer": "openradial.nn",
     "RadialLinear": "openradial.nn",
     "RadialLoss": "openradial.nn",
@@ -32,6 +33,7 @@ __all__ = [
     "FixedPrototypes",
     "LearnedPrototypes",
     "OpenRadialError",
+    "RadialClassifier",
     "RadialLayer",
     "RadialLinear",
     "RadialLoss",
@@ -48,6 +50,7 @@ __all__ = [
 if TYPE_CHECKING:
     from openradial import data, errors, functional, models, reference, training
     from openradial.errors import OpenRadialError
+    from openradial.estimator import RadialClassifier
     from openradial.nn import RadialLayer, RadialLinear, RadialLoss, replace_head
     from openradial.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, SimplexPrototypes
 

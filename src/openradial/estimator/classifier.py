@@ -144,15 +144,9 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._forget("network_", "rejector_")
         X, y = self._validated(X, y, reset=True)
         self._set_classes(np.unique(y))
-        seed = self._draw_seed(anew=True)
-        known, held, watched = as_examples(X, y, self.classes_), None, None
-        if self.false_reject_rate is not None or self.beta == "fit":
-            known, held = held_out(known, "calibration_fraction", self.calibration_fraction, seed)
-        if held is not None and self.false_reject_rate is not None:
-            Rejector(self.false_reject_rate).fit(torch.zeros(len(held)))  # where they are too few, fail before training
-        if self.early_stopping:
-            known, watched = held_out(known, "validation_fraction", self.validation_fraction, seed)
         check_count("max_epochs", self.max_epochs)
+        seed = self._draw_seed(anew=True)
+        known, held, watched = self._divided(as_examples(X, y, self.classes_), seed)
         settings = self._settings(seed, self.max_epochs, self.schedule, self.patience if self.early_stopping else None)
         self.history_ = []
         self._train(known, watched, settings)
@@ -193,7 +187,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Data, false_reject_rate: float | None = None) -> Classes:
         """The label of the nearest prototype, or -1 (``"unknown"`` for strings) where the row is rejected.
 
-        Where there is a calibration, another ``false_reject_rate`` than that of the constructor may be given.
+        Where there is a calibration, another ``false_reject_rate`` than the estimator's may be given.
         """
         o = self._outputs(X)
         places = self.head_.predict(o)
@@ -257,6 +251,17 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._random = check_random_state(self.random_state)
         return int(self._random.randint(np.iinfo(np.int32).max))
 
+    def _divided(self, known: Examples, seed: int) -> tuple[Examples, Examples | None, Examples | None]:
+        """Examples to train on, to calibrate with and to watch."""
+        held, watched = None, None
+        if self.false_reject_rate is not None or self.beta == "fit":
+            known, held = held_out(known, "calibration_fraction", self.calibration_fraction, seed)
+        if held is not None and self.false_reject_rate is not None:
+            Rejector(self.false_reject_rate).fit(torch.zeros(len(held)))  # where they are too few, fail before training
+        if self.early_stopping:
+            known, watched = held_out(known, "validation_fraction", self.validation_fraction, seed)
+        return known, held, watched
+
     def _settings(self, seed: int, epochs: int, schedule: ScheduleName, patience: int | None) -> Settings:
         values: dict[str, Any] = {
             "epochs": epochs,
@@ -293,14 +298,12 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(self.beta, str):
             check_choice("beta", self.beta, ("safe", "fit"))
         X = known.inputs.numpy()
-        self.head_ = self._head(safe_beta(k, self.scale) if isinstance(self.beta, str) else self.beta)
+        beta = safe_beta(k, self.scale) if isinstance(self.beta, str) else self.beta
+        self.head_ = RadialHead(k, beta, self.scale, loss=self.loss)
         self.scaler_ = fit_scaler(X) if self.standardise else None
         network = make_network(self.module, self.hidden, X.shape[1], k)
         check_network(network, as_rows(X[:2], self.scaler_), k)
         return network
-
-    def _head(self, beta: float) -> RadialHead:
-        return RadialHead(len(self.classes_), beta, self.scale, loss=self.loss)
 
     def _loss(self, y: Tensor) -> RadialLoss:
         # without beta, which only scales it: so beta can be chosen when the network is trained
@@ -311,7 +314,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         o = outputs(self.network_, as_rows(held.inputs.numpy(), self.scaler_), self.device)
         if self.beta == "fit":
             is_open = self.false_reject_rate is not None
-            self.head_ = self._head(true_beta(self.head_.layer.distances(o), held.labels, is_open=is_open))
+            self.head_.layer.beta = true_beta(self.head_.layer.distances(o), held.labels, is_open=is_open)
         if self.false_reject_rate is not None:
             check_classes(self.classes_, rejects=True)
             self.rejector_ = Rejector(self.false_reject_rate).fit(self.head_.unknown_score(o))

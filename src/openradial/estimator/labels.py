@@ -18,8 +18,10 @@ Classes = NDArray[Any]
 def check_classes(classes: Classes, *, rejects: bool) -> None:
     """Raise unless there is something to tell apart, and a label left for "unknown" where that may be answered."""
     if len(classes) < 2:
-        raise DataError(f"a classifier needs at least 2 classes, got 1 class: {classes[0]!r}; add examples of another")
-    unknown = with_unknown(classes)[-1]
+        raise DataError(
+            f"a classifier needs at least 2 classes, got 1 class: {_listed(classes)}; add examples of another"
+        )
+    unknown = with_unknown(classes).tolist()[-1]
     if rejects and unknown in classes:
         raise OptionError(
             f"the label {unknown!r} means unknown where rows may be rejected, but it is one of the classes; "
@@ -39,15 +41,16 @@ def with_unknown(classes: Classes) -> Classes:
 
 
 def as_places(y: Classes, classes: Classes) -> Tensor:
-    """The place of each label in ``classes``, which are sorted; ``(n,)`` int64."""
-    places = np.searchsorted(classes, y).clip(max=len(classes) - 1)
-    strange = classes[places] != y
-    if strange.any():
+    """The place of each label in ``classes``, ``(n,)`` int64."""
+    place = {label: k for k, label in enumerate(classes.tolist())}
+    places = torch.tensor([place.get(label, -1) for label in y.tolist()])
+    if (places < 0).any():
+        strange = np.unique(y[places.numpy() < 0])
         raise TargetError(
-            f"labels must be among the classes of the first call, {_listed(classes)}, "
-            f"got {_listed(np.unique(y[strange]))}; fit a new classifier to add classes"
+            f"labels must be among the classes {_listed(classes)}, got {_listed(strange)}; "
+            "fit a new classifier to add classes"
         )
-    return torch.tensor(places, dtype=torch.int64)
+    return places
 
 
 def as_classes(given: ArrayLike | None) -> Classes:

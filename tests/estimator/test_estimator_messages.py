@@ -1,0 +1,178 @@
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from openradial.errors import DataError, OptionError, ShapeError, TargetError
+from openradial.estimator import RadialClassifier
+
+X = np.random.default_rng(0).normal(size=(40, 3))
+Y = np.arange(40) % 2
+
+
+def refuses(error, message):
+    return pytest.raises(error, match=f"^{re.escape(message)}$")
+
+
+def fit(**options):
+    return RadialClassifier(**{"max_epochs": 1, "hidden": (4,)} | options).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_epochs": 0}, "max_epochs must be a whole number of at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must lie in [1, 1000000000], got 0"),
+        ({"batch_size": 2.5}, "batch_size must be a whole number, got 2.5"),
+        ({"learning_rate": 0.0}, "learning_rate must lie in (0, 1000000.0], got 0.0"),
+        ({"optimiser": "lbfgs"}, "optimiser must be one of adam, adamw, rmsprop, sgd, got 'lbfgs'"),
+        ({"schedule": "none"}, "schedule must be one of constant, linear, cosine, step, got 'none'"),
+        ({"early_stopping": True, "patience": 0}, "patience must lie in [1, 1000000000], got 0"),
+        ({"hidden": 50}, "hidden must be a tuple of whole numbers of at least 1, got 50"),
+        ({"hidden": (0,)}, "hidden must be a tuple of whole numbers of at least 1, got (0,)"),
+        ({"beta": "best"}, "beta must be one of 'safe', 'fit', got 'best'"),
+        ({"beta": -1.0}, "beta must be a finite number above 0, got -1.0; the paper uses beta=1.0"),
+        ({"scale": 0.0}, "scale must be a finite number above 0, got 0.0; the paper uses scale=1.0"),
+        ({"loss": "hinge"}, "loss must be one of 'distance', 'squared', got 'hinge'"),
+        ({"device": "tpu"}, "device must be one of 'cpu', 'cuda', 'mps', got 'tpu'"),
+        (
+            {"early_stopping": True, "validation_fraction": 1.0},
+            "validation_fraction must be a number above 0 and below 1, got 1.0; 0.05 means 5 %",
+        ),
+        (
+            {"false_reject_rate": 0.1, "calibration_fraction": 0},
+            "calibration_fraction must be a number above 0 and below 1, got 0; 0.05 means 5 %",
+        ),
+        (
+            {"false_reject_rate": 1.5},
+            "false_reject_rate must be a number above 0 and below 1, got 1.5; 0.05 means 5 %",
+        ),
+        (
+            {"module": "resnet"},
+            "module must be None, an nn.Module or a function (num_features, num_classes) -> nn.Module, got 'resnet'",
+        ),
+        ({"module": lambda d, k: k}, "module must return an nn.Module, it returned a int"),
+        (
+            {"module": nn.Flatten()},
+            "module must have at least one parameter to train, got none that requires a gradient",
+        ),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_an_impossible_option_is_refused(options, message):
+    with refuses(OptionError, message):
+        fit(**options)
+
+
+def test_too_few_rows_for_a_rate_are_refused_before_the_training():
+    def fail(num_features, num_classes):
+        raise AssertionError("a network was made")
+
+    with pytest.raises(OptionError, match=r"^a rate of 0\.05 needs at least 19 calibration scores, got 8"):
+        fit(false_reject_rate=0.05, module=fail)
+
+
+def test_options_are_not_looked_at_before_fit():
+    assert RadialClassifier(max_epochs=-1, device="tpu", module=3).set_params(beta="?").beta == "?"
+
+
+@pytest.mark.parametrize(
+    ("module", "got"),
+    [
+        (nn.Linear(3, 5), "(2, 5)"),
+        (nn.Sequential(nn.Linear(3, 2), nn.Flatten(0)), "(4,)"),
+        (nn.LSTM(3, 2), "a tuple"),
+    ],
+)
+def test_a_network_with_other_outputs_than_classes_is_refused(module, got):
+    message = (
+        f"the network must give one output per class, of shape (b, 2), got {got} for b = 2; make its last layer 2 wide"
+    )
+    with refuses(ShapeError, message):
+        fit(module=module)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there_is_refused():
+    with pytest.raises(OptionError, match=r"^training cannot start with accelerator='cuda', devices=1: "):
+        fit(device="cuda")
+
+
+def test_one_class_is_refused():
+    with refuses(DataError, "a classifier needs at least 2 classes, got 1 class: 7; add examples of another"):
+        RadialClassifier().fit(X, np.full(40, 7))
+
+
+def test_nothing_can_be_held_out_of_single_examples():
+    message = "calibration_fraction needs a class with at least 2 examples to hold one out, got 1 of each class"
+    with refuses(DataError, message):
+        RadialClassifier(false_reject_rate=0.5).fit(X[:3], [0, 1, 2])
+
+
+def test_columns_too_large_to_be_standardised_are_refused():
+    message = (
+        "column 1 has numbers up to 1e+300, too large to be standardised; "
+        "divide them, or take out what stands for a missing value"
+    )
+    rows = X.copy()
+    rows[::3, 1] = 1e300
+    with refuses(DataError, message):
+        RadialClassifier().fit(rows, Y)
+
+
+def test_the_first_part_must_name_all_classes():
+    with refuses(OptionError, "the first call of partial_fit must name all classes: pass classes=[...]"):
+        RadialClassifier().partial_fit(X, Y)
+
+
+def test_later_parts_have_the_classes_of_the_first():
+    classifier = RadialClassifier(hidden=(4,)).partial_fit(X, Y, classes=[0, 1])
+    message = "classes must be those of the first call, 0, 1, got 0, 1, 2; fit a new classifier for other classes"
+    with refuses(OptionError, message):
+        classifier.partial_fit(X, Y, classes=[0, 1, 2])
+
+
+@pytest.mark.parametrize(("labels", "shown"), [(Y + 2, "2, 3"), (np.array(["a", "b"])[Y], "'a', 'b'")])
+def test_labels_of_other_classes_are_refused(labels, shown):
+    message = f"labels must be among the classes 0, 1, got {shown}; fit a new classifier to add classes"
+    with refuses(TargetError, message):
+        fit().partial_fit(X, labels)
+    with refuses(TargetError, message):
+        fit(false_reject_rate=0.3).calibrate(X, labels)
+
+
+def test_weights_for_all_labels_cannot_come_from_a_part_of_them():
+    message = "class_weight='balanced' needs all labels at once; give partial_fit a dict of weights"
+    with refuses(OptionError, message):
+        RadialClassifier(class_weight="balanced").partial_fit(X, Y, classes=[0, 1])
+
+
+def test_no_row_is_rejected_without_a_calibration():
+    message = (
+        "rows can be rejected only after a calibration: set false_reject_rate and fit, "
+        "or call calibrate with known rows that were not trained on"
+    )
+    with refuses(OptionError, message):
+        fit().predict(X, false_reject_rate=0.1)
+
+
+def test_a_calibration_must_be_of_use():
+    with refuses(OptionError, "there is nothing to calibrate: set false_reject_rate, or beta='fit'"):
+        fit().calibrate(X, Y)
+
+
+def test_a_missing_scikit_learn_is_named_with_the_way_to_get_it():
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "import openradial\n"
+        "try: openradial.RadialClassifier\n"
+        "except openradial.errors.MissingError as error: print(error)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == (
+        "RadialClassifier needs the package sklearn, which is not installed; run: pip install 'openradial[sklearn]'\n"
+    )

@@ -1,0 +1,30 @@
+import re
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_code_of_the_page_runs_and_does_what_it_says():
+    text = (ROOT / "docs" / "estimator.md").read_text()
+    names = {}
+    first, *others = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(first, names)
+    classifier, known = names["classifier"], names["known"]
+    assert (classifier.predict(names["test_X"]) == -1).mean() == pytest.approx(0.05, abs=0.04)
+    assert (classifier.predict(names["X"][~known]) == -1).mean() > 0.5
+    for code in others:
+        exec(code, names)
+    for name in ("classifier", "pipeline", "search", "calibrated"):
+        assert names[name].score(names["test_X"], names["test_y"]) > 0.8
+
+
+def test_the_example_rejects_novel_digits_more_often_than_known_ones(capsys):
+    rejected = runpy.run_path(str(ROOT / "examples" / "reject_digits.py"))["main"]()
+    known, novel = np.array(list(rejected.values())).T
+    assert (np.diff(known) >= 0).all()
+    assert (novel > known).all()
+    assert len(capsys.readouterr().out.splitlines()) == 5
