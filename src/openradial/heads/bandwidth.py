@@ -11,10 +11,11 @@ from openradial.errors import OptionError
 from openradial.heads.density import squared_distances
 from openradial.heads.neighbour_search import Rows
 
-PAIRS = 2**22  # pairs of a row and a centre that decide: those of 2,048 rows with each other
+PAIRS = 2**21  # pairs of a row and a centre that decide: those of 1,448 rows with each other
 ROWS = 4096  # rows that decide by their neighbours
 FEWEST = 128  # rows that decide at least
-TRIES, STEPS = 24, 24
+TRIES, STEPS = 16, 16
+GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,17 @@ def _maximum(function: Callable[[float], float], low: float, high: float) -> flo
     step = (high - low) / (TRIES - 1)
     best = max((low + step * i for i in range(TRIES)), key=function)
     low, high = max(low, best - step), min(high, best + step)
-    ratio = (math.sqrt(5) - 1) / 2
+    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    at_left, at_right = function(left), function(right)
     for _ in range(STEPS):
-        left, right = high - ratio * (high - low), low + ratio * (high - low)
-        low, high = (low, right) if function(left) >= function(right) else (left, high)
+        if at_left >= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - GOLDEN * (high - low)
+            at_left = function(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + GOLDEN * (high - low)
+            at_right = function(right)
     return (low + high) / 2
 
 

@@ -28,9 +28,9 @@ class Combination(Scorer):
     - ``"standardised"``: no p-values, but the sum of the log scores, each less its mean and divided by its standard
       deviation on that half. It takes scores above 0, such as distances.
 
-    Beyond its largest calibration score a column would say 1/(n+1) whatever the score. There p falls off
-    exponentially instead, as fast as the highest tenth of the calibration scores does, so that inputs far away keep
-    their order. Below its smallest calibration score a column no longer changes.
+    Between two calibration scores p is interpolated, so that equal counts are no ties. Beyond the largest one, where
+    counting would say 1/(n+1) whatever the score, p falls off exponentially, as fast as the highest tenth of the
+    calibration scores does, so that inputs far away keep their order. Below the smallest score p stays 1.
 
     The other half is merged and kept: :meth:`p_values` compares with it, so whatever the method and however the columns
     depend on each other, a known input gets p ≤ r in at most a share r of all cases.
@@ -86,7 +86,7 @@ class Combination(Scorer):
 
     def _merge(self, scores: Tensor) -> Tensor:
         if self.method == "standardised":
-            known = self.columns.log()
+            known = self.columns.double().log()
             logs = scores.clamp_min(self.columns[0]).log()  # (b, m)
             return ((logs - known.mean(0)) / known.std(0)).sum(1)
         log_p = self._log_p(scores)
@@ -97,21 +97,27 @@ class Combination(Scorer):
         return -log_p.amin(1) if self.method == "min" else _cauchy(log_p, len(self.columns))
 
     def _log_p(self, scores: Tensor) -> Tensor:
-        """Log p-value of each column, going on beyond the largest calibration score; ``(b, m) -> (b, m)``."""
-        pairs = zip(self.columns.unbind(1), scores.unbind(1), strict=True)
-        p = torch.stack([conformal_p_values(column, score) for column, score in pairs], 1)
-        return p.log() - ((scores - self.columns[-1]) / _fall(self.columns)).clamp_min(0)
+        """Log p-value of each column, continuous in the scores; ``(b, m) -> (b, m)``."""
+        columns, scores = self.columns.T.double().contiguous(), scores.T.contiguous()  # (m, n), (m, b)
+        p = torch.stack([conformal_p_values(column, column) for column in columns])
+        above = torch.searchsorted(columns, scores, right=True)
+        left, right = (above - 1).clamp_min(0), above.clamp_max(columns.shape[1] - 1)
+        start, gap = columns.gather(1, left), columns.gather(1, right) - columns.gather(1, left)
+        share = ((scores - start) / gap.where(gap > 0, 1.0)).clamp(0, 1)
+        between = torch.lerp(p.gather(1, left), p.gather(1, right), share)
+        beyond = ((scores - columns[:, -1:]) / _fall(columns)).clamp_min(0)
+        return (between.log() - beyond).T
 
 
 def _fall(columns: Tensor) -> Tensor:
-    """The mean excess of the highest scores of each rising column over the score below them, ``(n, m) -> (m,)``.
+    """The mean excess of the highest scores of each rising column over the score below them, ``(m, n) -> (m, 1)``.
 
     It is the scale of an exponential tail. Where the highest scores are all the same, the standard deviation stands in
     for it, and 1 where all scores are.
     """
-    count = max(1, math.ceil(TAIL * len(columns)))
-    excess = (columns[-count:] - columns[-count - 1]).mean(0)
-    spread = columns.std(0)
+    count = math.ceil(TAIL * columns.shape[1])
+    excess = (columns[:, -count:] - columns[:, -count - 1, None]).mean(1, keepdim=True)
+    spread = columns.std(1, keepdim=True)
     return torch.where(excess > 0, excess, torch.where(spread > 0, spread, 1.0))
 
 

@@ -90,7 +90,7 @@ class GaussianMixtureDensity(Density):
         return self.means.shape[1]
 
     def _score(self, z: Tensor) -> Tensor:
-        parts = zip(self.log_weights, self.means, self.factors, strict=True)
+        parts = zip(self.log_weights.double(), self.means.double(), self.factors.double(), strict=True)
         logs = [weight + _log_gaussian(z, mean, factor) for weight, mean, factor in parts]
         return -torch.stack(logs).logsumexp(0)
 
@@ -161,12 +161,12 @@ class MahalanobisDensity(Density):
         return self.means.shape[1]
 
     def _score(self, z: Tensor) -> Tensor:
-        # the overall mean goes first: it would cost digits if features lie far from 0
-        white, means = (z - self.overall_mean) @ self.whitening, (self.means - self.overall_mean) @ self.whitening
-        score = squared_distances(white, means).amin(1)
+        deviations, means = z - self.overall_mean, self.means.double() - self.overall_mean
+        whitening = self.whitening.double()
+        score = squared_distances(deviations @ whitening, means @ whitening).amin(1)
         if not self.relative:
             return score
-        return score - ((z - self.overall_mean) @ self.overall_whitening).square().sum(1)
+        return score - (deviations @ self.overall_whitening.double()).square().sum(1)
 
     def _rows_at_once(self) -> int:
         return max(1, AT_ONCE // max(self.means.shape))

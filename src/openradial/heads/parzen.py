@@ -94,8 +94,8 @@ class ParzenDensity(Density):
         return Kernels(rows[chosen.to(rows.device)], rows.new_ones(len(chosen)), owner.to(rows.device))
 
     def _score(self, z: Tensor) -> Tensor:
-        squared = self.fitted_bandwidth.square()
-        exponents = self.log_weights - squared_distances(z, self.points) / (2 * squared)  # (b, m)
+        squared = self.fitted_bandwidth.double().square()
+        exponents = self.log_weights - squared_distances(z, self.points.double()) / (2 * squared)  # (b, m)
         return self.width / 2 * (2 * math.pi * squared).log() - exponents.logsumexp(1)
 
     def _rows_at_once(self) -> int:
