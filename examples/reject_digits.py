@@ -1,6 +1,6 @@
 """Digits 0 to 7 are known, 8 and 9 are not: how many of each does a classifier reject?
 
-A third of the known digits is for testing. The rate is a promise about known digits; what is found of the others is
+A third of the known digits is for testing. The rate is a promise about known digits, on average over samples; what is found of the others is
 what the network happens to find.
 """
 
@@ -28,7 +28,7 @@ def main() -> dict[float, tuple[float, float]]:
     for rate in RATES:
         answers = (classifier.predict(rows, false_reject_rate=rate) for rows in (test_X, X[~known]))
         of_known, of_novel = (float((labels == -1).mean()) for labels in answers)
-        print(f"at most {rate:4.0%}: {of_known:5.1%} of known digits rejected, {of_novel:5.1%} of novel ones")
+        print(f"rate {rate:4.0%}: {of_known:5.1%} of known digits rejected, {of_novel:5.1%} of novel ones")
         rejected[rate] = (of_known, of_novel)
     scores = classifier.unknown_score(test_X), classifier.unknown_score(X[~known])
     print(f"AUROC, known against novel: {auroc(*scores):.3f}")
