@@ -1,7 +1,7 @@
 """Digits 0 to 7 are known, 8 and 9 are not: how many of each does a classifier reject?
 
-A third of the known digits is for testing. The rate is a promise about known digits, on average over samples; what is found of the others is
-what the network happens to find.
+A third of the known digits is for testing. The rate is a promise about known digits, on average over samples; what is
+found of the others is what the network happens to find.
 """
 
 from sklearn.datasets import load_digits
