@@ -12,6 +12,7 @@ from openradial.data import load
 from openradial.data.examples import Examples
 from openradial.data.idx import read_idx
 from openradial.data.splits import divide, random_split, train_test_split
+from openradial.data.table_files import read_arrays
 from openradial.data.transforms import Normalise
 from openradial.errors import DataError, OptionError, check_choice
 
@@ -80,16 +81,12 @@ def read_novel(path: Path, shape: tuple[int, ...]) -> Tensor:
 
 
 def _from_npz(path: Path, shape: tuple[int, ...]) -> Tensor:
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            for name in arrays.files:
-                array = arrays[name]
-                if array.dtype == np.uint8 and array.shape[1:] in (shape, shape[1:]):
-                    return torch.from_numpy(array)
-            names = ", ".join(f"{name} {arrays[name].shape}" for name in arrays.files)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as an NPZ file ({error})") from error
-    raise DataError(f"{path} must hold uint8 images of shape {('n', *shape)}, got {names or 'no array'}")
+    arrays = read_arrays(path)
+    for array in arrays.values():
+        if array.dtype == np.uint8 and array.shape[1:] in (shape, shape[1:]):
+            return torch.from_numpy(array)
+    found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "no array"
+    raise DataError(f"{path} must hold uint8 images of shape {('n', *shape)}, got {found}")
 
 
 def _sets_beside_mnist(shape: tuple[int, ...]) -> dict[str, Tensor]:

@@ -103,7 +103,7 @@ def read_npz(path: Path, choose: Choose, *, words: Collection[str] = ()) -> Colu
     """The chosen columns of an NPZ file: an array ``(n,)`` is one, ``x`` of ``(n, d)`` is ``x0``, ``x1``, ..."""
     names: list[str] = []
     found: dict[str, NDArray[Any]] = {}
-    for name, array in _arrays(path).items():
+    for name, array in read_arrays(path).items():
         if array.ndim not in (1, 2):
             raise DataError(
                 f"{path} must hold arrays of shape (n,) or (n, d), got {name!r} of shape {array.shape}; "
@@ -263,7 +263,8 @@ def _arrow_column(path: Path, name: str, values: Any, as_words: bool) -> Column:
     return Numbers(np.array(numbers.to_numpy(), dtype=np.float64))
 
 
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an NPZ file by name; never a pickle."""
     try:
         with path.open("rb") as stream:  # NumPy leaves a path open when its archive is damaged
             return _loaded(stream)

@@ -1,0 +1,41 @@
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from openradial import cli
+from openradial.comparison import running
+
+
+@pytest.fixture
+def compare(monkeypatch, capsys):
+    """Run ``openradial compare`` with one epoch: its exit code and what it printed."""
+    monkeypatch.setitem(running.QUICK, "digits", 1)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["openradial", "compare", "--data", "digits", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        printed = capsys.readouterr()
+        return ended.value.code or 0, printed.out + printed.err
+
+    return run
+
+
+def test_compare_writes_table_numbers_and_picture(compare, tmp_path):
+    np.savez(tmp_path / "grey.npz", images=np.full((30, 8, 8), 9, np.uint8))
+    out = tmp_path / "out"
+    code, said = compare("--quick", "--splits", 0, "--novel", f"grey={tmp_path / 'grey.npz'}", "--out", out)
+    assert code == 0, said
+    assert "| softmax: maximum probability |" in (out / "comparison.md").read_text()
+    summary = json.loads((out / "comparison.json").read_text())["summary"]
+    assert list(summary) == ["digits"]
+    assert list(summary["digits"][0]["novel"]) == ["grey"]
+    assert (out / "comparison.png").stat().st_size > 10_000
+
+
+def test_a_novel_set_without_a_file_is_refused(compare):
+    code, said = compare("--novel", "clothes")
+    assert code == 2
+    assert "a novel set must be NAME=FILE, got 'clothes'" in said
