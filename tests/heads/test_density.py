@@ -34,7 +34,7 @@ def test_known_data_is_less_unknown_than_what_is_far_away(make):
 
 
 @every_model
-def test_a_score_depends_on_its_row_alone(make, monkeypatch):
+def test_a_score_depends_on_its_row_alone(make):
     z, y, x = data()
     model = make().fit(z, y)
     together = model.unknown_score(x)

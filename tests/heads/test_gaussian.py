@@ -189,5 +189,7 @@ def test_labels_that_are_no_classes_are_refused():
         MahalanobisDensity().fit(z, y[1:])
     with pytest.raises(DTypeError, match=r"^labels must be whole numbers, got torch\.float32"):
         MahalanobisDensity().fit(z, y.float())
+    with pytest.raises(DTypeError, match=r"^labels must be a torch\.Tensor, got list"):
+        MahalanobisDensity().fit(z, y.tolist())
     with pytest.raises(OptionError, match=r"^a relative distance needs at least two classes, got one; give labels or"):
         MahalanobisDensity(relative=True).fit(z)

@@ -114,13 +114,13 @@ def test_ties_and_copies_count_as_often_as_they_are_there(points, k, scale):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("spread", [1e-2, 1e-5])
+@pytest.mark.parametrize("spread", [1e-2, 3e-3, 1e-3, 3e-4, 1e-5])
 def test_distances_within_tight_far_apart_clusters_keep_all_digits(spread, dtype):
     rng = torch.Generator().manual_seed(0)
     centres = 10 * torch.eye(10, dtype=torch.float64)
-    noise = torch.randn(3010, 10, generator=rng, dtype=torch.float64)
-    rows = (centres[torch.arange(3010) % 10] + spread * noise).to(dtype)
-    z, references = rows[:10], rows[10:]
+    noise = torch.randn(3200, 10, generator=rng, dtype=torch.float64)
+    rows = (centres[torch.arange(3200) % 10] + spread * noise).to(dtype)
+    z, references = rows[:200], rows[200:]
     found = Rows(references).nearest(z, 7)
     torch.testing.assert_close(found, brute_force(z, references)[:, :7], rtol=1e-13, atol=0.0)
 
@@ -139,6 +139,16 @@ def test_far_away_rows_are_searched_exactly():
     z = z * 1e9
     expected = brute_force(z, references)[:, 4]
     torch.testing.assert_close(NeighbourDensity(5).fit(references).unknown_score(z), expected, rtol=1e-14, atol=0.0)
+
+
+@pytest.mark.parametrize("scale", [1e-19, 1e-22, 3e-23, 1e-23, 3e-24, 1e-40])
+def test_features_whose_squares_vanish_in_float32_are_searched_exactly(scale):
+    references, _, z = data(n=3000, b=100, d=8, dtype=torch.float64)
+    references[:1500] += 20
+    z += 20
+    expected = brute_force(z, references)[:, 4] * scale
+    scores = NeighbourDensity(5).fit(scale * references).unknown_score(scale * z)
+    torch.testing.assert_close(scores, expected, rtol=1e-13, atol=0.0)
 
 
 @given(st.integers(0, 20), st.sampled_from([1, 5, 60]))

@@ -55,7 +55,7 @@ def check_classes(y: Tensor | None, count: int) -> Tensor:
     """Raise unless ``y`` holds a class for each row, whatever the number of classes; the labels as int64."""
     if y is None:
         raise OptionError("labels are needed to tell the classes apart, got None; call fit(features, labels)")
-    most = int(y.max()) if y.numel() else 0
+    most = int(y.max()) if isinstance(y, Tensor) and y.numel() else 0
     check_labels(y, count, max(most, 0) + 1)
     return y.long()
 

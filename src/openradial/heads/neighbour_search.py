@@ -58,7 +58,7 @@ class Rows:
         distances = distances.sort(1).values[:, :k]
         if count == len(self.rows):
             return distances, torch.isfinite(s).all(1)
-        return distances, self._is_proven(z, s[:, -1], distances[:, -1], torch.finfo(dtype).eps / 2)
+        return distances, self._is_proven(z, s[:, -1], distances[:, -1], torch.finfo(dtype))
 
     def _halves(self, z: Tensor, own: Tensor, ready: Ready) -> Tensor:
         """The numbers s of all rows, infinite for a row's own place and for the padding, ``(b, n)``."""
@@ -86,16 +86,18 @@ class Rows:
         pairs = zip(torch.split(z.double(), at_once), torch.split(places, at_once), strict=True)
         return torch.cat([torch.linalg.vector_norm(q.unsqueeze(1) - self.rows[at], dim=2) for q, at in pairs])
 
-    def _is_proven(self, z: Tensor, s: Tensor, distance: Tensor, unit: float) -> Tensor:
+    def _is_proven(self, z: Tensor, s: Tensor, distance: Tensor, float_info: torch.finfo) -> Tensor:
         """Whether a row that was not proposed, so with at least this s, cannot be nearer than this distance.
 
         A nearer row is at most |q| + distance long, which bounds the rounding of its s: a product of d terms is wrong
-        by at most d units of rounding times |q||r|; the eight more are for q, r, |r|²/2 and the sum.
+        by at most d units of rounding times |q||r|; the eight more are for q, r, |r|²/2 and the sum. What is below the
+        smallest normal number may be lost.
         """
         length: Tensor = torch.linalg.vector_norm(z.detach().double() - self.centre, dim=1)
         distance = distance.detach()
         longest = length + distance
-        rounding = (self.rows.shape[1] + 8) * unit * (length * longest + longest.square() / 2)
+        lost = float_info.tiny * (1 + length + longest)
+        rounding = (self.rows.shape[1] + 8) * (float_info.eps / 2 * (length * longest + longest.square() / 2) + lost)
         return (length.square() + 2 * (s.double() - rounding)).clamp_min(0) >= distance.square()
 
 
