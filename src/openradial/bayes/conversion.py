@@ -1,0 +1,133 @@
+"""Make a network Bayesian, and give its mean network back."""
+
+import copy
+from collections.abc import Iterator
+
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.utils.parametrize import is_parametrized
+
+from openradial.bayes.layers import (
+    SAMPLINGS,
+    START,
+    BayesConv1d,
+    BayesConv2d,
+    BayesEmbedding,
+    BayesLayer,
+    BayesLinear,
+    Sampling,
+    make_random,
+    own_names,
+)
+from openradial.bayes.priors import PAPER_PRIOR, Prior
+from openradial.bayes.recurrent import BayesGRU, BayesLSTM, BayesRNN
+from openradial.errors import OptionError, check_choice
+from openradial.prototypes import Prototypes
+
+KINDS: dict[type[nn.Module], type[BayesLayer]] = {
+    kind.plain: kind for kind in (BayesLinear, BayesConv1d, BayesConv2d, BayesEmbedding, BayesGRU, BayesLSTM, BayesRNN)
+}
+PER_EXAMPLE = (BayesLinear, BayesConv1d, BayesConv2d)
+FIXED = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.PReLU, Prototypes)
+WHOLE = (nn.MultiheadAttention,)  # use the weights of their parts without calling them
+
+
+def to_bayesian(
+    network: nn.Module,
+    prior: Prior = PAPER_PRIOR,
+    *,
+    keep_weights: bool = True,
+    sigma: float = START,
+    sampling: Sampling = "weights",
+) -> nn.Module:
+    """A Bayesian copy of a network: every weight becomes a Gaussian, see :class:`~openradial.bayes.BayesLayer`.
+
+    Linear, convolutional, embedding and recurrent layers become ours; any other layer with parameters of its own gets a
+    Gaussian for each of them. Normalisation, PReLU, learned prototypes and parameters that are frozen
+    (``requires_grad=False``) stay as they are. Names of layers and parameters stay too. For a part of a network only,
+    put ``to_bayesian(part)`` in the place of the part.
+
+    Args:
+        network: any network; it stays as it is.
+        prior: of every weight; the default is the paper's.
+        keep_weights: the means start at the weights of the network; if False each layer starts anew.
+        sigma: standard deviation with which every weight starts.
+        sampling: how linear and convolutional layers draw in training: ``"weights"``, ``"local"`` or ``"flipout"``;
+            all other layers draw weights.
+
+    >>> import torch
+    >>> net = nn.Sequential(nn.Linear(2, 50), nn.ReLU(), nn.Linear(50, 3))
+    >>> bayesian = to_bayesian(net)
+    >>> type(bayesian[0]).__name__, list(bayesian[0].state_dict())
+    ('BayesLinear', ['weight', 'bias', 'weight_rho', 'bias_rho'])
+    >>> torch.equal(bayesian.eval()(torch.ones(1, 2)), net(torch.ones(1, 2)))
+    True
+    """
+    check_choice("sampling", sampling, SAMPLINGS)
+    twin = copy.deepcopy(network)
+    made: dict[nn.Parameter, nn.Parameter] = {}
+    layers = dict.fromkeys(_layers(twin))  # each once, wherever it is used
+    found = {layer: own_names(layer, recurse=isinstance(layer, WHOLE)) for layer in layers}
+    if not any(found.values()):
+        raise OptionError(f"the {type(network).__name__} has no trained weights that could become random")
+    for layer, names in found.items():
+        if not names:
+            continue
+        if not keep_weights:
+            _start_anew(layer)
+        layer.__class__ = bayesian_kind(type(layer))
+        assert isinstance(layer, BayesLayer)
+        make_random(layer, names, prior, sigma, sampling if isinstance(layer, PER_EXAMPLE) else "weights", made)
+    return twin
+
+
+def freeze(network: nn.Module) -> nn.Module:
+    """The mean network: a copy with plain layers, whose weights are the means.
+
+    >>> freeze(BayesLinear(2, 3))
+    Linear(in_features=2, out_features=3, bias=True)
+    """
+    twin = copy.deepcopy(network)
+    for layer in list(twin.modules()):
+        if isinstance(layer, BayesLayer):
+            for name in layer.random:
+                path, _, last = name.rpartition(".")
+                delattr(layer.get_submodule(path), f"{last}_rho")
+            for extra in ("prior", "random", "start", "sampling"):
+                layer.__dict__.pop(extra, None)
+            layer.__class__ = layer.plain  # type: ignore[assignment]
+    return twin
+
+
+def bayesian_kind(kind: type[nn.Module]) -> type[BayesLayer]:
+    """The Bayesian layer for a plain one; for a layer that we do not know, one that is made for it, once."""
+    if kind not in KINDS:
+        facts = {"plain": kind, "__doc__": f"``{kind.__name__}`` with Gaussian weights, see :class:`BayesLayer`."}
+        KINDS[kind] = type(f"Bayes{kind.__name__}", (BayesLayer, kind), facts)
+    return KINDS[kind]
+
+
+def _layers(network: nn.Module) -> Iterator[nn.Module]:
+    """Parts that have parameters of their own and may become random."""
+    if isinstance(network, FIXED):
+        return
+    if isinstance(network, BayesLayer):
+        raise OptionError(f"the network is Bayesian already: it has a {type(network).__name__}; freeze it first")
+    if is_parametrized(network):
+        raise OptionError(
+            f"a {type(network).__name__} computes its weights from others; make them plain first with "
+            "torch.nn.utils.parametrize.remove_parametrizations"
+        )
+    if isinstance(network, nn.RNNBase) and type(network) not in KINDS:
+        raise OptionError(f"expected nn.GRU, nn.LSTM or nn.RNN, got {type(network).__name__}, a layer made from them")
+    if any(True for _ in network.parameters(recurse=False)):
+        yield network
+    for child in () if isinstance(network, WHOLE) else network.children():
+        yield from _layers(child)
+
+
+def _start_anew(layer: nn.Module) -> None:
+    reset = getattr(layer, "reset_parameters", None)
+    if reset is None:
+        raise OptionError(f"a {type(layer).__name__} cannot start anew: it has no reset_parameters; keep its weights")
+    reset()

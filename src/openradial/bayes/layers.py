@@ -1,0 +1,266 @@
+"""Layers whose weights are Gaussians."""
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as TF
+from torch.nn.parameter import UninitializedParameter
+
+from openradial.bayes.priors import PAPER_PRIOR, Prior
+from openradial.bayes.spread import rho_of, sigma_of
+from openradial.errors import OptionError, check_choice
+
+Sampling = Literal["weights", "local", "flipout"]
+SAMPLINGS: tuple[Sampling, ...] = ("weights", "local", "flipout")
+START = 0.02  # standard deviation of every weight before training
+
+
+class BayesLayer(nn.Module):
+    r"""A layer with a Gaussian for each weight: the parameter ``name`` is its mean, ``name_rho`` gives its deviation.
+
+    .. math:: w = \mu + \sigma\, \varepsilon, \qquad \sigma = \log(1 + e^\rho), \quad \varepsilon \sim N(0, 1)
+
+    In training mode each call draws weights anew; in evaluation mode the layer is the plain one with the means as its
+    weights. Where a rho has no elements the weights are taken as they are: this is how
+    :class:`~openradial.bayes.posterior.Posterior` gives a network the weights that it has drawn. Nothing that was drawn
+    is kept on the layer.
+    """
+
+    plain: ClassVar[type[nn.Module]]  # the layer without spread
+    prior: Prior
+    random: tuple[str, ...]  # parameters that are means; a dot leads into a part of the layer
+    start: float
+    sampling: Sampling = "weights"
+
+    @property
+    def draws(self) -> bool:
+        """Whether a call draws weights of its own."""
+        return self.training and bool(self.random) and tensor_of(self, f"{self.random[0]}_rho").numel() > 0
+
+    def counted(self, name: str) -> Tensor | None:
+        """1 for weights that are random, 0 for those that stay at their mean; None if all are random."""
+        return None
+
+    def deviations(self, name: str) -> Tensor:
+        """Standard deviations of one parameter."""
+        sigma, counted = sigma_of(tensor_of(self, f"{name}_rho")), self.counted(name)
+        return sigma if counted is None else sigma * counted
+
+    def drawn(self) -> dict[str, Tensor]:
+        """One draw of all weights, by name."""
+        means = {name: tensor_of(self, name) for name in self.random}
+        return {name: mean + self.deviations(name) * torch.randn_like(mean) for name, mean in means.items()}
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.draws:
+            return super().forward(*args, **kwargs)
+        return functional_call(self, given(self.drawn()), args, kwargs, tie_weights=False)
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()  # type: ignore[misc]
+        for name in getattr(self, "random", ()):
+            nn.init.constant_(tensor_of(self, f"{name}_rho"), rho_of(self.start))
+
+    def extra_repr(self) -> str:
+        said = super().extra_repr()
+        return f"{said}, {self.prior}" if said else str(self.prior)
+
+
+def given(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights as ``functional_call`` takes them: each with an empty rho, so that nothing is added to them."""
+    return weights | {f"{name}_rho": weight.new_empty(0) for name, weight in weights.items()}
+
+
+def tensor_of(module: nn.Module, name: str) -> Tensor:
+    """A parameter, or what ``functional_call`` has put in its place."""
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part)
+    assert isinstance(found, Tensor)
+    return found
+
+
+def make_random(
+    layer: BayesLayer,
+    names: tuple[str, ...],
+    prior: Prior,
+    sigma: float,
+    sampling: Sampling = "weights",
+    made: dict[nn.Parameter, nn.Parameter] | None = None,
+) -> None:
+    """Give a layer its spreads; ``made`` holds those of parameters that layers share."""
+    made = {} if made is None else made
+    check_choice("sampling", sampling, SAMPLINGS)
+    if not isinstance(prior, Prior):
+        raise OptionError(f"prior must be a ScaleMixturePrior or a GaussianPrior, got {type(prior).__name__}")
+    layer.prior, layer.start, layer.random = prior, float(sigma), ()
+    if sampling != "weights":
+        layer.sampling = sampling
+    for name in names:
+        mean = tensor_of(layer, name)
+        assert isinstance(mean, nn.Parameter)
+        if mean not in made:
+            made[mean] = nn.Parameter(torch.full_like(mean, rho_of(sigma)))
+        path, _, last = name.rpartition(".")
+        layer.get_submodule(path).register_parameter(f"{last}_rho", made[mean])
+        layer.random += (name,)
+
+
+def own_names(layer: nn.Module, *, recurse: bool = False) -> tuple[str, ...]:
+    """Parameters of a layer that can be random: all that are trained."""
+    found = [(name, parameter) for name, parameter in layer.named_parameters(recurse=recurse)]
+    if any(isinstance(parameter, UninitializedParameter) for _, parameter in found):
+        raise OptionError(f"a {type(layer).__name__} does not know its inputs yet; run one batch through the network")
+    return tuple(name for name, parameter in found if parameter.requires_grad)
+
+
+class _Affine(BayesLayer):
+    """Layers that are affine in their weights, for which noise can also be drawn per example.
+
+    ``sampling``: ``"weights"`` draws one set of weights for the batch, as in the paper; ``"local"`` draws the outputs
+    themselves, which are Gaussian too (Kingma et al. 2015); ``"flipout"`` turns the signs of one draw at random for
+    each example (Wen et al. 2018). The gradients of the last two are less noisy, and take twice the arithmetic.
+    """
+
+    weight: Tensor
+    bias: Any
+
+    def run(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The layer as a function of its weights."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.draws:
+            return self.run(x, self.weight, self.bias)
+        if self.sampling == "local":
+            return self._local(x)
+        if self.sampling == "flipout":
+            return self._flipout(x)
+        drawn = self.drawn()
+        return self.run(x, drawn.get("weight", self.weight), drawn.get("bias", self.bias))
+
+    def _local(self, x: Tensor) -> Tensor:
+        mean = self.run(x, self.weight, self.bias)
+        variance = self._noise(x.square(), {name: self.deviations(name).square() for name in self.random})
+        # the root has no slope at 0, where an input of zeros meets a layer without bias
+        deviation = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
+        return mean + deviation * torch.randn_like(mean)
+
+    def _flipout(self, x: Tensor) -> Tensor:
+        mean = self.run(x, self.weight, self.bias)
+        steps = {name: self.deviations(name) * torch.randn_like(tensor_of(self, name)) for name in self.random}
+        return mean + self._noise(x * self._signs(x), steps) * self._signs(mean)
+
+    def _noise(self, x: Tensor, parts: dict[str, Tensor]) -> Tensor:
+        """The layer without what is not random."""
+        weight = parts["weight"] if "weight" in parts else torch.zeros_like(self.weight)
+        return self.run(x, weight, parts.get("bias"))
+
+    def _signs(self, x: Tensor) -> Tensor:
+        """Random signs per example and unit."""
+        return torch.where(torch.rand_like(x) < 0.5, -1.0, 1.0).to(x)
+
+
+class BayesLinear(_Affine, nn.Linear):
+    """``nn.Linear`` with Gaussian weights, see :class:`BayesLayer`.
+
+    >>> layer = BayesLinear(2, 3)
+    >>> x = torch.ones(5, 2)
+    >>> layer(x).shape, bool((layer(x) == layer(x)).any())
+    (torch.Size([5, 3]), False)
+    >>> bool((layer.eval()(x) == layer(x)).all())
+    True
+    """
+
+    plain = nn.Linear
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        prior: Prior = PAPER_PRIOR,
+        sigma: float = START,
+        sampling: Sampling = "weights",
+    ) -> None:
+        super().__init__(in_features, out_features, bias, device, dtype)
+        make_random(self, own_names(self), prior, sigma, sampling)
+
+    def run(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return TF.linear(x, weight, bias)
+
+
+class _Conv(_Affine):
+    """Convolutions; the arguments are those of the plain layer."""
+
+    kernel_size: Any
+    _conv_forward: Any
+
+    def __init__(
+        self,
+        *args: Any,
+        prior: Prior = PAPER_PRIOR,
+        sigma: float = START,
+        sampling: Sampling = "weights",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        make_random(self, own_names(self), prior, sigma, sampling)
+
+    def run(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        o: Tensor = self._conv_forward(x, weight, bias)
+        return o
+
+    def _signs(self, x: Tensor) -> Tensor:
+        # (b, c, 1, ...): all places of an image meet the same weights
+        per_channel = x.new_zeros(*x.shape[: -self._places], *(1,) * self._places)
+        return super()._signs(per_channel)
+
+    @property
+    def _places(self) -> int:
+        return len(self.kernel_size)
+
+
+class BayesConv1d(_Conv, nn.Conv1d):
+    """``nn.Conv1d`` with Gaussian weights, see :class:`BayesLayer`.
+
+    >>> BayesConv1d(2, 3, kernel_size=5)(torch.zeros(4, 2, 20)).shape
+    torch.Size([4, 3, 16])
+    """
+
+    plain = nn.Conv1d
+
+
+class BayesConv2d(_Conv, nn.Conv2d):
+    """``nn.Conv2d`` with Gaussian weights, see :class:`BayesLayer`.
+
+    >>> BayesConv2d(1, 10, kernel_size=5, sampling="flipout")(torch.zeros(4, 1, 28, 28)).shape
+    torch.Size([4, 10, 24, 24])
+    """
+
+    plain = nn.Conv2d
+
+
+class BayesEmbedding(BayesLayer, nn.Embedding):
+    """``nn.Embedding`` with Gaussian weights, see :class:`BayesLayer`; the row of ``padding_idx`` stays as it is.
+
+    >>> BayesEmbedding(100, 8, padding_idx=0)(torch.tensor([[5, 7, 0]]))[0, 2].abs().sum()
+    tensor(0., grad_fn=<SumBackward0>)
+    """
+
+    plain = nn.Embedding
+
+    def __init__(self, *args: Any, prior: Prior = PAPER_PRIOR, sigma: float = START, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        make_random(self, own_names(self), prior, sigma)
+
+    def counted(self, name: str) -> Tensor | None:
+        if self.padding_idx is None:
+            return None
+        rows = torch.arange(self.num_embeddings, device=self.weight.device)
+        return (rows != self.padding_idx).to(self.weight.dtype)[:, None]  # (n, 1)
