@@ -295,7 +295,8 @@ def test_no_correct_example_at_all_is_refused():
 
 def test_fitting_in_blocks_is_fitting_at_once(monkeypatch):
     expected = OpenMaxHead(4, distance="combined").fit(*examples())
-    monkeypatch.setattr(openmax, "BLOCK", 4 * 7)
+    monkeypatch.setattr(openmax, "SUMMED", 4 * 7)
+    monkeypatch.setattr(openmax, "MEASURED", 1)
     for name, value in OpenMaxHead(4, distance="combined").fit(*examples()).tensors().items():
         torch.testing.assert_close(value, getattr(expected, name), rtol=1e-12, atol=1e-12)
 

@@ -1,5 +1,6 @@
 """OpenMax (Bendale and Boult 2015, "Towards Open Set Deep Networks"): activations far from their class turn unknown."""
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -12,7 +13,9 @@ from openradial.heads.weibull import Tails, fit_tails, largest_per_class, tail_c
 
 Distance = Literal["euclidean", "cosine", "combined"]
 Form = Literal["shifted", "raw"]
-BLOCK = 2**17  # outputs at a time in fit: they stay in the cache of a processor
+# Outputs at a time in fit. A sum by class waits for all threads, so it is called seldom; the other steps are fastest in
+# the cache, and in pieces that torch leaves to one thread.
+SUMMED, MEASURED = 2**20, 2**15 - 1
 LARGEST = 1e150  # outputs beyond it, infinite ones too, count as this: their squares still have a sum
 
 
@@ -24,8 +27,9 @@ class OpenMaxHead(Head):
     activations :math:`v_j` of an input, of rank 0, 1, ..., are then revised by the probability :math:`F_j` that a
     distance in the tail of class j is at most that of the input:
 
-    .. math:: w_j = 1 - \frac{\alpha - \text{rank}_j}{\alpha} F_j \qquad \hat{v}_j = v_j w_j
-        \qquad \hat{v}_0 = \sum_j v_j (1 - w_j)
+    .. math:: w_j = 1 - \frac{\alpha - \text{rank}_j}{\alpha} F_j
+
+    .. math:: \hat{v}_j = v_j w_j \qquad \hat{v}_0 = \sum_j v_j (1 - w_j)
 
     The probabilities are the softmax of :math:`\hat{v}_0` (unknown), :math:`\hat{v}_1, \dots, \hat{v}_K`; those of the
     classes sum to less than 1. The loss is the cross-entropy of the outputs. A class without a correct example has no
@@ -109,14 +113,9 @@ class OpenMaxHead(Head):
                 "labels belong to the outputs and that the network is trained"
             )
         y = y[rows].long()
-        size = max(1, BLOCK // self.num_classes)
-        parts = [(rows[i : i + size], y[i : i + size]) for i in range(0, len(rows), size)]
-        sums = o.new_zeros((self.num_classes, self.num_classes), dtype=torch.float64)
-        for row, own in parts:
-            sums.index_add_(0, own, _precise(o[row]))
         self.counts = y.bincount(minlength=self.num_classes)
-        self.means = self._placed(sums / self.counts.clamp_min(1).unsqueeze(1))
-        d = torch.cat([self._distances(self._placed(_precise(o[row])), self.means[own]) for row, own in parts])
+        self.means = self._placed(self._sums(o, rows, y) / self.counts.clamp_min(1).unsqueeze(1))
+        d = self._own_distances(o, rows, y)
         self.smallest, self.shape, self.log_scale = fit_tails(largest_per_class(d, y, self.num_classes, self.tail))
         return self
 
@@ -128,6 +127,26 @@ class OpenMaxHead(Head):
 
     def settings(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("num_classes", "tail", "alpha", "distance", "form")}
+
+    def _sums(self, o: Tensor, rows: Tensor, y: Tensor) -> Tensor:
+        """Sum of the chosen rows of each class, ``(n, k), (m,), (m,) -> (k, k)``."""
+        sums = o.new_zeros((self.num_classes, self.num_classes), dtype=torch.float64)
+        for chosen, own in self._blocks(rows, y, SUMMED):
+            sums.index_add_(0, own, _precise(o.index_select(0, chosen)))
+        return sums
+
+    def _own_distances(self, o: Tensor, rows: Tensor, y: Tensor) -> Tensor:
+        """Distance of each chosen row to the mean of its class, ``(n, k), (m,), (m,) -> (m,)``."""
+        found = []
+        for chosen, own in self._blocks(rows, y, MEASURED):
+            v = self._placed(_precise(o.index_select(0, chosen)))
+            found.append(self._distances(v, self.means.index_select(0, own)))
+        return torch.cat(found)
+
+    def _blocks(self, rows: Tensor, y: Tensor, outputs: int) -> Iterator[tuple[Tensor, Tensor]]:
+        size = max(1, outputs // self.num_classes)
+        for start in range(0, len(rows), size):
+            yield rows[start : start + size], y[start : start + size]
 
     def _log_probs(self, o: Tensor) -> Tensor:
         unknown, revised = self._revised(o)
@@ -152,7 +171,7 @@ class OpenMaxHead(Head):
         """How far each input is from some classes, as a probability: ``(b, k), (b, a) -> (b, a)``."""
         means = self.means.double()
         # one rank at a time: all at once would take alpha times the memory
-        d = torch.stack([self._distances(v, means[own]) for own in classes.unbind(1)], 1)
+        d = torch.stack([self._distances(v, means.index_select(0, own)) for own in classes.unbind(1)], 1)
         tails = Tails(self.smallest[classes], self.shape[classes], self.log_scale[classes])
         return tail_cdf(d, tails).masked_fill(self.counts[classes] == 0, 0.0)
 
