@@ -55,7 +55,12 @@ def measure_openmax(rounds: int) -> list[dict[str, Any]]:
                 head = OpenMaxHead(num_classes, distance=distance).fit(o, y)
                 fit = partial(OpenMaxHead(num_classes, distance=distance).fit, o, y)
                 timings = duel({"fit": fit, "predict": partial(answer, head, rows)}, rounds=rounds)
-                case = {"classes": num_classes, "examples": len(o), "threads": threads, "distance": distance}
+                case: dict[str, Any] = {
+                    "classes": num_classes,
+                    "examples": len(o),
+                    "threads": threads,
+                    "distance": distance,
+                }
                 case["seconds"] = {name: timing.as_dict() for name, timing in timings.items()}
                 found.append(case | {"at_most_s": AT_MOST.get(num_classes)})
     return found
