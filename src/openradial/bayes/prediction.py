@@ -1,7 +1,7 @@
 """Predictions of many networks at once: their log-probabilities, the mean, and how far they agree."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import torch
@@ -118,7 +118,8 @@ def _log_probs(o: Tensor, head: Head | None) -> Tensor:
     if o.ndim != 3:
         raise ShapeError(f"the network must give outputs of shape (b, k), got {tuple(o.shape[1:])}")
     if head is not None:
-        return head(o.flatten(0, 1)).view(*o.shape[:2], -1)  # heads know batches of one dimension
+        rows = head(o.flatten(0, 1))  # heads know batches of one dimension
+        return rows.view(*o.shape[:2], rows.shape[-1])
     if (o > 1e-6).any():
         raise ShapeError(
             f"log-probabilities are never above 0, got {float(o.max()):g}; if these are outputs, pass the head= that "
@@ -130,7 +131,7 @@ def _log_probs(o: Tensor, head: Head | None) -> Tensor:
 def _shares(source: Source, x: Tensor, count: int, chunk: int | None) -> tuple[int, int]:
     """How many networks and how many inputs make one pass."""
     if chunk is None:
-        with Sizes() as sizes:
+        with Sizes() as sizes, suppress(Exception):  # what is wrong shows later, with the shape of all inputs
             source.network(x[:1])
         chunk = max(LEAST_PAIRS, ACTIVATIONS // sizes.most)
     inputs = min(chunk, max(1, len(x)), max(LEAST_INPUTS, chunk // count))
