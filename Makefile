@@ -37,6 +37,8 @@ bench: $(READY)  ## measure speed; results go to benchmarks/results (with TINY=p
 	$(BIN)/python -m benchmarks.loading $(if $(TINY),--tiny $(TINY))
 	$(BIN)/python -m benchmarks.small_training
 	$(BIN)/python -m benchmarks.training
+	$(BIN)/python -m benchmarks.heads
+	$(BIN)/python -m benchmarks.metrics
 
 docs: $(READY)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

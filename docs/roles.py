@@ -15,7 +15,22 @@ from markdown.extensions import Extension
 from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 
-PAGES = ("functional", "nn", "prototypes", "reference", "data", "models", "training", "errors", "plots")
+PAGES = (
+    "functional",
+    "nn",
+    "prototypes",
+    "reference",
+    "data",
+    "models",
+    "training",
+    "heads",
+    "decision",
+    "metrics",
+    "outliers",
+    "estimator",
+    "errors",
+    "plots",
+)
 
 
 def identifier(name: str) -> str:

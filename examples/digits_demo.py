@@ -1,7 +1,8 @@
 """How sure is a network of digits it has never seen?
 
 One small network learns the digits 0 to 5, once with softmax and once with the radial layer: same initial weights,
-same batches, same number of steps. Then it is asked about test digits of the kinds it knows, and about 6 to 9.
+same batches, same number of steps. Then it is asked about test digits of the kinds it knows, and about 6 to 9. Last, a
+rejector learns from known digits alone when to answer "unknown", for a rate of false rejections that we choose.
 """
 
 import argparse
@@ -22,19 +23,21 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from sklearn.datasets import load_digits
-from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
 import openradial
-from openradial import plots
+from openradial import metrics, plots
 from openradial.data import Batches, Examples
+from openradial.decision import Rejector
+from openradial.heads import Head, RadialHead, SoftmaxHead
 from openradial.training import Objective, Settings, fit
 
 Report = Callable[[dict[str, Any]], None]
 
 KNOWN = 6  # the digits 0 to 5, chosen before any run; 6 to 9 are novel
 SURE = 0.9
+FALSE_REJECT_RATE = 0.05  # of known digits, asked for
 
 # Fixed before training and without a look at novel digits: the smallest beta for which the six probabilities
 # add up to at most 1.01 wherever the network puts an example. Accuracy and AUROC do not depend on it.
@@ -48,6 +51,8 @@ ROWS = {
     "novel_sure": f"novel digits called with p > {SURE} (%)",
     "novel_at_95": "novel digits accepted if 95 % of the known are (%)",
     "auroc": "AUROC, known against novel (%)",
+    "known_rejected": f"known digits rejected, {FALSE_REJECT_RATE:.0%} asked for (%)".replace("5%", "5 %"),
+    "novel_rejected": "novel digits rejected at that rate (%)",
 }
 
 
@@ -55,6 +60,7 @@ ROWS = {
 class Split:
     train_x: Tensor
     train_y: Tensor
+    calibration_x: Tensor
     test_x: Tensor
     test_y: Tensor
     novel_x: Tensor
@@ -62,13 +68,21 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Answers:
-    """The winning class and its probability, for known test digits and for novel ones."""
+class Answer:
+    """The winning class and its probability, and how unknown each input is."""
 
-    known_probs: Tensor
-    known_classes: Tensor
-    novel_probs: Tensor
-    novel_classes: Tensor
+    classes: Tensor
+    probs: Tensor
+    scores: Tensor
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers to known digits kept for calibration, to known test digits and to novel ones."""
+
+    calibration: Answer
+    known: Answer
+    novel: Answer
 
 
 def split_digits(seed: int) -> Split:
@@ -76,9 +90,13 @@ def split_digits(seed: int) -> Split:
     x = torch.tensor(digits.data / 16, dtype=torch.float32)
     y = torch.tensor(digits.target)
     known = y < KNOWN
-    parts = train_test_split(x[known], y[known], test_size=0.3, random_state=seed, stratify=y[known])
-    train_x, test_x, train_y, test_y = parts
-    return Split(train_x, train_y, test_x, test_y, x[~known], y[~known])
+    train_x, held_x, train_y, held_y = apart(x[known], y[known], 0.4, seed)
+    calibration_x, test_x, _, test_y = apart(held_x, held_y, 0.5, seed)
+    return Split(train_x, train_y, calibration_x, test_x, test_y, x[~known], y[~known])
+
+
+def apart(x: Tensor, y: Tensor, share: float, seed: int) -> tuple[Tensor, ...]:
+    return tuple(train_test_split(x, y, test_size=share, random_state=seed, stratify=y))
 
 
 def make_network(seed: int) -> nn.Sequential:
@@ -86,42 +104,44 @@ def make_network(seed: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, KNOWN))
 
 
-def train(network: nn.Module, loss: nn.Module, split: Split, *, epochs: int, seed: int, report: Report) -> None:
+def train(network: nn.Module, head: Head, split: Split, *, epochs: int, seed: int, report: Report) -> None:
     """Train in place; ``report`` is called after each epoch."""
     known = Examples(split.train_x, split.train_y, tuple(map(str, range(KNOWN))))
     batches = Batches(known, 64, shuffle=True, seed=seed)
     settings = Settings(epochs=epochs, batch_size=64, learning_rate=1e-3, seed=seed)
-    fit(network, Objective(loss), batches, settings=settings, report=report, show_progress=False)
+    fit(network, Objective(head.loss), batches, settings=settings, report=report, show_progress=False)
 
 
 @torch.no_grad()
-def answer(network: nn.Module, probs: Callable[[Tensor], Tensor], split: Split) -> Answers:
-    known_probs, known_classes = probs(network(split.test_x)).max(-1)
-    novel_probs, novel_classes = probs(network(split.novel_x)).max(-1)
-    return Answers(known_probs, known_classes, novel_probs, novel_classes)
+def answer(network: nn.Module, head: Head, x: Tensor) -> Answer:
+    o = network(x)
+    probs, classes = head(o).exp().max(-1)
+    return Answer(classes, probs, head.unknown_score(o))
 
 
 def measure(answers: Answers, test_y: Tensor) -> dict[str, float]:
-    known, novel = answers.known_probs.double(), answers.novel_probs.double()
-    is_known = torch.cat([torch.ones(len(known)), torch.zeros(len(novel))])
+    known, novel = answers.known, answers.novel
+    rejector = Rejector(FALSE_REJECT_RATE).fit(answers.calibration.scores)
     return {
-        "accuracy": (answers.known_classes == test_y).double().mean().item(),
-        "known": known.mean().item(),
-        "novel": novel.mean().item(),
-        "known_sure": (known > SURE).double().mean().item(),
-        "novel_sure": (novel > SURE).double().mean().item(),
-        "novel_at_95": (novel >= known.quantile(0.05)).double().mean().item(),
-        "auroc": float(roc_auc_score(is_known, torch.cat([known, novel]))),
+        "accuracy": share(known.classes == test_y),
+        "known": known.probs.mean().item(),
+        "novel": novel.probs.mean().item(),
+        "known_sure": share(known.probs > SURE),
+        "novel_sure": share(novel.probs > SURE),
+        "novel_at_95": metrics.fpr_at_tpr(known.scores, novel.scores, 0.95),
+        "auroc": metrics.auroc(known.scores, novel.scores),
+        "known_rejected": share(rejector.decide(known.scores, known.classes) == -1),
+        "novel_rejected": share(rejector.decide(novel.scores, novel.classes) == -1),
     }
+
+
+def share(true: Tensor) -> float:
+    return true.double().mean().item()
 
 
 def run(seeds: int, epochs: int, console: Console) -> tuple[dict[str, list[dict[str, float]]], dict[str, Answers]]:
     """The measures of every run, and the answers of the first seed's two networks."""
-    layer = openradial.RadialLayer(KNOWN, beta=BETA)
-    methods = {
-        "softmax": (nn.CrossEntropyLoss(), lambda o: o.softmax(-1)),
-        "radial": (openradial.RadialLoss(), layer.probs),  # beta would only scale the loss
-    }
+    methods: dict[str, Head] = {"softmax": SoftmaxHead(KNOWN), "radial": RadialHead(KNOWN, beta=BETA)}
     measures: dict[str, list[dict[str, float]]] = {method: [] for method in methods}
     shown: dict[str, Answers] = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -129,11 +149,12 @@ def run(seeds: int, epochs: int, console: Console) -> tuple[dict[str, list[dict[
         task = progress.add_task("training", total=seeds * len(methods) * epochs)
         for seed in range(seeds):
             split = split_digits(seed)
-            for method, (loss, probs) in methods.items():
+            for method, head in methods.items():
                 progress.update(task, description=f"training {method}, seed {seed}")
                 network = make_network(seed)
-                train(network, loss, split, epochs=epochs, seed=seed, report=lambda record: progress.advance(task))
-                answers = answer(network, probs, split)
+                train(network, head, split, epochs=epochs, seed=seed, report=lambda record: progress.advance(task))
+                asked = (split.calibration_x, split.test_x, split.novel_x)
+                answers = Answers(*(answer(network, head, x) for x in asked))
                 measures[method].append(measure(answers, split.test_y))
                 shown.setdefault(method, answers)
     return measures, shown
@@ -165,7 +186,7 @@ def draw(answers: dict[str, Answers], split: Split) -> Figure:
     top, bottom = figure.subfigures(2, 1, height_ratios=(2.2, 1), hspace=0.04)
     panels = top.subplots(1, 2, sharey=True)
     for ax, (method, answered) in zip(panels, answers.items(), strict=True):
-        plots.plot_winning_probabilities(answered.known_probs, answered.novel_probs, ax=ax)
+        plots.plot_winning_probabilities(answered.known.probs, answered.novel.probs, ax=ax)
         ax.set_title(method, fontweight="bold")
         ax.spines[["top", "right"]].set_visible(False)
     panels[0].legend(["known digits (0 to 5)", "novel digits (6 to 9)"], frameon=False, loc="upper center")
@@ -176,7 +197,7 @@ def draw(answers: dict[str, Answers], split: Split) -> Figure:
     picks = [i for digit in range(KNOWN, 10) for i in (split.novel_y == digit).nonzero()[:2, 0].tolist()]
     bottom.suptitle("Novel digits, and which known digit each network takes them for (how surely)", fontsize="medium")
     for column, (ax, i) in enumerate(zip(bottom.subplots(1, len(picks)), picks, strict=True)):
-        said = {name: (str(a.novel_classes[i].item()), a.novel_probs[i].item()) for name, a in answers.items()}
+        said = {name: (str(a.novel.classes[i].item()), a.novel.probs[i].item()) for name, a in answers.items()}
         plots.plot_answers(split.novel_x[i].reshape(8, 8), said, names=column == 0, ax=ax)
         ax.set_title(str(split.novel_y[i].item()), fontsize="medium", pad=3)
     return figure

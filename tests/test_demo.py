@@ -46,7 +46,12 @@ def test_novel_digits_are_in_no_training_set(demo):
     split = demo["split_digits"](0)
     assert split.train_y.unique().tolist() == split.test_y.unique().tolist() == [0, 1, 2, 3, 4, 5]
     assert split.novel_y.unique().tolist() == [6, 7, 8, 9]
-    assert len(split.train_y) + len(split.test_y) + len(split.novel_y) == 1797
+    assert len(split.train_y) + len(split.calibration_x) + len(split.test_y) + len(split.novel_y) == 1797
+
+
+@pytest.mark.parametrize("method", ["softmax", "radial"])
+def test_the_rejector_finds_more_novel_digits_than_known_ones(result, method):
+    assert all(run["known_rejected"] < 0.15 and run["novel_rejected"] > 0.4 for run in result[0][method])
 
 
 @pytest.mark.parametrize("option", ["--seeds", "--epochs"])

@@ -6,7 +6,17 @@ from importlib.metadata import version
 import pytest
 
 import openradial
-from openradial import data, errors, fetch, functional, models, reference, training
+from openradial import (
+    data,
+    decision,
+    errors,
+    fetch,
+    functional,
+    heads,
+    models,
+    reference,
+    training,
+)
 
 PUBLIC = {
     openradial: [
@@ -20,9 +30,13 @@ PUBLIC = {
         "RadialLoss",
         "SimplexPrototypes",
         "data",
+        "decision",
         "errors",
         "functional",
+        "heads",
+        "metrics",
         "models",
+        "outliers",
         "reference",
         "replace_head",
         "training",
@@ -112,6 +126,34 @@ PUBLIC = {
         "options",
     ],
     training: ["History", "Machine", "Objective", "Settings", "fit"],
+    heads: [
+        "CACHead",
+        "Combination",
+        "DOCHead",
+        "GaussianMixtureDensity",
+        "Head",
+        "MahalanobisDensity",
+        "NeighbourDensity",
+        "OpenMaxHead",
+        "ParzenDensity",
+        "RadialHead",
+        "Scorer",
+        "SoftmaxHead",
+        "load_head",
+        "make_head",
+        "save_head",
+    ],
+    decision: [
+        "BetaFit",
+        "FalseRejectReport",
+        "OperatingPoint",
+        "PredictionSets",
+        "Rejector",
+        "conformal_p_values",
+        "false_reject_report",
+        "fit_beta",
+        "operating_point",
+    ],
     fetch: ["ARCHIVE", "Mirror", "Package", "Problem", "Source", "check", "fetch", "file_matches", "folder"],
 }
 every_module = pytest.mark.parametrize("module", PUBLIC, ids=lambda module: module.__name__)

@@ -11,9 +11,13 @@ __version__ = "0.1.0.dev0"
 
 _HOMES = {
     "data": "openradial.data",
+    "decision": "openradial.decision",
     "errors": "openradial.errors",
     "functional": "openradial.functional",
+    "heads": "openradial.heads",
+    "metrics": "openradial.metrics",
     "models": "openradial.models",
+    "outliers": "openradial.outliers",
     "reference": "openradial.reference",
     "training": "openradial.training",
     "AxisPrototypes": "openradial.prototypes",
@@ -39,16 +43,31 @@ __all__ = [
     "RadialLoss",
     "SimplexPrototypes",
     "data",
+    "decision",
     "errors",
     "functional",
+    "heads",
+    "metrics",
     "models",
+    "outliers",
     "reference",
     "replace_head",
     "training",
 ]
 
 if TYPE_CHECKING:
-    from openradial import data, errors, functional, models, reference, training
+    from openradial import (
+        data,
+        decision,
+        errors,
+        functional,
+        heads,
+        metrics,
+        models,
+        outliers,
+        reference,
+        training,
+    )
     from openradial.errors import OpenRadialError
     from openradial.estimator import RadialClassifier
     from openradial.nn import RadialLayer, RadialLinear, RadialLoss, replace_head

@@ -5,7 +5,7 @@
     ├── DTypeError    (TypeError)    a tensor has the wrong element type
     ├── TargetError   (IndexError)   a target names a class that does not exist
     ├── OptionError   (ValueError)   a setting is out of its range
-    ├── HeadError     (ValueError)   the classifier of a network cannot be found
+    ├── HeadError     (ValueError)   the classifier of a network cannot be found, or a head is not fitted
     ├── DataError     (ValueError)   a file or folder of data is damaged or not what it was said to be
     ├── FetchError    (OSError)      a data set or weights cannot be had
     ├── WeightsError  (ValueError)   weights do not fit the network
@@ -60,7 +60,7 @@ class OptionError(OpenRadialError, ValueError):
 
 
 class HeadError(OpenRadialError, ValueError):
-    """The classifier of a network cannot be found."""
+    """The classifier of a network cannot be found, or a head is not fitted."""
 
 
 class DataError(OpenRadialError, ValueError):

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from openradial.errors import DTypeError, HeadError, ShapeError, TargetError
-from openradial.heads import CACHead, DOCHead, Head, RadialHead, Scorer, SoftmaxHead, load_head, save_head
+from openradial.heads import CACHead, DOCHead, Head, OpenMaxHead, RadialHead, Scorer, SoftmaxHead, load_head, save_head
 from openradial.prototypes import FixedPrototypes, LearnedPrototypes, SimplexPrototypes
 
 K = 4
@@ -40,6 +40,9 @@ CASES = [
     Case("softmax, energy", lambda: SoftmaxHead(K, "energy", temperature="fit")),
     Case("doc", lambda: DOCHead(K)),
     Case("cac", lambda: CACHead(K, magnitude=3.0)),
+    Case("openmax", lambda: OpenMaxHead(K, tail=2)),
+    Case("openmax, raw", lambda: OpenMaxHead(K, tail=2, alpha=2, distance="combined", form="raw")),
+    Case("openmax, cosine", lambda: OpenMaxHead(K, tail=2, alpha=2, distance="cosine")),
     Case("cac, distance", lambda: CACHead(K, magnitude=3.0, score="distance")),
 ]
 

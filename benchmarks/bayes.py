@@ -1,0 +1,293 @@
+"""Measure Bayesian networks and write benchmarks/results/bayes.{json,md}: how fast they predict, and what they say.
+
+The speed part times :func:`openradial.bayes.predict` beside a loop of forward passes. The spiral part trains Bayesian
+networks as the paper does, ten seeds each, and asks them about training points and about points far away.
+``python -m benchmarks.bayes``, or with ``--quick`` a glance; ``--only speed`` or ``--only spiral`` for one part.
+"""
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from benchmarks.run import RESULTS, cpu_name, table, write
+from benchmarks.timing import Run, duel
+from openradial import RadialLayer, RadialLoss
+from openradial.bayes import ElboObjective, Ensemble, MCDropout, Prediction, posterior, predict, to_bayesian
+from openradial.data.spiral import spiral
+from openradial.models import MLP, build
+from openradial.training import Objective, Settings
+from openradial.training.stacked import train_stacked
+
+COMMAND = "python -m benchmarks.bayes"
+POINTS = spiral(2000)
+FAR = {
+    radius: radius * torch.tensor([[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]]) for radius in (2.0, 3.0, 5.0)
+}
+PAPER = Settings(epochs=3000, batch_size=50, optimiser="rmsprop", learning_rate=5e-4, decay=0.9)
+BATCHES, SAMPLES = 40, 100
+LEAST_ACCURACY, LEAST_SEEDS = 0.97, 0.9
+# network, its shape of inputs, classes, samples, at least so many times faster, and for which numbers of inputs
+SPEED = [
+    ("spiral_radial", (2,), 3, 100, 5.0, (2, 4, 50)),
+    ("spiral_radial", (2,), 3, 100, None, (200, 2000)),
+    ("spiral_softmax", (2,), 3, 100, 5.0, (2, 4, 50)),
+    ("mnist_radial", (1, 28, 28), 10, 20, 1.5, (1, 10, 100)),
+]
+BAYESIAN: dict[str, tuple[str, float, tuple[int, ...]]] = {
+    "radial, beta 1": ("radial", 1.0, (50, 50, 50)),
+    "radial, beta 5": ("radial", 5.0, (50, 50, 50)),
+    "radial, beta 20": ("radial", 20.0, (50, 50, 50)),
+    "softmax": ("softmax", 1.0, (50, 50, 50)),
+    "softmax, 2 hidden units": ("softmax", 1.0, (50, 50, 2)),
+}
+OTHERS = ("radial", "softmax")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="few rounds and epochs; for trying it out, not for the docs"
+    )
+    parser.add_argument("--only", choices=("speed", "spiral"), help="one part")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
+    options = parser.parse_args()
+    console = Console()
+    results: dict[str, Any] = {"environment": environment()}
+    if options.only != "spiral":
+        results["speed"] = measure_speed(3 if options.quick else 15, console)
+    if options.only != "speed":
+        torch.set_num_threads(1)
+        settings, seeds = (replace(PAPER, epochs=20), 2) if options.quick else (PAPER, 10)
+        results["spiral"] = measure_spiral(settings, list(range(seeds)), console)
+    results["environment"]["load_average_at_the_end"] = os.getloadavg()[1]  # of 5 minutes
+    options.out.mkdir(parents=True, exist_ok=True)
+    write(options.out / "bayes.json", json.dumps(results, indent=1) + "\n")
+    text = markdown(results)
+    write(options.out / "bayes.md", text)
+    console.print(text, markup=False)
+    console.print(f"written: {options.out}/bayes.json, bayes.md")
+
+
+def environment() -> dict[str, Any]:
+    return {
+        "command": COMMAND,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "cpu": cpu_name(),
+        "cores": torch.multiprocessing.cpu_count(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "samples": SAMPLES,
+        "points": len(POINTS),
+        "settings": PAPER.as_dict(),
+    }
+
+
+def measure_speed(rounds: int, console: Console) -> list[dict[str, Any]]:
+    rows = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        for name, shape, classes, samples, limit, counts in SPEED:
+            for count in counts:
+                with console.status(f"{name}, {count} inputs, {threads} threads"):
+                    row = {"network": name, "inputs": count, "samples": samples, "threads": threads, "at_least": limit}
+                    rows.append(row | race(name, shape, classes, samples, count, rounds))
+    return rows
+
+
+def race(name: str, shape: tuple[int, ...], classes: int, samples: int, count: int, rounds: int) -> dict[str, Any]:
+    """Both sides draw their weights, run the network and make log-probabilities."""
+    torch.manual_seed(0)
+    network, x = to_bayesian(build(name, classes)).train(), torch.randn(count, *shape)
+    head: nn.Module = RadialLayer(classes) if name.endswith("radial") else nn.LogSoftmax(-1)
+
+    @torch.no_grad()
+    def loop() -> Tensor:
+        return torch.stack([head(network(x)) for _ in range(samples)])
+
+    rivals: dict[str, Run] = {"loop": loop, "predict": lambda: predict(network, x, samples, head=head)}
+    timings = duel(rivals, rounds=rounds)
+    return {
+        "seconds": {rival: timing.as_dict() for rival, timing in timings.items()},
+        "ratio": timings["loop"].median / timings["predict"].median,
+        "largest_difference": difference(network, x, samples, head),
+    }
+
+
+@torch.no_grad()
+def difference(network: nn.Module, x: Tensor, samples: int, head: nn.Module) -> float:
+    """Between log-probabilities of the one pass and of a loop with the same weights."""
+    found = predict(network, x, samples, head=head, seed=0).log_probs
+    network.eval()
+    torch.manual_seed(0)
+    q = posterior(network)
+    alone = torch.stack([head(functional_call(network, q.named(row), (x,))) for row in q.draw(samples)])
+    network.train()
+    return float((found - alone).abs().max())
+
+
+def measure_spiral(settings: Settings, seeds: list[int], console: Console) -> dict[str, Any]:
+    """Bayesian networks of several heads and betas; then ensembles and dropout of the same networks."""
+    found: dict[str, Any] = {"epochs": settings.epochs, "seeds": seeds, "far": list(FAR), "kinds": {}}
+    for kind, (head, beta, hidden) in BAYESIAN.items():
+        with console.status(f"Bayesian, {kind}: training {len(seeds)} networks"):
+            found["kinds"][f"Bayesian, {kind}"] = bayesian(head, beta, hidden, settings, seeds)
+    for head in OTHERS:
+        with console.status(f"ensemble and dropout, {head}: training {len(seeds)} networks each"):
+            found["kinds"] |= others(head, settings, seeds)
+    return found
+
+
+def parts(head: str, beta: float) -> tuple[Callable[[Tensor, Tensor], Tensor], nn.Module]:
+    """The loss and the head of a network on the spiral."""
+    return (
+        (RadialLoss(beta=beta), RadialLayer(3, beta=beta)) if head == "radial" else (F.cross_entropy, nn.LogSoftmax(-1))
+    )
+
+
+def bayesian(head: str, beta: float, hidden: tuple[int, ...], settings: Settings, seeds: list[int]) -> dict[str, Any]:
+    loss, layer = parts(head, beta)
+    start = time.perf_counter()
+    objective = ElboObjective(loss, batches=BATCHES, batch_size=settings.batch_size)
+    trained = train_stacked(lambda: to_bayesian(MLP(3, inputs=2, hidden=hidden)), objective, POINTS, settings, seeds)
+    rows = [asked(network, layer) for network in trained.networks]
+    return {"seconds_of_training": time.perf_counter() - start, "seeds": rows}
+
+
+def others(head: str, settings: Settings, seeds: list[int]) -> dict[str, Any]:
+    """One ensemble of as many networks as there are seeds, and dropout of each of them; radial with beta 5."""
+    loss, layer = parts(head, 5.0)
+    plain = train_stacked(lambda: MLP(3, inputs=2), Objective(loss), POINTS, settings, seeds)
+    dropped = train_stacked(lambda: MLP(3, inputs=2, dropout=0.1), Objective(loss), POINTS, settings, seeds)
+    name = head if head == "softmax" else "radial, beta 5"
+    return {
+        f"ensemble of {len(seeds)}, {name}": {"seeds": [asked(Ensemble(plain.networks), layer)]},
+        f"dropout 0.1, {name}": {"seeds": [asked(MCDropout(network), layer) for network in dropped.networks]},
+    }
+
+
+def asked(network: nn.Module, layer: nn.Module) -> dict[str, Any]:
+    """What the networks of a prediction say about training points and about points far away."""
+    samples = None if isinstance(network, Ensemble) else SAMPLES
+    near = predict(network, POINTS.inputs, samples, head=layer, seed=0)
+    far = {str(radius): said(predict(network, x, samples, head=layer, seed=0)) for radius, x in FAR.items()}
+    accuracy = float((near.labels == POINTS.labels).float().mean())
+    return {"accuracy": accuracy, "training_points": said(near), "far": far}
+
+
+def said(found: Prediction) -> dict[str, float]:
+    """Means over the points; the deviation is that over samples, at each point."""
+    values = {
+        "winning": found.winning_probs.mean(),
+        "deviation": found.winning_probs.std(0).mean(),
+        "predictive_entropy": found.predictive_entropy.mean(),
+        "mutual_information": found.mutual_information.mean(),
+        "missing_mass": found.missing_mass.mean(),
+    }
+    return {name: float(value) for name, value in values.items()}
+
+
+def markdown(results: dict[str, Any]) -> str:
+    env = results["environment"]
+    lines = [
+        f"Written by `{env['command']}` on {env['date']}: {env['cpu']}, {env['cores']} cores, torch {env['torch']}, "
+        f"Python {env['python']}, float32. Load average at the end {env['load_average_at_the_end']:.1f}.",
+        "",
+    ]
+    if "speed" in results:
+        lines += [
+            "**Prediction**: `predict` beside a loop of forward passes, both drawing their weights; milliseconds, "
+            "median (middle half of the rounds).",
+            "",
+            *table(
+                ["network", "inputs", "samples", "threads", "loop", "predict", "ratio", "at least", "holds"],
+                [speed_row(row) for row in results["speed"]],
+            ),
+            "",
+            f"Largest difference of a log-probability for equal weights: "
+            f"{max(row['largest_difference'] for row in results['speed']):.1e}.",
+            "",
+        ]
+    if "spiral" in results:
+        lines += spiral_lines(results["spiral"], env)
+    return "\n".join(lines)
+
+
+def speed_row(row: dict[str, Any]) -> list[str]:
+    times = [
+        "{:.2f} ({:.2f}–{:.2f})".format(*(1e3 * timing[key] for key in ("median_s", "quartile_1_s", "quartile_3_s")))
+        for timing in row["seconds"].values()
+    ]
+    limit = row["at_least"]
+    holds = "" if limit is None else "yes" if row["ratio"] >= limit else "NO"
+    counts = [str(row[key]) for key in ("inputs", "samples", "threads")]
+    return [row["network"], *counts, *times, f"{row['ratio']:.1f}", f"{limit or ''}", holds]
+
+
+def spiral_lines(found: dict[str, Any], env: dict[str, Any]) -> list[str]:
+    lines = [
+        f"**Spiral**: {env['points']:,} points, {found['epochs']:,} epochs of 40 batches of 50, RMSprop 5e-4, M = 40, the "
+        f"paper's prior, {len(found['seeds'])} seeds, {env['samples']} samples. Accuracy of the mean prediction on the "
+        "training points, and the winning probability there: means over seeds.",
+        "",
+        *table(
+            [
+                "",
+                "accuracy, lowest",
+                "highest",
+                f"seeds with at least {LEAST_ACCURACY}",
+                "holds",
+                "winning probability",
+            ],
+            [accuracy_row(kind, case["seeds"]) for kind, case in found["kinds"].items()],
+        ),
+        "",
+    ]
+    for radius in found["far"]:
+        header = [
+            "",
+            "winning probability",
+            "its deviation over samples",
+            "missing mass",
+            "entropy",
+            "mutual information",
+        ]
+        rows = [far_row(kind, case["seeds"], str(radius)) for kind, case in found["kinds"].items()]
+        lines += [
+            f"Four points far away, (±{radius:g}, ±{radius:g}): means over points and seeds (lowest–highest seed).",
+            "",
+        ]
+        lines += [*table(header, rows), ""]
+    return lines
+
+
+def accuracy_row(kind: str, seeds: list[dict[str, Any]]) -> list[str]:
+    values = [row["accuracy"] for row in seeds]
+    good = sum(value >= LEAST_ACCURACY for value in values)
+    winning = sum(row["training_points"]["winning"] for row in seeds) / len(seeds)
+    asks = kind.startswith("Bayesian, radial")
+    holds = "" if not asks else "yes" if good >= LEAST_SEEDS * len(seeds) else "NO"
+    return [kind, f"{min(values):.4f}", f"{max(values):.4f}", f"{good} of {len(seeds)}", holds, f"{winning:.2f}"]
+
+
+def far_row(kind: str, seeds: list[dict[str, Any]], radius: str) -> list[str]:
+    names = ("winning", "deviation", "missing_mass", "predictive_entropy", "mutual_information")
+    columns = [[row["far"][radius][name] for row in seeds] for name in names]
+    first, *rest = ([sum(values) / len(values), min(values), max(values)] for values in columns)
+    return [kind, "{:.2f} ({:.2f}–{:.2f})".format(*first), *(f"{values[0]:.2f}" for values in rest)]
+
+
+if __name__ == "__main__":
+    main()
