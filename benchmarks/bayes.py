@@ -238,9 +238,9 @@ def speed_row(row: dict[str, Any]) -> list[str]:
 
 def spiral_lines(found: dict[str, Any], env: dict[str, Any]) -> list[str]:
     lines = [
-        f"**Spiral**: {env['points']:,} points, {found['epochs']:,} epochs of 40 batches of 50, RMSprop 5e-4, M = 40, the "
-        f"paper's prior, {len(found['seeds'])} seeds, {env['samples']} samples. Accuracy of the mean prediction on the "
-        "training points, and the winning probability there: means over seeds.",
+        f"**Spiral**: {env['points']:,} points, {found['epochs']:,} epochs of 40 batches of 50, RMSprop 5e-4, M = 40, "
+        f"the paper's prior, {len(found['seeds'])} seeds, {env['samples']} samples. Accuracy of the mean prediction on "
+        "the training points, and the winning probability there: means over seeds.",
         "",
         *table(
             [

@@ -24,6 +24,7 @@ PAGES = (
     "models",
     "training",
     "heads",
+    "bayes",
     "decision",
     "metrics",
     "outliers",

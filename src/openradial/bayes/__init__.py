@@ -2,9 +2,9 @@
 
 from openradial.bayes.conversion import freeze, to_bayesian
 from openradial.bayes.ensembles import Ensemble, MCDropout
+from openradial.bayes.gaussian import Posterior, posterior
 from openradial.bayes.layers import BayesConv1d, BayesConv2d, BayesEmbedding, BayesLayer, BayesLinear
 from openradial.bayes.objective import BatchCounter, Elbo, ElboObjective, elbo, kl_weight
-from openradial.bayes.posterior import Posterior, posterior
 from openradial.bayes.prediction import Prediction, predict
 from openradial.bayes.priors import GaussianPrior, Prior, ScaleMixturePrior
 from openradial.bayes.recurrent import BayesGRU, BayesLSTM, BayesRNN

@@ -24,7 +24,7 @@ class BayesLayer(nn.Module):
 
     In training mode each call draws weights anew; in evaluation mode the layer is the plain one with the means as its
     weights. Where a rho has no elements the weights are taken as they are: this is how
-    :class:`~openradial.bayes.posterior.Posterior` gives a network the weights that it has drawn. Nothing that was drawn
+    :class:`~openradial.bayes.Posterior` gives a network the weights that it has drawn. Nothing that was drawn
     is kept on the layer.
     """
 

@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from openradial.bayes.gaussian import posterior
 from openradial.bayes.layers import given
-from openradial.bayes.posterior import posterior
 from openradial.bayes.vectorised import run_with
 from openradial.errors import OptionError, ShapeError, check_count
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from openradial.bayes.ensembles import DROPOUTS, Ensemble, MCDropout
-from openradial.bayes.posterior import posterior
+from openradial.bayes.gaussian import posterior
 from openradial.bayes.vectorised import evaluating, run_stacked
 from openradial.errors import OptionError, check_count
 
