@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
+    "bayes": "openradial.bayes",
     "data": "openradial.data",
     "decision": "openradial.decision",
     "errors": "openradial.errors",
@@ -42,6 +43,7 @@ __all__ = [
     "RadialLinear",
     "RadialLoss",
     "SimplexPrototypes",
+    "bayes",
     "data",
     "decision",
     "errors",
@@ -57,6 +59,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from openradial import (
+        bayes,
         data,
         decision,
         errors,
