@@ -13,18 +13,18 @@ from openradial.bayes.vectorised import run_stacked, run_with
 from openradial.errors import OptionError
 
 
-class Attention(nn.Module):
+class Attention(models.Network):
     """A user's network: attention, a parameter of its own, and an activation with a parameter."""
 
     def __init__(self):
         super().__init__()
         self.token = nn.Parameter(torch.randn(1, 1, 12))
         self.attention = nn.MultiheadAttention(12, 3, batch_first=True)
-        self.act, self.out = nn.PReLU(), nn.Linear(12, 3)
+        self.act, self.classifier = nn.PReLU(), nn.Linear(12, 3)
 
-    def forward(self, x):
+    def features(self, x):
         x = torch.cat([self.token.expand(len(x), 1, 12), x], 1)
-        return self.out(self.act(self.attention(x, x, x, need_weights=False)[0][:, 0]))
+        return self.act(self.attention(x, x, x, need_weights=False)[0][:, 0])
 
 
 class Recurrent(nn.Module):

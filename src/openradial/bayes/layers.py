@@ -1,5 +1,6 @@
 """Layers whose weights are Gaussians."""
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -116,7 +117,7 @@ def own_names(layer: nn.Module, *, recurse: bool = False) -> tuple[str, ...]:
     return tuple(name for name, parameter in found if parameter.requires_grad)
 
 
-class _Affine(BayesLayer):
+class _Affine(BayesLayer, ABC):
     """Layers that are affine in their weights, for which noise can also be drawn per example.
 
     ``sampling``: ``"weights"`` draws one set of weights for the batch, as in the paper; ``"local"`` draws the outputs
@@ -127,9 +128,9 @@ class _Affine(BayesLayer):
     weight: Tensor
     bias: Any
 
+    @abstractmethod
     def run(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The layer as a function of its weights."""
-        raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.draws:
