@@ -26,6 +26,7 @@ from benchmarks.run import RESULTS, cpu_name, table, write
 from benchmarks.timing import Run, duel
 from openradial import RadialLayer, RadialLoss
 from openradial.bayes import ElboObjective, Ensemble, MCDropout, Prediction, posterior, predict, to_bayesian
+from openradial.bayes.layers import START
 from openradial.data.spiral import spiral
 from openradial.models import MLP, build
 from openradial.training import Objective, Settings
@@ -37,6 +38,8 @@ FAR = {
     radius: radius * torch.tensor([[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]]) for radius in (2.0, 3.0, 5.0)
 }
 PAPER = Settings(epochs=3000, batch_size=50, optimiser="rmsprop", learning_rate=5e-4, decay=0.9)
+SHORT = replace(PAPER, epochs=40, learning_rate=2e-3)
+STARTS = (0.005, 0.02, 0.1, 0.3)  # deviations of all weights before training
 BATCHES, SAMPLES = 40, 100
 LEAST_ACCURACY, LEAST_SEEDS = 0.97, 0.9
 # network, its shape of inputs, classes, samples, at least so many times faster, and for which numbers of inputs
@@ -70,8 +73,9 @@ def main() -> None:
         results["speed"] = measure_speed(3 if options.quick else 15, console)
     if options.only != "speed":
         torch.set_num_threads(1)
-        settings, seeds = (replace(PAPER, epochs=20), 2) if options.quick else (PAPER, 10)
-        results["spiral"] = measure_spiral(settings, list(range(seeds)), console)
+        seeds = list(range(2 if options.quick else 10))
+        results["start"] = measure_start(replace(SHORT, epochs=4) if options.quick else SHORT, seeds, console)
+        results["spiral"] = measure_spiral(replace(PAPER, epochs=20) if options.quick else PAPER, seeds, console)
     results["environment"]["load_average_at_the_end"] = os.getloadavg()[1]  # of 5 minutes
     options.out.mkdir(parents=True, exist_ok=True)
     write(options.out / "bayes.json", json.dumps(results, indent=1) + "\n")
@@ -157,13 +161,30 @@ def parts(head: str, beta: float) -> tuple[Callable[[Tensor, Tensor], Tensor], n
     )
 
 
-def bayesian(head: str, beta: float, hidden: tuple[int, ...], settings: Settings, seeds: list[int]) -> dict[str, Any]:
+def measure_start(settings: Settings, seeds: list[int], console: Console) -> dict[str, Any]:
+    """Accuracies after a short training, for several deviations at the start."""
+    found: dict[str, Any] = {"settings": settings.as_dict(), "accuracies": {}}
+    for sigma in STARTS:
+        with console.status(f"deviation {sigma} at the start: training {len(seeds)} networks"):
+            case = bayesian("radial", 5.0, (50, 50, 50), settings, seeds, sigma)
+            found["accuracies"][str(sigma)] = [row["accuracy"] for row in case["seeds"]]
+    return found
+
+
+def bayesian(
+    head: str, beta: float, hidden: tuple[int, ...], settings: Settings, seeds: list[int], sigma: float = START
+) -> dict[str, Any]:
     loss, layer = parts(head, beta)
     start = time.perf_counter()
-    objective = ElboObjective(loss, batches=BATCHES, batch_size=settings.batch_size)
-    trained = train_stacked(lambda: to_bayesian(MLP(3, inputs=2, hidden=hidden)), objective, POINTS, settings, seeds)
-    rows = [asked(network, layer) for network in trained.networks]
-    return {"seconds_of_training": time.perf_counter() - start, "seeds": rows}
+    trained = train_stacked(
+        lambda: to_bayesian(MLP(3, inputs=2, hidden=hidden), sigma=sigma),
+        ElboObjective(loss, batches=BATCHES, batch_size=settings.batch_size),
+        POINTS,
+        settings,
+        seeds,
+    )
+    seconds = time.perf_counter() - start
+    return {"seconds_of_training": seconds, "seeds": [asked(network, layer) for network in trained.networks]}
 
 
 def others(head: str, settings: Settings, seeds: list[int]) -> dict[str, Any]:
@@ -221,7 +242,7 @@ def markdown(results: dict[str, Any]) -> str:
             "",
         ]
     if "spiral" in results:
-        lines += spiral_lines(results["spiral"], env)
+        lines += [*start_lines(results["start"]), *spiral_lines(results["spiral"], env)]
     return "\n".join(lines)
 
 
@@ -234,6 +255,26 @@ def speed_row(row: dict[str, Any]) -> list[str]:
     holds = "" if limit is None else "yes" if row["ratio"] >= limit else "NO"
     counts = [str(row[key]) for key in ("inputs", "samples", "threads")]
     return [row["network"], *counts, *times, f"{row['ratio']:.1f}", f"{limit or ''}", holds]
+
+
+def start_lines(found: dict[str, Any]) -> list[str]:
+    settings = found["settings"]
+    rows = [
+        [
+            sigma,
+            f"{min(values):.3f}",
+            f"{max(values):.3f}",
+            f"{sum(v >= LEAST_ACCURACY for v in values)} of {len(values)}",
+        ]
+        for sigma, values in found["accuracies"].items()
+    ]
+    return [
+        f"**Start**: the spiral, radial, beta 5, after {settings['epochs']} epochs of RMSprop "
+        f"{settings['learning_rate']:g}; accuracy of the mean prediction on the training points.",
+        "",
+        *table(["deviation at the start", "lowest", "highest", f"seeds with at least {LEAST_ACCURACY}"], rows),
+        "",
+    ]
 
 
 def spiral_lines(found: dict[str, Any], env: dict[str, Any]) -> list[str]:
