@@ -17,7 +17,7 @@ help:  ## list the targets
 
 setup: $(READY)  ## build .venv with the versions of constraints.txt
 
-demo: $(READY)  ## train on digits with softmax and with the radial layer, and compare
+demo: $(READY)  ## train on digits with softmax and with the radial layer, compare, decide
 	$(BIN)/python examples/digits_demo.py
 
 test: check  ## check, then run all tests

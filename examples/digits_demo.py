@@ -38,6 +38,7 @@ Report = Callable[[dict[str, Any]], None]
 KNOWN = 6  # the digits 0 to 5, chosen before any run; 6 to 9 are novel
 SURE = 0.9
 FALSE_REJECT_RATE = 0.05  # of known digits, asked for
+RATE = f"{100 * FALSE_REJECT_RATE:g} %"
 
 # Fixed before training and without a look at novel digits: the smallest beta for which the six probabilities
 # add up to at most 1.01 wherever the network puts an example. Accuracy and AUROC do not depend on it.
@@ -51,7 +52,7 @@ ROWS = {
     "novel_sure": f"novel digits called with p > {SURE} (%)",
     "novel_at_95": "novel digits accepted if 95 % of the known are (%)",
     "auroc": "AUROC, known against novel (%)",
-    "known_rejected": f"known digits rejected, {FALSE_REJECT_RATE:.0%} asked for (%)".replace("5%", "5 %"),
+    "known_rejected": f"known digits rejected, {RATE} asked for (%)",
     "novel_rejected": "novel digits rejected at that rate (%)",
 }
 
@@ -180,6 +181,31 @@ def _mean_and_spread(values: list[float]) -> str:
     return f"{percent.mean():.1f} ± {2 * percent.std(ddof=1):.1f}"
 
 
+def tabulate_decisions(answers: dict[str, Answers], split: Split) -> Table:
+    table = Table(
+        title="Decided about the novel digits of the picture", caption=f"at most {RATE} of known digits rejected"
+    )
+    for name in ("digit", *answers):
+        table.add_column(name, justify="right")
+    decided = [decide(answered) for answered in answers.values()]
+    for i in pick(split):
+        said = ("unknown" if labels[i] == -1 else str(labels[i].item()) for labels in decided)
+        table.add_row(str(split.novel_y[i].item()), *said)
+    return table
+
+
+def decide(answers: Answers) -> Tensor:
+    """The class of each novel digit, or -1."""
+    rejector = Rejector(FALSE_REJECT_RATE).fit(answers.calibration.scores)
+    labels: Tensor = rejector.decide(answers.novel.scores, answers.novel.classes)
+    return labels
+
+
+def pick(split: Split) -> list[int]:
+    """Two novel examples of each digit: the first ones in the data set, not the ones that look best."""
+    return [i for digit in range(KNOWN, 10) for i in (split.novel_y == digit).nonzero()[:2, 0].tolist()]
+
+
 def draw(answers: dict[str, Answers], split: Split) -> Figure:
     """Two histograms, and below them the first two examples of each novel digit with both answers."""
     figure = plt.figure(figsize=(7.2, 4.8), layout="constrained")
@@ -193,8 +219,7 @@ def draw(answers: dict[str, Answers], split: Split) -> Figure:
     panels[1].legend().remove()
     panels[1].set_ylabel("")
 
-    # The first ones in the data set, not the ones that look best.
-    picks = [i for digit in range(KNOWN, 10) for i in (split.novel_y == digit).nonzero()[:2, 0].tolist()]
+    picks = pick(split)
     bottom.suptitle("Novel digits, and which known digit each network takes them for (how surely)", fontsize="medium")
     for column, (ax, i) in enumerate(zip(bottom.subplots(1, len(picks)), picks, strict=True)):
         said = {name: (str(a.novel.classes[i].item()), a.novel.probs[i].item()) for name, a in answers.items()}
@@ -215,6 +240,7 @@ def main(argv: list[str] | None = None) -> dict[str, list[dict[str, float]]]:
     console = Console()
     measures, answers = run(options.seeds, options.epochs, console)
     console.print(tabulate(measures))
+    console.print(tabulate_decisions(answers, split_digits(0)))
     options.out.mkdir(parents=True, exist_ok=True)
     picture = options.out / "openradial-demo.png"
     with plt.rc_context({"font.size": 9}):

@@ -54,6 +54,12 @@ def test_the_rejector_finds_more_novel_digits_than_known_ones(result, method):
     assert all(run["known_rejected"] < 0.15 and run["novel_rejected"] > 0.4 for run in result[0][method])
 
 
+def test_what_is_decided_is_shown(demo, tmp_path, capsys):
+    demo["main"](["--out", str(tmp_path), "--seeds", "1", "--epochs", "10"])
+    said = capsys.readouterr().out
+    assert said.split("digits of the picture")[1].count("unknown") >= 3
+
+
 @pytest.mark.parametrize("option", ["--seeds", "--epochs"])
 def test_zero_runs_are_refused(demo, option, capsys):
     with pytest.raises(SystemExit, match="2"):
