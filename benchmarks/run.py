@@ -19,6 +19,7 @@ from benchmarks import layer, memory
 from benchmarks.exactness import FORMS, largest_errors
 from benchmarks.figure import draw
 from openradial.errors import BuildError
+from openradial.files import write_text as write
 from openradial.functional import native
 
 RESULTS = Path(__file__).parent / "results"
@@ -229,13 +230,6 @@ def cell(case: dict[str, Any], name: str) -> str:
 def table(header: list[str], rows: list[list[str]]) -> list[str]:
     rule = ["---" if i == 0 else "---:" for i in range(len(header))]
     return ["| " + " | ".join(cells) + " |" for cells in (header, rule, *rows)]
-
-
-def write(path: Path, text: str) -> None:
-    """All or nothing."""
-    part = path.with_suffix(path.suffix + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from openradial.decision import PredictionSets, Rejector
 from openradial.errors import DataError, OptionError
-from openradial.tensor_files import read_tensors, write_tensors
+from openradial.files import read_tensors, write_tensors
 
 RANDOM = np.random.default_rng(0)
 SCORES, LABELS = RANDOM.normal(size=300), RANDOM.integers(0, 3, 300)

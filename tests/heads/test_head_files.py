@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from openradial import tensor_files
+from openradial import files
 from openradial.errors import DataError
 from openradial.heads import CACHead, DOCHead, RadialHead, SoftmaxHead, load_head, make_head, save_head
 
@@ -61,7 +61,7 @@ def test_saving_again_replaces_the_file_and_leaves_nothing_else(head, tmp_path):
 
 def test_the_file_is_safetensors_and_its_header_can_be_read(head, tmp_path):
     save_head(head, tmp_path / "head")
-    tensors, header = tensor_files.read_tensors(tmp_path / "head")
+    tensors, header = files.read_tensors(tmp_path / "head")
     assert sorted(tensors) == ["counts", "sigma"]
     assert json.loads(header["facts"]) == {"head": "DOCHead", "settings": {"num_classes": 3, "alpha": 3.0}}
 
@@ -171,7 +171,7 @@ def test_a_full_disk_is_named_and_leaves_the_previous_head_whole(head, tmp_path,
         scratch.write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(tensor_files, "save_file", full)
+    monkeypatch.setattr(files, "save_file", full)
     message = (
         f"the head cannot be written to {path} ([Errno 28] No space left on device); what was there before is whole"
     )

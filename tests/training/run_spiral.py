@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import openradial
-from openradial import tensor_files
+from openradial import files
 from openradial.data.batches import Batches
 from openradial.data.spiral import spiral
 from openradial.training import Machine, Objective, Settings, fit
@@ -76,7 +76,7 @@ def half_written(write, at):
 
 def main():
     if asked.die_writing >= 0:
-        tensor_files.save_file = half_written(tensor_files.save_file, asked.die_writing)
+        files.save_file = half_written(files.save_file, asked.die_writing)
     settings = Settings(
         epochs=asked.epochs,
         batch_size=asked.batch_size,

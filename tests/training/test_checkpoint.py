@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn, optim
 
-from openradial import tensor_files
+from openradial import files
 from openradial.errors import TrainingError
 from openradial.training import checkpoint
 
@@ -58,7 +58,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint_whole(tmp_path, monkeypatch)
         scratch.write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(tensor_files, "save_file", full)
+    monkeypatch.setattr(files, "save_file", full)
     with pytest.raises(
         TrainingError, match=r"is full \(\d+ MB left\): no checkpoint was written; the checkpoint before"
     ):
@@ -73,7 +73,6 @@ def test_a_really_full_disk_leaves_the_previous_checkpoint_whole(tmp_path):
 import resource, signal, sys, torch
 from pathlib import Path
 from openradial.errors import TrainingError
-from openradial import tensor_files
 from openradial.training import checkpoint
 path = Path(sys.argv[1])
 checkpoint.save(path, {"a": torch.zeros(10)}, {"epoch": 1})

@@ -11,6 +11,7 @@ from openradial.comparison import Comparison, compare
 from openradial.comparison.plot import draw
 from openradial.comparison.report import groups, markdown, summarised
 from openradial.errors import OptionError
+from openradial.files import write_text
 
 
 def compare_command(
@@ -29,8 +30,8 @@ def compare_command(
     console = Console()
     rows = compare(comparison, out, resume=resume, report=lambda text: console.print(text, style="dim"))
     summary = {name: summarised(own) for name, own in groups(rows).items()}
-    _write(out / "comparison.json", json.dumps({"summary": summary, "rows": rows}, indent=1) + "\n")
-    _write(out / "comparison.md", markdown(rows))
+    write_text(out / "comparison.json", json.dumps({"summary": summary, "rows": rows}, indent=1) + "\n")
+    write_text(out / "comparison.md", markdown(rows))
     draw(summary, out / "comparison.png")
     console.print(f"written: {out}/comparison.md, comparison.json, comparison.png")
 
@@ -40,9 +41,3 @@ def _pair(text: str) -> tuple[str, Path]:
     if not (name and path):
         raise OptionError(f"a novel set must be NAME=FILE, got {text!r}")
     return name, Path(path)
-
-
-def _write(path: Path, text: str) -> None:
-    scratch = path.with_name(f".{path.name}.part")
-    scratch.write_text(text)
-    scratch.replace(path)

@@ -1,7 +1,6 @@
 """Run a comparison: every protocol with every seed, each kept when it is done."""
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from openradial.comparison.protocols import SETS, SPLITS, Protocol, class_split,
 from openradial.comparison.scoring import Scores, measured
 from openradial.data.splits import train_test_split
 from openradial.errors import OptionError, TrainingError, check_choice, check_count
+from openradial.files import write_text
 from openradial.training import Settings
 
 Row = dict[str, Any]
@@ -81,7 +81,8 @@ def compare(
         if not kept.exists():
             if report is not None:
                 report(f"run {number} of {len(runs)}: {key}")
-            _write(kept, run_one(comparison, make(), seed, folder / key))
+            result = run_one(comparison, make(), seed, folder / key)
+            write_text(kept, json.dumps(result, indent=1) + "\n")
         rows += _read(kept, comparison)
     return rows
 
@@ -125,13 +126,6 @@ def _described(comparison: Comparison) -> dict[str, Any]:
         "novel": sorted(comparison.novel),
         "methods": [method.name for method in comparison.methods],
     }
-
-
-def _write(path: Path, result: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}.part")
-    scratch.write_text(json.dumps(result, indent=1) + "\n")
-    os.replace(scratch, path)
 
 
 def _read(path: Path, comparison: Comparison) -> list[Row]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from torch import Tensor
 from openradial.data.examples import Examples
 from openradial.data.tables import Table
 from openradial.errors import DataError, OptionError, check_count
+from openradial.files import write_text
 from openradial.hints import listed, nearest
 
 KNOWN, NOVEL, FACTS = "known.txt", "novel.txt", "split.json"
@@ -58,9 +58,9 @@ class Split:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         facts = {**self.facts, "known": len(self.known), "novel": len(self.novel), "lists": _fingerprint(self)}
-        _write(folder / KNOWN, _lines(self.known))
-        _write(folder / NOVEL, _lines(self.novel))
-        _write(folder / FACTS, json.dumps(facts, indent=1) + "\n")
+        write_text(folder / KNOWN, _lines(self.known))
+        write_text(folder / NOVEL, _lines(self.novel))
+        write_text(folder / FACTS, json.dumps(facts, indent=1) + "\n")
 
     @classmethod
     def read(cls, folder: Path | str) -> Self:
@@ -234,13 +234,3 @@ def _read_facts(path: Path) -> dict[str, object]:
     if not isinstance(facts, dict):
         raise DataError(f"{path} must hold a JSON object, got {type(facts).__name__}; make the split again")
     return facts
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a file at once, so that nobody reads half of it."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        fresh.write_text(text, encoding="utf-8", newline="\n")
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)

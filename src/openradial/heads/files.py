@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from openradial.errors import DataError
+from openradial.files import Failure, read_tensors, write_tensors
 from openradial.heads.base import Scorer
 from openradial.heads.cac import CACHead
 from openradial.heads.combination import Combination
@@ -19,7 +20,6 @@ from openradial.heads.parzen import ParzenDensity
 from openradial.heads.radial import RadialHead
 from openradial.heads.softmax import SoftmaxHead
 from openradial.hints import nearest
-from openradial.tensor_files import Failure, read_tensors, write_tensors
 
 FORMAT = 1
 KINDS: tuple[type[Scorer], ...] = (

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from openradial.errors import TrainingError
-from openradial.tensor_files import Failure, read_tensors, write_tensors
+from openradial.files import Failure, read_tensors, write_tensors
 
 FORMAT = 1
 LAST, BEST = "last.safetensors", "best.safetensors"

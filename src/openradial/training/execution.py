@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from openradial import models
+from openradial.files import write_text
 from openradial.functional import radial_nearest
 from openradial.metrics import auroc
 from openradial.nn import RadialLoss
@@ -71,9 +72,7 @@ def run_job(
     if folder is not None and history.finished and machine.is_first:
         seconds = round(time.monotonic() - began, 1)
         written = {"job": job.as_dict(), "test": test, "seconds": seconds, "epochs": history.records}
-        scratch = Path(folder) / f".{RESULT}.part"
-        scratch.write_text(json.dumps(written, indent=1) + "\n")
-        scratch.replace(Path(folder) / RESULT)
+        write_text(Path(folder) / RESULT, json.dumps(written, indent=1) + "\n")
     return JobResult(net, history, test, prepared)
 
 

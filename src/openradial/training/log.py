@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from openradial.errors import require
+from openradial.files import write_text
 
 LOG = "log.jsonl"
 Record = dict[str, Any]
@@ -28,10 +29,7 @@ class Log:
             return
         lines = self.path.read_text().splitlines()[:kept] if self.path.exists() and kept else []
         self.records = [json.loads(line) for line in lines]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = self.path.with_name(f".{self.path.name}.part")
-        scratch.write_text("".join(line + "\n" for line in lines))
-        scratch.replace(self.path)
+        write_text(self.path, "".join(line + "\n" for line in lines))
 
     def add(self, record: Mapping[str, Any]) -> None:
         self.records.append(dict(record))

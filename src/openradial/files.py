@@ -1,4 +1,4 @@
-"""Tensors in a safetensors file with text in its header, written at once or not at all."""
+"""Files that are written at once or not at all: text, and tensors as safetensors with text in the header."""
 
 import os
 from collections.abc import Mapping
@@ -9,6 +9,17 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 Failure = (OSError, SafetensorError)  # what reading and writing may raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file, so that nobody ever reads half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        scratch.write_text(text, encoding="utf-8", newline="\n")
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:

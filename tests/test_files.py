@@ -1,0 +1,36 @@
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from openradial.files import read_tensors, write_tensors, write_text
+
+
+def test_text_replaces_text_and_leaves_nothing_else(tmp_path):
+    path = tmp_path / "new folder" / "a.txt"
+    write_text(path, "one\n")
+    write_text(path, "zwei – ü\n")
+    assert path.read_bytes() == "zwei – ü\n".encode()
+    assert os.listdir(path.parent) == ["a.txt"]
+
+
+def test_a_write_that_fails_leaves_the_old_text(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+
+    def fail(self, target):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="no space left"):
+        write_text(path, "new")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_tensors_come_back_with_their_header(tmp_path):
+    write_tensors(tmp_path / "a", {"x": torch.arange(3).t()}, {"what": "numbers"})
+    tensors, header = read_tensors(tmp_path / "a")
+    assert torch.equal(tensors["x"], torch.arange(3))
+    assert header == {"what": "numbers"}
