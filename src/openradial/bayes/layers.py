@@ -15,7 +15,7 @@ from openradial.errors import OptionError, check_choice
 
 Sampling = Literal["weights", "local", "flipout"]
 SAMPLINGS: tuple[Sampling, ...] = ("weights", "local", "flipout")
-START = 0.02  # standard deviation of every weight before training
+START = 0.005  # standard deviation of every weight before training: the data must be heard above the noise
 
 
 class BayesLayer(nn.Module):
