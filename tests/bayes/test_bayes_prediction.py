@@ -21,6 +21,7 @@ from openradial.bayes import (
 from openradial.bayes.images import max_pool2d
 from openradial.bayes.vectorised import run_stacked
 from openradial.errors import OptionError, ShapeError
+from openradial.heads import RadialHead, SoftmaxHead
 
 HEADS = {"radial": RadialLayer(3, beta=5.0), "softmax": nn.LogSoftmax(-1)}
 
@@ -149,6 +150,13 @@ def test_a_network_may_give_log_probabilities_itself():
     network = to_bayesian(replace_head(models.MLP(5, inputs=2, hidden=(8,)), 3, beta=2.0), sigma=0.2)
     found = predict(network, points(), 5)
     assert (found.probs <= 1).all()
+
+
+def test_heads_of_the_library_are_heads():
+    network, x = net(), points()
+    for head, same in ((RadialHead(3, beta=5.0), HEADS["radial"]), (SoftmaxHead(3), HEADS["softmax"])):
+        found, expected = (predict(network, x, 5, head=each, seed=3).log_probs for each in (head, same))
+        torch.testing.assert_close(found, expected)
 
 
 def test_outputs_without_a_head_are_noticed():
