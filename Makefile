@@ -39,6 +39,7 @@ bench: $(READY)  ## measure speed; results go to benchmarks/results (with TINY=p
 	$(BIN)/python -m benchmarks.training
 	$(BIN)/python -m benchmarks.heads
 	$(BIN)/python -m benchmarks.metrics
+	$(BIN)/python -m benchmarks.bayes --only speed
 
 docs: $(READY)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

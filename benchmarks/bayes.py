@@ -2,15 +2,18 @@
 
 The speed part times :func:`openradial.bayes.predict` beside a loop of forward passes. The spiral part trains Bayesian
 networks as the paper does, ten seeds each, and asks them about training points and about points far away.
-``python -m benchmarks.bayes``, or with ``--quick`` a glance; ``--only speed`` or ``--only spiral`` for one part.
+``python -m benchmarks.bayes``, or with ``--quick`` a glance; ``--only speed`` or ``--only spiral`` for one part. What
+the spiral part has finished is kept in ``--work``: a run that was killed goes on.
 """
 
 import argparse
 import json
+import multiprocessing
 import os
 import platform
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +35,7 @@ from openradial.models import MLP, build
 from openradial.training import Objective, Settings
 from openradial.training.stacked import train_stacked
 
+Cases = dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]
 COMMAND = "python -m benchmarks.bayes"
 POINTS = spiral(2000)
 FAR = {
@@ -65,24 +69,30 @@ def main() -> None:
         "--quick", action="store_true", help="few rounds and epochs; for trying it out, not for the docs"
     )
     parser.add_argument("--only", choices=("speed", "spiral"), help="one part")
+    parser.add_argument("--work", type=Path, default=Path("runs/bayes"), help="folder for what is finished")
+    parser.add_argument("--jobs", type=int, default=2, help="processes that train at the same time")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     options = parser.parse_args()
-    console = Console()
-    results: dict[str, Any] = {"environment": environment()}
+    console, results = Console(), kept_results(options.out / "bayes.json", options.only)
     if options.only != "spiral":
-        results["speed"] = measure_speed(3 if options.quick else 15, console)
+        results["speed"] = {"rows": measure_speed(3 if options.quick else 15, console), "environment": environment()}
     if options.only != "speed":
-        torch.set_num_threads(1)
         seeds = list(range(2 if options.quick else 10))
-        results["start"] = measure_start(replace(SHORT, epochs=4) if options.quick else SHORT, seeds, console)
-        results["spiral"] = measure_spiral(replace(PAPER, epochs=20) if options.quick else PAPER, seeds, console)
-    results["environment"]["load_average_at_the_end"] = os.getloadavg()[1]  # of 5 minutes
+        short, long = (replace(SHORT, epochs=4), replace(PAPER, epochs=20)) if options.quick else (SHORT, PAPER)
+        made = run_cases(start_cases(short, seeds) | spiral_cases(long, seeds), options.work, options.jobs, console)
+        results["start"] = start_results(made, short)
+        results["spiral"] = spiral_results(made, long, seeds) | {"environment": environment()}
     options.out.mkdir(parents=True, exist_ok=True)
     write(options.out / "bayes.json", json.dumps(results, indent=1) + "\n")
     text = markdown(results)
     write(options.out / "bayes.md", text)
     console.print(text, markup=False)
     console.print(f"written: {options.out}/bayes.json, bayes.md")
+
+
+def kept_results(path: Path, only: str | None) -> dict[str, Any]:
+    """The part that is not measured this time, as it was."""
+    return json.loads(path.read_text()) if only and path.exists() else {}
 
 
 def environment() -> dict[str, Any]:
@@ -96,6 +106,7 @@ def environment() -> dict[str, Any]:
         "samples": SAMPLES,
         "points": len(POINTS),
         "settings": PAPER.as_dict(),
+        "load_average": os.getloadavg()[1],  # of 5 minutes, at the end
     }
 
 
@@ -142,16 +153,31 @@ def difference(network: nn.Module, x: Tensor, samples: int, head: nn.Module) -> 
     return float((found - alone).abs().max())
 
 
-def measure_spiral(settings: Settings, seeds: list[int], console: Console) -> dict[str, Any]:
+def spiral_cases(settings: Settings, seeds: list[int]) -> Cases:
     """Bayesian networks of several heads and betas; then ensembles and dropout of the same networks."""
-    found: dict[str, Any] = {"epochs": settings.epochs, "seeds": seeds, "far": list(FAR), "kinds": {}}
-    for kind, (head, beta, hidden) in BAYESIAN.items():
-        with console.status(f"Bayesian, {kind}: training {len(seeds)} networks"):
-            found["kinds"][f"Bayesian, {kind}"] = bayesian(head, beta, hidden, settings, seeds)
+    cases: Cases = {f"Bayesian, {kind}": (bayesian, (*case, settings, seeds)) for kind, case in BAYESIAN.items()}
+    return cases | {f"others, {head}": (others, (head, settings, seeds)) for head in OTHERS}
+
+
+def spiral_results(made: dict[str, Any], settings: Settings, seeds: list[int]) -> dict[str, Any]:
+    kinds = {name: made[name] for name in made if name.startswith("Bayesian")}
     for head in OTHERS:
-        with console.status(f"ensemble and dropout, {head}: training {len(seeds)} networks each"):
-            found["kinds"] |= others(head, settings, seeds)
-    return found
+        kinds |= made[f"others, {head}"]
+    return {"epochs": settings.epochs, "seeds": seeds, "far": list(FAR), "kinds": kinds}
+
+
+def run_cases(cases: Cases, work: Path, jobs: int, console: Console) -> dict[str, Any]:
+    """The result of each case, several at the same time; those that were finished before are read."""
+    kept = {name: work / f"{name.replace(', ', '-').replace(' ', '-')}.json" for name in cases}
+    missing = [name for name in cases if not kept[name].exists()]
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        running = {
+            pool.submit(function, *arguments): name for name, (function, arguments) in cases.items() if name in missing
+        }
+        for done in as_completed(running):
+            write(kept[running[done]], json.dumps(done.result()) + "\n")
+            console.print(f"finished: {running[done]}")
+    return {name: json.loads(kept[name].read_text()) for name in cases}
 
 
 def parts(head: str, beta: float) -> tuple[Callable[[Tensor, Tensor], Tensor], nn.Module]:
@@ -161,14 +187,15 @@ def parts(head: str, beta: float) -> tuple[Callable[[Tensor, Tensor], Tensor], n
     )
 
 
-def measure_start(settings: Settings, seeds: list[int], console: Console) -> dict[str, Any]:
-    """Accuracies after a short training, for several deviations at the start."""
-    found: dict[str, Any] = {"settings": settings.as_dict(), "accuracies": {}}
-    for sigma in STARTS:
-        with console.status(f"deviation {sigma} at the start: training {len(seeds)} networks"):
-            case = bayesian("radial", 1.0, (50, 50, 50), settings, seeds, sigma)
-            found["accuracies"][str(sigma)] = [row["accuracy"] for row in case["seeds"]]
-    return found
+def start_cases(settings: Settings, seeds: list[int]) -> Cases:
+    """Short trainings with several deviations at the start."""
+    shape = BAYESIAN["radial, beta 1"]
+    return {f"start, {sigma}": (bayesian, (*shape, settings, seeds, sigma)) for sigma in STARTS}
+
+
+def start_results(made: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    found = {str(sigma): [row["accuracy"] for row in made[f"start, {sigma}"]["seeds"]] for sigma in STARTS}
+    return {"settings": settings.as_dict(), "accuracies": found}
 
 
 def bayesian(
@@ -221,29 +248,35 @@ def said(found: Prediction) -> dict[str, float]:
 
 
 def markdown(results: dict[str, Any]) -> str:
-    env = results["environment"]
-    lines = [
-        f"Written by `{env['command']}` on {env['date']}: {env['cpu']}, {env['cores']} cores, torch {env['torch']}, "
-        f"Python {env['python']}, float32. Load average at the end {env['load_average_at_the_end']:.1f}.",
-        "",
-    ]
+    lines: list[str] = []
     if "speed" in results:
+        rows = results["speed"]["rows"]
         lines += [
+            *origin(results["speed"]["environment"], "--only speed"),
             "**Prediction**: `predict` beside a loop of forward passes, both drawing their weights; milliseconds, "
             "median (middle half of the rounds).",
             "",
             *table(
                 ["network", "inputs", "samples", "threads", "loop", "predict", "ratio", "at least", "holds"],
-                [speed_row(row) for row in results["speed"]],
+                [speed_row(row) for row in rows],
             ),
             "",
             f"Largest difference of a log-probability for equal weights: "
-            f"{max(row['largest_difference'] for row in results['speed']):.1e}.",
+            f"{max(row['largest_difference'] for row in rows):.1e}.",
             "",
         ]
     if "spiral" in results:
-        lines += [*start_lines(results["start"]), *spiral_lines(results["spiral"], env)]
+        env = results["spiral"]["environment"]
+        lines += [*origin(env, "--only spiral"), *start_lines(results["start"]), *spiral_lines(results["spiral"], env)]
     return "\n".join(lines)
+
+
+def origin(env: dict[str, Any], option: str) -> list[str]:
+    return [
+        f"Written by `{env['command']} {option}` on {env['date']}: {env['cpu']}, {env['cores']} cores, torch "
+        f"{env['torch']}, Python {env['python']}, float32. Load average at the end {env['load_average']:.1f}.",
+        "",
+    ]
 
 
 def speed_row(row: dict[str, Any]) -> list[str]:
