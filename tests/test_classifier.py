@@ -1,0 +1,106 @@
+import pytest
+import torch
+from torch import nn
+
+from openradial.classifier import OpenClassifier
+from openradial.decision import Rejector
+from openradial.errors import HeadError, OptionError
+from openradial.heads import Combination, NeighbourDensity, RadialHead
+from openradial.models import MLP
+
+PLACES = ("outputs", "classifier:input")
+
+
+@pytest.fixture
+def parts():
+    """Three clouds: training data with labels, and two held-out parts."""
+    torch.manual_seed(0)
+    y = torch.arange(300) % 3
+    x = 3 * nn.functional.one_hot(y, 4).float() + 0.3 * torch.randn(300, 4)
+    return x[:150].split(40), y[:150], x[150:220].split(40), x[220:].split(40)
+
+
+def made(parts, **options):
+    torch.manual_seed(1)
+    train, y, held, calibration = parts
+    scorers = {"outputs": RadialHead(3), "classifier:input": NeighbourDensity(k=3)}
+    options = {"scorers": scorers, "combination": Combination("fisher"), "rejector": Rejector(0.1)} | options
+    model = OpenClassifier(MLP(3, inputs=4, hidden=(8, 8)), RadialHead(3), **options)
+    return model.fit_scorers(train, y).fit_combination(held).calibrate(calibration)
+
+
+def test_an_answer_is_what_the_parts_say_one_after_the_other(parts):
+    model = made(parts)
+    train, y, held, calibration = parts
+    net, z = model.net, lambda x: model.net.features(x)
+    with torch.no_grad():
+        near = NeighbourDensity(k=3).fit(z(torch.cat(train)), y)
+
+        def columns(x):
+            return torch.stack([RadialHead(3).unknown_score(net(x)), near.unknown_score(z(x))], 1)
+
+        merge = Combination("fisher").fit(columns(torch.cat(held)))
+        rejector = Rejector(0.1).fit(merge.unknown_score(columns(torch.cat(calibration))))
+        x = torch.cat([calibration[0], 50 * torch.randn(9, 4)])
+        scores, nearest = merge.unknown_score(columns(x)), RadialHead(3).predict(net(x))
+    answer = model.answer(x)
+    torch.testing.assert_close(answer.unknown_score, scores)
+    assert torch.equal(answer.nearest, nearest)
+    assert torch.equal(answer.labels, rejector.decide(scores, nearest))
+    torch.testing.assert_close(answer.p_values, rejector.p_values(scores))
+    assert (answer.labels[-9:] == -1).all()
+
+
+def test_another_rate_can_be_asked_for(parts):
+    model = made(parts)
+    x = torch.cat(parts[3])
+    rejected = [int((model.answer(x, rate).labels == -1).sum()) for rate in (0.02, 0.1, 0.5)]
+    assert rejected[0] < rejected[1] < rejected[2]
+
+
+def test_without_scorers_the_score_is_that_of_the_head(parts):
+    model = made(parts, scorers=None, combination=None)
+    x = torch.cat(parts[3])
+    with torch.no_grad():
+        assert torch.equal(model.answer(x).unknown_score, model.head.unknown_score(model.net(x)))
+        assert torch.equal(model(x), model.head(model.net(x)))
+
+
+def test_without_a_rejector_nothing_is_rejected(parts):
+    model = OpenClassifier(MLP(3, inputs=4), RadialHead(3))
+    answer = model.answer(1e4 * torch.randn(20, 4))
+    assert (answer.labels >= 0).all()
+    assert answer.p_values is None
+    with pytest.raises(
+        HeadError, match=r"there is no rejector to calibrate: give one, as in rejector=Rejector\(0.05\)"
+    ):
+        model.calibrate(parts[0])
+
+
+def test_rejection_per_class_uses_the_predicted_class(parts):
+    model = made(parts, rejector=Rejector(0.2, per_class=True))
+    answer = model.answer(torch.cat(parts[3]))
+    assert 0 < (answer.labels == -1).float().mean() < 0.3
+
+
+def test_dropout_is_off_however_the_network_comes(parts):
+    net = MLP(3, inputs=4, hidden=(8, 8), dropout=0.5).train()
+    model = OpenClassifier(net, RadialHead(3))
+    x = parts[0][0]
+    assert torch.equal(model.answer(x).log_probs, model.answer(x).log_probs)
+
+
+def test_scores_and_combination_must_fit_together():
+    net, head = MLP(3, inputs=4), RadialHead(3)
+    with pytest.raises(OptionError, match="2 scores need a combination that makes one of them, got none"):
+        OpenClassifier(net, head, scorers={"outputs": head, "classifier:input": NeighbourDensity()})
+    with pytest.raises(OptionError, match="a combination needs at least two scores, got 1"):
+        OpenClassifier(net, head, scorers={"outputs": head}, combination=Combination())
+
+
+def test_no_batch_is_nothing_to_learn_from():
+    model = OpenClassifier(MLP(3, inputs=4), RadialHead(3), rejector=Rejector())
+    with pytest.raises(OptionError, match="known data are needed to learn from, got no batch"):
+        model.fit_scorers([], torch.empty(0, dtype=torch.long))
+    with pytest.raises(OptionError, match="known data are needed to learn from, got no batch"):
+        model.calibrate([])
