@@ -1,0 +1,28 @@
+"""Attacks that know the head: how far can a classifier be led astray by small changes of its inputs?
+
+An attack increases a loss by moving inputs at most ``epsilon``, inside the range of valid inputs. A distance head that
+is attacked through one loss alone can look more robust than it is, so there are several, and the worst of them.
+"""
+
+from openradial.attacks.evaluation import (
+    AttackCurve,
+    Outcomes,
+    accuracy_under_attack,
+    outcomes,
+    worst,
+)
+from openradial.attacks.losses import LOSSES, HeadLoss, losses_for
+from openradial.attacks.search import fgsm, pgd
+
+__all__ = [
+    "LOSSES",
+    "AttackCurve",
+    "HeadLoss",
+    "Outcomes",
+    "accuracy_under_attack",
+    "fgsm",
+    "losses_for",
+    "outcomes",
+    "pgd",
+    "worst",
+]
