@@ -54,7 +54,7 @@ class Region:
         if self.norm == "linf":
             return gradient.sign() * self.epsilon
         # the largest value first becomes 1, because squares of small gradients vanish
-        direction = gradient * self.epsilon / _largest(gradient)
+        direction = gradient / _largest(gradient) * self.epsilon
         length = _lengths(direction)
         return direction / torch.where(length > 0, length, 1.0) * self.epsilon
 
