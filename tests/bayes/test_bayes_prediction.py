@@ -163,7 +163,9 @@ def test_outputs_without_a_head_are_noticed():
     network = net()
     nn.init.constant_(network.classifier.bias, 4.0)
     with pytest.raises(
-        ShapeError, match=r"log-probabilities are never above 0, got .*; if these are outputs, pass the head= that"
+        ShapeError,
+        match=r"^log-probabilities are never above 0, got .*; if these are outputs, pass the head= that makes "
+        r"log-probabilities of them, RadialLayer or nn\.LogSoftmax$",
     ):
         predict(network, points(), 5)
 

@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.utils.parametrize import is_parametrized
 
+from openradial.bayes.checks import check_network
 from openradial.bayes.layers import (
     SAMPLINGS,
     START,
@@ -63,6 +64,7 @@ def to_bayesian(
     >>> torch.equal(bayesian.eval()(torch.ones(1, 2)), net(torch.ones(1, 2)))
     True
     """
+    check_network(network)
     check_choice("sampling", sampling, SAMPLINGS)
     twin = copy.deepcopy(network)
     made: dict[nn.Parameter, nn.Parameter] = {}
@@ -87,6 +89,7 @@ def freeze(network: nn.Module) -> nn.Module:
     >>> freeze(BayesLinear(2, 3))
     Linear(in_features=2, out_features=3, bias=True)
     """
+    check_network(network)
     twin = copy.deepcopy(network)
     for layer in list(twin.modules()):
         if isinstance(layer, BayesLayer):

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
+from openradial.bayes.checks import check_network
 from openradial.errors import OptionError
 
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
@@ -21,7 +22,13 @@ class Ensemble(nn.Module):
 
     def __init__(self, members: Sequence[nn.Module]) -> None:
         super().__init__()
+        if isinstance(members, nn.Module) and not isinstance(members, nn.ModuleList):
+            raise OptionError(
+                f"an ensemble needs a list of networks, got one {type(members).__name__}; pass [net, ...]"
+            )
         members = list(members)
+        for member in members:
+            check_network(member)
         if not members:
             raise OptionError("an ensemble needs at least one network, got none")
         shapes = [{name: tensor.shape for name, tensor in _slots(member)} for member in members]
@@ -63,6 +70,7 @@ class MCDropout(nn.Module):
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
+        check_network(network)
         dropouts = [module for module in network.modules() if isinstance(module, DROPOUTS)]
         if not any(module.p > 0 for module in dropouts):
             raise OptionError(

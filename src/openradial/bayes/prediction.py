@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from openradial.bayes import uncertainty
+from openradial.bayes.checks import check_head, check_inputs, check_log_probs
 from openradial.bayes.sources import Source, source_of
 from openradial.bayes.vectorised import Sizes
 from openradial.errors import ShapeError, check_count
@@ -17,6 +18,8 @@ ACTIVATIONS = 2**21  # numbers in the largest layer of a pass: what caches hold
 LEAST_PAIRS = 16  # where one network and input are larger than that, caches no longer matter
 LEAST_INPUTS = 16  # that share a network in a pass, before more networks do: below that products are too thin
 WEIGHTS = 2**25  # numbers drawn at once
+NO_HEAD = "if these are outputs, pass the head= that makes log-probabilities of them, RadialLayer or nn.LogSoftmax"
+WRONG_HEAD = "pass a head= that gives log-probabilities, as RadialLayer(k, beta) and nn.LogSoftmax(-1) do"
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +105,8 @@ def predict(
     if chunk is not None:
         check_count("chunk", chunk)
     source = source_of(network)
+    check_inputs(x, network)
+    check_head(head)
     count = source.count(samples)
     with _seeded(seed, x.device), source.ready():
         at_once, inputs = _shares(source, x, count, chunk)
@@ -117,15 +122,11 @@ def predict(
 def _log_probs(o: Tensor, head: Head | None) -> Tensor:
     if o.ndim != 3:
         raise ShapeError(f"the network must give outputs of shape (b, k), got {tuple(o.shape[1:])}")
+    rows = o.flatten(0, 1)  # heads know batches of one dimension
     if head is not None:
-        rows = head(o.flatten(0, 1))  # heads know batches of one dimension
-        return rows.view(*o.shape[:2], rows.shape[-1])
-    if (o > 1e-6).any():
-        raise ShapeError(
-            f"log-probabilities are never above 0, got {float(o.max()):g}; if these are outputs, pass the head= that "
-            "makes log-probabilities of them"
-        )
-    return o
+        rows = head(rows)
+    check_log_probs(rows, o.shape[0] * o.shape[1], NO_HEAD if head is None else WRONG_HEAD)
+    return rows.reshape(*o.shape[:2], rows.shape[-1])
 
 
 def _shares(source: Source, x: Tensor, count: int, chunk: int | None) -> tuple[int, int]:

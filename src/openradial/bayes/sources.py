@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from openradial.bayes.checks import check_network
 from openradial.bayes.ensembles import DROPOUTS, Ensemble, MCDropout
 from openradial.bayes.gaussian import posterior
 from openradial.bayes.vectorised import evaluating, run_stacked
@@ -100,6 +101,7 @@ class Masks(Source):
 
 def source_of(network: nn.Module) -> Source:
     """The networks that a network stands for."""
+    check_network(network)
     if isinstance(network, Ensemble):
         return Members(network)
     return Masks(network) if isinstance(network, MCDropout) else Weights(network)
