@@ -1,7 +1,9 @@
+import re
 from functools import partial
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from metric_oracles import SCORES, outcomes
@@ -21,6 +23,7 @@ from openradial.metrics import (
     misclassification_auroc,
     open_f1,
     oscr,
+    roc_curve,
     summary,
     summary_intervals,
     top_k_accuracy,
@@ -197,6 +200,40 @@ def test_arrays_that_cannot_be_drawn_from_are_refused():
         bootstrap(auroc, KNOWN, NOVEL, groups=(0, 0))
     with pytest.raises(ShapeError, match=r"arrays must have at least one row each, got the shapes \(0,\)"):
         bootstrap(np.mean, [])
+
+
+@pytest.mark.parametrize("groups", [None, (0, 1, 0)])
+def test_a_summary_is_sent_to_its_intervals(groups):
+    message = r"^metric must return one number, but summary returned a dict; summary has summary_intervals, and of a"
+    with pytest.raises(OptionError, match=message):
+        bootstrap(summary, KNOWN, NOVEL, CORRECT, groups=groups)
+
+
+@pytest.mark.parametrize(("metric", "got"), [(roc_curve, "roc_curve returned a RocCurve"), (np.divide, "divide ret")])
+def test_a_metric_that_is_no_number_is_refused(metric, got):
+    with pytest.raises(OptionError, match=f"^metric must return one number, but {got}.*take the area, such as auroc"):
+        bootstrap(metric, KNOWN[:9], NOVEL[:9])
+
+
+def test_a_tensor_of_one_number_is_a_number():
+    found = bootstrap(lambda a: torch.tensor(a).mean(), KNOWN, samples=20)
+    assert found.low < found.value < found.high
+
+
+@pytest.mark.parametrize(
+    ("arguments", "got"),
+    [(("auroc", KNOWN, NOVEL), "'auroc'"), ((KNOWN, NOVEL, auroc), "an object of type ndarray")],
+    ids=["name", "swapped"],
+)
+def test_what_is_no_function_is_no_metric(arguments, got):
+    message = "metric must be a function and come first, as in bootstrap(metrics.auroc, known, novel), got " + got
+    with pytest.raises(OptionError, match=f"^{re.escape(message)}$"):
+        bootstrap(*arguments)
+
+
+def test_a_metric_without_arrays_is_refused():
+    with pytest.raises(ShapeError, match=r"^arrays must have at least one row each, got no array$"):
+        bootstrap(np.mean)
 
 
 def test_a_missing_array_is_named():

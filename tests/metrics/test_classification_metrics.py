@@ -6,7 +6,7 @@ from metric_oracles import f1_by_classes, open_world
 from sklearn.metrics import accuracy_score, f1_score, top_k_accuracy_score
 
 from openradial.errors import OptionError
-from openradial.metrics import accuracy, open_f1, top_k_accuracy
+from openradial.metrics import accuracy, bootstrap, open_f1, top_k_accuracy
 
 
 def labels_and_predictions(seed, num_classes=6, rows=200):
@@ -76,3 +76,22 @@ def test_impossible_classes_may_have_the_log_probability_minus_infinity():
 def test_an_impossible_k_is_refused(k, message):
     with pytest.raises(OptionError, match=message):
         top_k_accuracy([[0.5, 0.5]], [0], k)
+
+
+@pytest.mark.parametrize("dtype", [str, object])
+@pytest.mark.parametrize("seed", range(3))
+def test_names_count_as_their_numbers_do(dtype, seed):
+    labels, predictions = labels_and_predictions(seed)
+    names = np.array(["zebra", "cat", "dog", "emu", "fox", "gnu", "unknown"], dtype)  # -1 finds the last one
+    named = names[labels], names[predictions]
+    assert accuracy(*named) == accuracy(labels, predictions)
+    assert open_f1(*named) == pytest.approx(open_f1(labels, predictions, 6))
+    assert bootstrap(accuracy, *named, samples=20) == bootstrap(accuracy, labels, predictions, samples=20)
+    assert bootstrap(open_f1, *named, samples=20) == pytest.approx(
+        bootstrap(open_f1, labels, predictions, num_classes=6, samples=20)
+    )
+
+
+def test_the_number_of_classes_changes_no_f1():
+    labels, predictions = labels_and_predictions(0)
+    assert open_f1(labels, predictions) == open_f1(labels, predictions, 6) == open_f1(labels, predictions, 60)

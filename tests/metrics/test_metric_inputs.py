@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 
@@ -162,6 +163,34 @@ def test_predictions_are_checked_like_labels():
         metrics.open_f1([0, 1], [0, 3], num_classes=3)
     with pytest.raises(OptionError, match="num_classes must be a whole number of at least 1, got 0"):
         metrics.open_f1([0], [0], num_classes=0)
+
+
+def test_names_are_sent_to_their_places_where_columns_are_needed():
+    message = (
+        "labels must be whole numbers, got names; take their places: "
+        "[classes.index(name) if name in classes else -1 for name in labels]"
+    )
+    for metric in (metrics.ece, metrics.brier, metrics.top_k_accuracy):
+        with pytest.raises(DTypeError, match=f"^{re.escape(message)}$"):
+            metric([[0.5]], ["a"])
+
+
+def test_names_and_numbers_do_not_mix():
+    message = "^labels and predictions must be both whole numbers or both names, got names and int64$"
+    for metric in (metrics.accuracy, metrics.open_f1):
+        with pytest.raises(DTypeError, match=message):
+            metric(["a"], [0])
+
+
+def test_names_are_checked_like_numbers():
+    with pytest.raises(ShapeError, match="predictions must have one entry per example: 1 examples but 2 predictions"):
+        metrics.accuracy(["a"], ["a", "b"])
+    with pytest.raises(ShapeError, match=r"labels must be a list of at least one label, got shape \(1, 1\)"):
+        metrics.accuracy([["a"]], ["a"])
+    with pytest.raises(DTypeError, match="labels must be whole numbers, got object"):
+        metrics.accuracy(np.array(["a", None]), np.array(["a", None]))
+    with pytest.raises(TargetError, match=r"^labels and predictions must name at most 2 classes, got 3 names$"):
+        metrics.open_f1(["a", "b"], ["c", "unknown"], num_classes=2)
 
 
 def test_the_closed_world_knows_every_label():

@@ -1,17 +1,21 @@
-"""Are the predicted classes right? Label and prediction -1 is "unknown"."""
+"""Are the predicted classes right? Label and prediction -1, or the name "unknown", is unknown."""
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from openradial.errors import OptionError, check_count
-from openradial.metrics.inputs import Array, as_class_scores, as_labels
+from openradial.metrics.inputs import Array, as_class_scores, as_label_pair, as_labels
 
 
 def accuracy(labels: ArrayLike, predictions: ArrayLike) -> float:
     """Share of predictions that are right. With -1 for unknown among both, it is the open-set accuracy.
 
+    Both may be names instead of numbers.
+
     >>> accuracy(labels=[0, 1, 2, -1], predictions=[0, 1, -1, -1])
     0.75
+    >>> accuracy(labels=["cat", "dog"], predictions=["cat", "unknown"])
+    0.5
     """
     return float(np.mean(hits(labels, predictions)))
 
@@ -30,21 +34,24 @@ def top_k_accuracy(scores: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
     return float(np.mean(top_k_hits(scores, labels, k)))
 
 
-def open_f1(labels: ArrayLike, predictions: ArrayLike, num_classes: int) -> float:
+def open_f1(labels: ArrayLike, predictions: ArrayLike, num_classes: int | None = None) -> float:
     r"""Macro F1 over the known classes and "unknown": the mean of the F1 of each.
 
     F1 is :math:`2 \text{TP} / (2 \text{TP} + \text{FP} + \text{FN})`. What is neither among the labels nor among the
-    predictions has none and is left out of the mean.
+    predictions has none and is left out of the mean, so ``num_classes`` only checks that no label is beyond it. Both
+    may be names, of which ``"unknown"`` is no class.
 
     >>> open_f1(labels=[0, 0, 1, -1], predictions=[0, -1, 1, -1], num_classes=2)
+    0.7777777777777777
+    >>> open_f1(["cat", "cat", "dog", "unknown"], ["cat", "unknown", "dog", "unknown"])
     0.7777777777777777
     """
     return f1_of(*open_labels(labels, predictions, num_classes))
 
 
 def hits(labels: ArrayLike, predictions: ArrayLike) -> Array:
-    y = as_labels("labels", labels)
-    return np.asarray(y == as_labels("predictions", predictions, len(y)))
+    y, predicted = as_label_pair(labels, predictions)
+    return np.asarray(y == predicted)
 
 
 def top_k_hits(scores: ArrayLike, labels: ArrayLike, k: int) -> Array:
@@ -58,10 +65,10 @@ def top_k_hits(scores: ArrayLike, labels: ArrayLike, k: int) -> Array:
     return np.asarray(ahead.sum(1) < k)
 
 
-def open_labels(labels: ArrayLike, predictions: ArrayLike, num_classes: int) -> tuple[Array, Array]:
-    check_count("num_classes", num_classes)
-    y = as_labels("labels", labels, num_classes=num_classes)
-    return y, as_labels("predictions", predictions, len(y), num_classes)
+def open_labels(labels: ArrayLike, predictions: ArrayLike, num_classes: int | None) -> tuple[Array, Array]:
+    if num_classes is not None:
+        check_count("num_classes", num_classes)
+    return as_label_pair(labels, predictions, num_classes)
 
 
 def f1_of(labels: Array, predictions: Array) -> float:

@@ -9,6 +9,8 @@ from openradial.errors import DTypeError, OptionError, ShapeError, TargetError
 
 Array = NDArray[Any]
 UNKNOWN = -1
+UNKNOWN_NAME = "unknown"
+NAMES_TO_PLACES = "take their places: [classes.index(name) if name in classes else -1 for name in {}]"
 ROUNDING = 1e-5  # how far above 1 a probability may be; sums and means in float32 get there
 
 
@@ -79,10 +81,40 @@ def as_labels(
     if labels.ndim != 1 or not len(labels):
         raise ShapeError(f"{name} must be a list of at least one label, got shape {labels.shape}")
     if labels.dtype.kind not in "iu":
-        raise DTypeError(f"{name} must be whole numbers, got {labels.dtype}; convert them with .astype(int) or .long()")
+        way = NAMES_TO_PLACES.format(name) if is_names(labels) else "convert them with .astype(int) or .long()"
+        raise DTypeError(f"{name} must be whole numbers, got {'names' if is_names(labels) else labels.dtype}; {way}")
     _check_count(name, labels, count)
     _check_range(name, labels.astype(np.int64), num_classes, unknown)
     return labels.astype(np.int64)
+
+
+def as_label_pair(labels: ArrayLike, predictions: ArrayLike, num_classes: int | None = None) -> tuple[Array, Array]:
+    """Labels and predictions, both whole numbers or both names, as whole numbers, ``(n,), (n,)``."""
+    y, predicted = as_array("labels", labels), as_array("predictions", predictions)
+    if is_names(y) != is_names(predicted):
+        kinds = ["names" if is_names(each) else str(each.dtype) for each in (y, predicted)]
+        raise DTypeError(
+            f"labels and predictions must be both whole numbers or both names, got {kinds[0]} and {kinds[1]}"
+        )
+    if is_names(y):
+        y, predicted = _places(y, predicted, num_classes)
+    y = as_labels("labels", y, num_classes=num_classes)
+    return y, as_labels("predictions", predicted, len(y), num_classes)
+
+
+def is_names(array: Array) -> bool:
+    """Whether these are strings, also as Python objects, which is what a column of a data frame holds."""
+    is_objects = array.dtype.kind == "O" and array.size > 0
+    return array.dtype.kind in "UT" or (is_objects and all(isinstance(each, str) for each in array.flat))
+
+
+def _places(labels: Array, predictions: Array, num_classes: int | None) -> list[Array]:
+    """The place of each name among all names but "unknown", which is -1; the shapes stay."""
+    names = {*labels.flat, *predictions.flat} - {UNKNOWN_NAME}
+    if num_classes is not None and len(names) > num_classes:
+        raise TargetError(f"labels and predictions must name at most {num_classes} classes, got {len(names)} names")
+    place = {name: k for k, name in enumerate(sorted(names))} | {UNKNOWN_NAME: UNKNOWN}
+    return [np.array([place[n] for n in each.flat], np.int64).reshape(each.shape) for each in (labels, predictions)]
 
 
 def _check_range(name: str, labels: Array, num_classes: int | None, unknown: bool) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import signature
+from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -119,18 +120,39 @@ def mean_and_error(values: ArrayLike) -> tuple[float, float]:
 def _plan(
     metric: Callable[..., float], arrays: Sequence[ArrayLike], groups: Sequence[int] | None, options: dict[str, Any]
 ) -> Plan:
+    _check_callable(metric)
     if metric in PLANS and groups is None:
         bound = signature(metric).bind(*arrays, **options)
         bound.apply_defaults()
         return PLANS[metric](**bound.arguments)
-    rows = Rows([as_array(f"array {place}", values) for place, values in enumerate(arrays)], _checked(groups, arrays))
+    examples = [as_array(f"array {place}", values) for place, values in enumerate(arrays)]
+    _check_any_rows(examples)
+    _check_number(metric, metric(*examples, **options))
+    rows = Rows(examples, _checked(groups, arrays))
     _check_lengths(rows)
     return rows, lambda drawn: metric(*drawn.arrays, **options)
 
 
+def _check_callable(metric: object) -> None:
+    if not callable(metric):
+        got = repr(metric) if isinstance(metric, str) else f"an object of type {type(metric).__name__}"
+        raise OptionError(
+            f"metric must be a function and come first, as in bootstrap(metrics.auroc, known, novel), got {got}"
+        )
+
+
+def _check_number(metric: object, value: object) -> None:
+    if not isinstance(value, Real) and getattr(value, "ndim", None) != 0:
+        name = getattr(metric, "__name__", type(metric).__name__)
+        raise OptionError(
+            f"metric must return one number, but {name} returned a {type(value).__name__}; summary has "
+            "summary_intervals, and of a curve take the area, such as auroc, oscr or aurc"
+        )
+
+
 def _checked(groups: Sequence[int] | None, arrays: Sequence[ArrayLike]) -> Sequence[int]:
     groups = (0,) if groups is None and len(arrays) == 1 else groups
-    if groups is None or len(groups) != len(arrays) or not arrays:
+    if groups is None or len(groups) != len(arrays):
         raise OptionError(
             f"groups must have one number for each of {len(arrays)} arrays, got {groups!r}; arrays of the same number "
             "belong together row by row: (0, 1) for known and novel, (0, 0) for predictions and labels"
@@ -138,10 +160,15 @@ def _checked(groups: Sequence[int] | None, arrays: Sequence[ArrayLike]) -> Seque
     return groups
 
 
+def _check_any_rows(arrays: Sequence[Array]) -> None:
+    shapes = [array.shape for array in arrays]
+    if not shapes or not all(shape and shape[0] for shape in shapes):
+        got = f"the shapes {', '.join(map(str, shapes))}" if shapes else "no array"
+        raise ShapeError(f"arrays must have at least one row each, got {got}")
+
+
 def _check_lengths(rows: Rows) -> None:
     shapes = [array.shape for array in rows.arrays]
-    if not all(shape and shape[0] for shape in shapes):
-        raise ShapeError(f"arrays must have at least one row each, got the shapes {', '.join(map(str, shapes))}")
     if len({(group, shape[0]) for group, shape in zip(rows.groups, shapes, strict=True)}) > len(set(rows.groups)):
         lengths = ", ".join(str(shape[0]) for shape in shapes)
         raise ShapeError(f"arrays of one group must have equally many rows, got {lengths} in the groups {rows.groups}")
