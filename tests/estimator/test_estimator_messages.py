@@ -72,8 +72,34 @@ def test_too_few_rows_for_a_rate_are_refused_before_the_training():
     def fail(num_features, num_classes):
         raise AssertionError("a network was made")
 
-    with pytest.raises(OptionError, match=r"^a rate of 0\.05 needs at least 19 calibration scores, got 8"):
+    message = (
+        "a false_reject_rate of 0.05 needs at least 19 held-out rows, got 8: calibration_fraction=0.2 of 40 rows; "
+        "fit at least 100 rows, raise calibration_fraction to 0.5 or ask for a rate of at least 1/9"
+    )
+    with refuses(OptionError, message):
         fit(false_reject_rate=0.05, module=fail)
+
+
+def test_no_fraction_is_named_where_there_are_fewer_rows_than_a_rate_needs():
+    message = (
+        "a false_reject_rate of 0.01 needs at least 99 held-out rows, got 8: calibration_fraction=0.2 of 40 rows; "
+        "fit at least 500 rows or ask for a rate of at least 1/9"
+    )
+    with refuses(OptionError, message):
+        fit(false_reject_rate=0.01)
+
+
+@pytest.mark.parametrize("k", [2, 3, 7])
+@pytest.mark.parametrize("way", ["rows", "fraction", "rate"])
+def test_each_way_out_of_too_few_rows_leads_out(k, way):
+    options = {"false_reject_rate": 0.05, "max_epochs": 1, "hidden": (4,)}
+    rows, y = np.resize(X, (600, 3)), np.arange(600) % k
+    with pytest.raises(OptionError) as caught:
+        RadialClassifier(**options).fit(rows[:42], y[:42])
+    found = re.search(r"at least (\d+) rows, raise calibration_fraction to (\S+) or .* 1/(\d+)$", str(caught.value))
+    changed = {"fraction": {"calibration_fraction": float(found[2])}, "rate": {"false_reject_rate": 1 / int(found[3])}}
+    n = int(found[1]) if way == "rows" else 42
+    assert hasattr(RadialClassifier(**options | changed.get(way, {})).fit(rows[:n], y[:n]), "rejector_")
 
 
 def test_options_are_not_looked_at_before_fit():
@@ -94,6 +120,33 @@ def test_a_network_with_other_outputs_than_classes_is_refused(module, got):
     )
     with refuses(ShapeError, message):
         fit(module=module)
+
+
+@pytest.mark.parametrize("module", [nn.Linear(5, 2), lambda d, k: nn.Linear(d + 2, k)], ids=["network", "function"])
+def test_a_network_for_rows_of_another_width_is_refused(module):
+    message = (
+        "module must take rows of shape (b, 3) and give outputs of shape (b, 2), but for b = 2 it failed: "
+        "mat1 and mat2 shapes cannot be multiplied (2x3 and 5x2)"
+    )
+    with refuses(ShapeError, message):
+        fit(module=module)
+
+
+def test_a_factory_that_does_not_take_two_numbers_is_refused():
+    message = (
+        "module must be a function (num_features, num_classes) -> nn.Module, but it cannot be called with two numbers: "
+        "too many positional arguments"
+    )
+    with refuses(OptionError, message):
+        fit(module=lambda: nn.Linear(3, 2))
+
+
+def test_an_error_inside_a_factory_stays_what_it_is():
+    def fail(num_features, num_classes):
+        raise TypeError("my own mistake")
+
+    with pytest.raises(TypeError, match=r"^my own mistake$"):
+        fit(module=fail)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -1,10 +1,11 @@
+import copy
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import make_blobs
-from sklearn.metrics import accuracy_score
+from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 from openradial.decision import conformal_p_values
 from openradial.errors import OptionError
@@ -43,6 +44,26 @@ def test_a_row_is_rejected_where_its_p_value_is_at_most_the_rate(fitted, known):
     p = fitted.rejector_.p_values(fitted.unknown_score(X))
     np.testing.assert_array_equal(fitted.predict(X) == -1, p <= 0.1)
     np.testing.assert_array_equal(fitted.predict(X, false_reject_rate=0.3) == -1, p <= 0.3)
+
+
+def test_no_rate_in_predict_means_that_of_the_constructor(fitted, known):
+    X = known[0][300:]
+    np.testing.assert_array_equal(fitted.predict(X, false_reject_rate=None), fitted.predict(X, false_reject_rate=0.1))
+
+
+def test_scorers_that_want_sums_of_one_warn_or_fail_while_rows_may_be_rejected(fitted, known):
+    X, y = known
+    probs = fitted.predict_proba(X)
+    with pytest.warns(UserWarning, match="do not sum to one"):
+        log_loss(y, probs)
+    with pytest.raises(ValueError, match=r"should sum up to 1\.0"):
+        roc_auc_score(y, probs, multi_class="ovr")
+
+
+def test_rejection_lowers_the_score_of_known_rows(fitted, known):
+    X, y = known
+    without = copy.deepcopy(fitted).set_params(false_reject_rate=None)
+    assert fitted.score(X, y) < without.score(X, y)
 
 
 def test_rows_that_are_not_rejected_are_answered_as_before(fitted, known):

@@ -28,7 +28,7 @@ from openradial.estimator.labels import (
 )
 from openradial.estimator.network import Factory, check_network, make_network, outputs, own_random_numbers, train
 from openradial.estimator.probabilities import closed_world, open_world, true_beta
-from openradial.estimator.rows import as_rows, fit_scaler, held_out, scaled
+from openradial.estimator.rows import as_rows, check_enough, fit_scaler, held_out, scaled
 from openradial.functional import safe_beta
 from openradial.functional.norms import MetricName
 from openradial.heads import RadialHead
@@ -187,7 +187,8 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Data, false_reject_rate: float | None = None) -> Classes:
         """The label of the nearest prototype, or -1 (``"unknown"`` for strings) where the row is rejected.
 
-        Where there is a calibration, another ``false_reject_rate`` than the estimator's may be given.
+        Where there is a calibration, another ``false_reject_rate`` than the estimator's may be given; None stands for
+        the estimator's own.
         """
         o = self._outputs(X)
         places = self.head_.predict(o)
@@ -253,11 +254,11 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _divided(self, known: Examples, seed: int) -> tuple[Examples, Examples | None, Examples | None]:
         """Examples to train on, to calibrate with and to watch."""
-        held, watched = None, None
+        held, watched, rows = None, None, len(known)
         if self.false_reject_rate is not None or self.beta == "fit":
             known, held = held_out(known, "calibration_fraction", self.calibration_fraction, seed)
         if held is not None and self.false_reject_rate is not None:
-            Rejector(self.false_reject_rate).fit(torch.zeros(len(held)))  # where they are too few, fail before training
+            check_enough(held, rows, self.calibration_fraction, self.false_reject_rate)  # before the training
         if self.early_stopping:
             known, watched = held_out(known, "validation_fraction", self.validation_fraction, seed)
         return known, held, watched

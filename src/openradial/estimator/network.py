@@ -5,6 +5,7 @@ import signal as signals
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any
 
 import torch
@@ -34,18 +35,37 @@ def make_network(module: nn.Module | Factory | None, hidden: Sequence[int], feat
         raise OptionError(
             f"module must be None, an nn.Module or a function (num_features, num_classes) -> nn.Module, got {module!r}"
         )
+    _check_takes_two(module)
     made: object = module(features, classes)
     if not isinstance(made, nn.Module):
         raise OptionError(f"module must return an nn.Module, it returned a {type(made).__name__}")
     return made
 
 
+def _check_takes_two(factory: Factory) -> None:
+    try:
+        signature(factory).bind("num_features", "num_classes")
+    except TypeError as error:
+        raise OptionError(
+            f"module must be a function (num_features, num_classes) -> nn.Module, but it cannot be called with two "
+            f"numbers: {error}"
+        ) from error
+    except ValueError:  # some compiled functions do not say what they take
+        pass
+
+
 @torch.no_grad()
 def check_network(net: nn.Module, x: Tensor, classes: int) -> None:
-    """Raise unless the network has something to train and gives one output per class."""
+    """Raise unless the network has something to train, takes these rows and gives one output per class."""
     if not any(parameter.requires_grad for parameter in net.parameters()):
         raise OptionError("module must have at least one parameter to train, got none that requires a gradient")
-    o: Any = net.eval()(x)
+    try:
+        o: Any = net.eval()(x)
+    except Exception as error:  # a network of the user's may fail with anything
+        raise ShapeError(
+            f"module must take rows of shape (b, {x.shape[1]}) and give outputs of shape (b, {classes}), "
+            f"but for b = {len(x)} it failed: {str(error).strip() or type(error).__name__}"
+        ) from error
     if not isinstance(o, Tensor) or o.shape != (len(x), classes):
         got = tuple(o.shape) if isinstance(o, Tensor) else f"a {type(o).__name__}"
         raise ShapeError(
