@@ -34,3 +34,9 @@ def test_tensors_come_back_with_their_header(tmp_path):
     tensors, header = read_tensors(tmp_path / "a")
     assert torch.equal(tensors["x"], torch.arange(3))
     assert header == {"what": "numbers"}
+
+
+def test_tensors_can_be_read_by_those_who_can_read_other_files(tmp_path):
+    write_tensors(tmp_path / "a", {"x": torch.zeros(1)}, {})
+    (tmp_path / "b").touch()
+    assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode

@@ -28,7 +28,10 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
     own = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.touch()
+        mode = scratch.stat().st_mode  # as for any new file; safetensors would let nobody else read it
         save_file(own, scratch, metadata=dict(header))
+        scratch.chmod(mode)
         sync(scratch)
         scratch.replace(path)
         sync(path.parent)

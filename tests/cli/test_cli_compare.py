@@ -28,6 +28,7 @@ def test_compare_writes_table_numbers_and_picture(compare, tmp_path):
     out = tmp_path / "out"
     code, said = compare("--quick", "--splits", 0, "--novel", f"grey={tmp_path / 'grey.npz'}", "--out", out)
     assert code == 0, said
+    assert "AUROC against novel inputs" in said
     assert "| softmax: maximum probability |" in (out / "comparison.md").read_text()
     summary = json.loads((out / "comparison.json").read_text())["summary"]
     assert list(summary) == ["digits"]
@@ -39,3 +40,18 @@ def test_a_novel_set_without_a_file_is_refused(compare):
     code, said = compare("--novel", "clothes")
     assert code == 2
     assert "a novel set must be NAME=FILE, got 'clothes'" in said
+
+
+def test_a_folder_that_cannot_be_made_is_refused(compare, tmp_path):
+    (tmp_path / "file").touch()
+    code, said = compare("--quick", "--out", tmp_path / "file" / "out")
+    assert code == 2
+    assert "cannot be made" in said
+    assert "choose another one" in said
+
+
+def test_a_missing_novel_file_is_named_before_anything_starts(compare, tmp_path):
+    code, said = compare("--novel", "letters=nofile.npz", "--out", tmp_path / "out")
+    assert code != 0
+    assert "there is no file nofile.npz" in said
+    assert "run 1" not in said

@@ -58,7 +58,7 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"there is no file .*none.npz"):
         read_novel(tmp_path / "none.npz", (1, 8, 8))
     np.savez(tmp_path / "wide.npz", images=np.zeros((5, 9, 9), np.uint8))
-    with pytest.raises(DataError, match=r"must hold uint8 images of shape \('n', 1, 8, 8\), got images \(5, 9, 9\)"):
+    with pytest.raises(DataError, match=r"uint8 images of shape \(n, 1, 8, 8\), got images uint8 \(5, 9, 9\)"):
         read_novel(tmp_path / "wide.npz", (1, 8, 8))
     (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04 and no more")
     with pytest.raises(DataError, match="is no whole NPZ file"):

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openradial.decision import PredictionSets, Rejector
-from openradial.errors import DataError, OptionError
+from openradial.decision import PredictionSets, Rejector, false_reject_report, fit_beta, operating_point
+from openradial.errors import DataError, DTypeError, OptionError, ShapeError
 from openradial.files import read_tensors, write_tensors
 
 RANDOM = np.random.default_rng(0)
@@ -178,3 +178,28 @@ def test_tensors_that_were_changed_are_refused():
             Rejector.from_tensors({other: tensor for other, tensor in tensors.items() if other != name})
         with pytest.raises(DataError, match="this is not a whole Rejector: "):
             Rejector.from_tensors({**tensors, name: tensors[name][:-1]})
+
+
+@pytest.mark.parametrize("call", [lambda d, y: PredictionSets(0.1).fit(d, y), fit_beta])
+def test_negative_distances_are_refused(call):
+    d = np.ones((30, 2))
+    d[7, 1] = -0.5
+    with pytest.raises(ShapeError, match=r"distances must not be negative, got -0.5 in row 7; log-prob"):
+        call(d, np.zeros(30, dtype=int))
+
+
+def test_a_report_of_something_else_names_what_came():
+    with pytest.raises(OptionError, match="the second argument must be a fitted Rejector, got list"):
+        false_reject_report([1.0, 2.0], [0.5])
+
+
+def test_a_confidence_is_explained_as_one():
+    with pytest.raises(OptionError, match=r"confidence must be a number above 0 and below 1, got 95; 0.95 means 95 %"):
+        operating_point([0.1], [True], confidence=95)
+    with pytest.raises(OptionError, match="false_reject_rate must be a number above 0 and below 1, got ndarray"):
+        Rejector(np.zeros(1000))
+
+
+def test_labels_that_are_flags_are_told_how_to_become_numbers():
+    with pytest.raises(DTypeError, match=r"labels must be whole numbers or strings, got bool; convert them with"):
+        Rejector(0.1).fit(np.arange(20.0)).decide([99.0], [True])

@@ -28,12 +28,13 @@ def test_a_rate_outside_0_and_1_is_refused(rate):
     refused(OptionError, f"false_reject_rate {message}", lambda: Rejector(rate))
     refused(OptionError, f"error_rate {message}", lambda: PredictionSets(rate))
     refused(OptionError, f"max_risk {message}", lambda: operating_point([0.1], [True], rate))
-    refused(OptionError, f"confidence {message}", lambda: false_reject_report([1.0], FITTED, confidence=rate))
+    sure = message.replace("0.05 means 5 %", "0.95 means 95 %")
+    refused(OptionError, f"confidence {sure}", lambda: false_reject_report([1.0], FITTED, confidence=rate))
     if rate is not None:
         refused(OptionError, f"false_reject_rate {message}", lambda: FITTED.decide([1.0], [0], rate))
         refused(OptionError, f"false_reject_rate {message}", lambda: FITTED.threshold(rate))
         refused(OptionError, f"error_rate {message}", lambda: SETS.sets([[1.0, 1.0]], rate))
-        refused(OptionError, f"confidence {message}", lambda: operating_point([0.1], [True], confidence=rate))
+        refused(OptionError, f"confidence {sure}", lambda: operating_point([0.1], [True], confidence=rate))
 
 
 def test_a_setting_that_is_no_choice_is_refused():
@@ -103,8 +104,9 @@ def test_labels_of_the_wrong_shape_or_kind_are_refused():
     shape = "labels must have the shape (2,), one per score, got "
     refused(ShapeError, f"{shape}(1,)", lambda: FITTED.decide([1.0, 2.0], [0]))
     refused(ShapeError, f"{shape}(2, 1)", lambda: Rejector().fit([1.0, 2.0], [[0], [1]]))
-    kind = "labels must be whole numbers or strings, got {}; class 3 is 3 and not 3.0"
-    refused(DTypeError, kind.format("float32"), lambda: FITTED.decide([1.0], torch.tensor([3.0])))
+    kind = "labels must be whole numbers or strings, got {}; convert them with .astype(int)"
+    number = "labels must be whole numbers or strings, got float32; class 3 is 3 and not 3.0"
+    refused(DTypeError, number, lambda: FITTED.decide([1.0], torch.tensor([3.0])))
     refused(DTypeError, kind.format("bool"), lambda: FITTED.decide([1.0], [True]))
     refused(DTypeError, kind.format("object"), lambda: FITTED.decide([1.0, 2.0], np.array(["a", 3], dtype=object)))
 

@@ -10,8 +10,18 @@ import torch
 from safetensors.torch import save_file
 
 from openradial import files
-from openradial.errors import DataError
-from openradial.heads import CACHead, DOCHead, RadialHead, SoftmaxHead, load_head, make_head, save_head
+from openradial.errors import DataError, HeadError
+from openradial.heads import (
+    CACHead,
+    Combination,
+    DOCHead,
+    NeighbourDensity,
+    RadialHead,
+    SoftmaxHead,
+    load_head,
+    make_head,
+    save_head,
+)
 
 
 @pytest.fixture
@@ -81,7 +91,7 @@ def test_a_truncated_file_is_named(head, tmp_path, keep):
 
 
 def test_a_folder_is_no_head(tmp_path):
-    with pytest.raises(DataError, match="is not a whole head file"):
+    with pytest.raises(DataError, match="is a folder; name the file in it"):
         load_head(tmp_path)
 
 
@@ -185,7 +195,7 @@ def test_a_really_full_disk_leaves_the_previous_head_whole(tmp_path):
     """The kernel refuses to write beyond a limit on file sizes, in the middle of the file."""
     program = """
 import resource, signal, sys, torch
-from openradial.errors import DataError
+from openradial.errors import DataError, HeadError
 from openradial.heads import RadialHead, save_head
 save_head(RadialHead(3, beta=7.0), sys.argv[1])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -201,3 +211,17 @@ except DataError as error:
     assert "what was there before is whole" in done.stdout
     assert load_head(path).layer.beta == 7.0
     assert [file.name for file in tmp_path.iterdir()] == ["head"]
+
+
+def test_what_is_no_head_is_neither_saved_nor_loaded(tmp_path):
+    with pytest.raises(DataError, match=r"only heads of openradial.heads can be saved, got Linear"):
+        save_head(torch.nn.Linear(2, 2), tmp_path / "net")
+    files.write_tensors(tmp_path / "run", {}, {"format": "1", "facts": "{}"})
+    with pytest.raises(DataError, match=r"run is no head file but something else, perhaps the checkpoint"):
+        load_head(tmp_path / "run")
+
+
+@pytest.mark.parametrize(("kind", "call"), [(Combination, "fit(scores)"), (NeighbourDensity, "fit(features)")])
+def test_a_scorer_that_is_not_fitted_says_what_it_takes(kind, call):
+    with pytest.raises(HeadError, match=f"must be fitted first: call {re.escape(call)} with known data"):
+        kind().unknown_score(torch.zeros(2, 2))

@@ -194,7 +194,7 @@ def test_outputs_that_say_nothing_about_the_labels_have_no_best_temperature(o):
     [
         ({"score": "entropy"}, "score must be one of 'probability', 'logit', 'energy', got 'entropy'"),
         ({"temperature": 0.0}, "temperature must be a finite number above 0, got 0.0"),
-        ({"temperature": "auto"}, "temperature must be a finite number above 0, got 'auto'"),
+        ({"temperature": "auto"}, "temperature must be a number above 0 or 'fit', got 'auto'"),
     ],
 )
 def test_wrong_options_are_named(options, message):

@@ -2,10 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from openradial.comparison import Comparison, compare
 from openradial.comparison.plot import draw
@@ -17,23 +18,43 @@ from openradial.files import write_text
 def compare_command(
     data: Annotated[str, typer.Option(help="digits, mnist or cifar10.")] = "mnist",
     out: Annotated[Path, typer.Option(help="Folder for networks, rows, table and plot.")] = Path("comparison"),
-    seeds: Annotated[int, typer.Option(help="Networks per loss, where all classes are known.")] = 5,
-    splits: Annotated[int, typer.Option(help="Splits into six known and the other classes; 0 for none.")] = 5,
+    seeds: Annotated[int | None, typer.Option(help="Networks per loss, where all classes are known (5).")] = None,
+    splits: Annotated[int | None, typer.Option(help="Splits into six known and the other classes (5).")] = None,
     novel: Annotated[list[str] | None, typer.Option(help="Another novel set, as NAME=FILE (NPZ or idx).")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="One seed, one split, few epochs: a glance.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A glance: few epochs, one seed, one split.")
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the comparison in the folder.")] = False,
 ) -> None:
     """Train one network per loss and measure every score on the same outputs."""
-    if quick:
-        seeds, splits = 1, min(splits, 1)
-    comparison = Comparison(data, seeds, splits, quick=quick, novel=dict(map(_pair, novel or [])))
+    usual = 1 if quick else 5
+    comparison = Comparison(
+        data,
+        usual if seeds is None else seeds,
+        usual if splits is None else splits,
+        quick=quick,
+        novel=dict(map(_pair, novel or [])),
+    )
     console = Console()
     rows = compare(comparison, out, resume=resume, report=lambda text: console.print(text, style="dim"))
     summary = {name: summarised(own) for name, own in groups(rows).items()}
     write_text(out / "comparison.json", json.dumps({"summary": summary, "rows": rows}, indent=1) + "\n")
     write_text(out / "comparison.md", markdown(rows))
     draw(summary, out / "comparison.png")
+    for name, entries in summary.items():
+        console.print(_table(name, entries))
     console.print(f"written: {out}/comparison.md, comparison.json, comparison.png")
+
+
+def _table(name: str, entries: list[dict[str, Any]]) -> Table:
+    sets = list(entries[0]["novel"])
+    table = Table(title=f"{name}, {entries[0]['runs']} run(s): AUROC against novel inputs (%)")
+    for title in ("", "accuracy (%)", *sets):
+        table.add_column(title, justify="right" if title else "left")
+    for entry in entries:
+        values = [entry["accuracy"], *(entry["novel"][each]["auroc"] for each in sets)]
+        table.add_row(entry["method"], *(f"{100 * mean:.1f}" for mean, _ in values))
+    return table
 
 
 def _pair(text: str) -> tuple[str, Path]:

@@ -74,7 +74,7 @@ def read_novel(path: Path, shape: tuple[int, ...]) -> Tensor:
         found = found.unsqueeze(1)  # grey images without a channel
     if tuple(found.shape[1:]) != shape or not len(found) or found.dtype != torch.uint8:
         raise DataError(
-            f"{path} must hold uint8 images of shape {('n', *shape)}, as the known ones, got {found.dtype} of shape "
+            f"{path} must hold uint8 images of shape {_shown(shape)}, as the known ones, got {found.dtype} of shape "
             f"{tuple(found.shape)}"
         )
     return found
@@ -85,8 +85,12 @@ def _from_npz(path: Path, shape: tuple[int, ...]) -> Tensor:
     for array in arrays.values():
         if array.dtype == np.uint8 and array.shape[1:] in (shape, shape[1:]):
             return torch.from_numpy(array)
-    found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "no array"
-    raise DataError(f"{path} must hold uint8 images of shape {('n', *shape)}, got {found}")
+    found = ", ".join(f"{name} {array.dtype} {array.shape}" for name, array in arrays.items()) or "no array"
+    raise DataError(f"{path} must hold uint8 images of shape {_shown(shape)}, got {found}")
+
+
+def _shown(shape: tuple[int, ...]) -> str:
+    return f"(n, {', '.join(map(str, shape))})"
 
 
 def _sets_beside_mnist(shape: tuple[int, ...]) -> dict[str, Tensor]:

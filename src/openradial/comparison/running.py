@@ -14,7 +14,7 @@ from openradial.comparison.networks import Training, layers_of, trained
 from openradial.comparison.protocols import SETS, SPLITS, Protocol, class_split, whole_set
 from openradial.comparison.scoring import Scores, measured
 from openradial.data.splits import train_test_split
-from openradial.errors import OptionError, TrainingError, check_choice, check_count
+from openradial.errors import DataError, OptionError, TrainingError, check_choice, check_count
 from openradial.files import write_text
 from openradial.training import Settings
 
@@ -45,6 +45,9 @@ class Comparison:
         check_choice("data", self.data, SETS)
         check_count("seeds", self.seeds)
         check_count("splits", self.splits, least=0)
+        for path in self.novel.values():
+            if not path.exists():
+                raise DataError(f"there is no file {path}")
         if not self.splits and not self.has_whole:
             raise OptionError("there is nothing to compare on: ask for splits, or name a novel set")
 
@@ -73,6 +76,10 @@ def compare(
 ) -> list[Row]:
     """The rows of all runs; each run's are kept in ``folder``, with its networks."""
     rows: list[Row] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(f"the folder {folder} cannot be made ({error.strerror}); choose another one") from error
     runs = list(comparison.protocols())
     if not resume and any((folder / f"{key}.json").exists() for key, *_ in runs):
         raise TrainingError(f"{folder} holds a comparison already; go on with it (--resume) or choose another folder")

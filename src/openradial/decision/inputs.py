@@ -21,7 +21,9 @@ Labels = NDArray[Any]  # int64 or str
 def check_rate(name: str, value: float) -> float:
     """Raise unless ``value`` is a number between 0 and 1; the same as a float."""
     if not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < 1:
-        raise OptionError(f"{name} must be a number above 0 and below 1, got {value!r}; 0.05 means 5 %")
+        came = repr(value) if isinstance(value, Real | str | None) else type(value).__name__
+        example = "0.95 means 95 %" if name == "confidence" else "0.05 means 5 %"
+        raise OptionError(f"{name} must be a number above 0 and below 1, got {came}; {example}")
     return float(value)
 
 
@@ -39,6 +41,13 @@ def as_distances(name: str, values: Given, num_classes: int | None = None) -> Te
     width = "k" if num_classes is None else num_classes
     if distances.ndim != 2 or distances.shape[1] != (num_classes or distances.shape[1]) or not distances.shape[1]:
         raise ShapeError(f"{name} must have the shape (b, {width}), one per class, got {tuple(distances.shape)}")
+    negative = ((distances < 0) & distances.isfinite()).any(1)
+    if negative.any():
+        row = int(negative.int().argmax())
+        raise ShapeError(
+            f"{name} must not be negative, got {float(distances[row].min()):g} in row {row}; log-probabilities and "
+            "outputs are no distances: take those of the layer, or -log_probs"
+        )
     return distances
 
 
@@ -62,7 +71,8 @@ def as_labels(values: Given, count: int) -> Labels:
     if labels.dtype.kind == "U" or (labels.dtype.kind in "OT" and all(isinstance(label, str) for label in labels)):
         return labels.astype(np.str_)
     if labels.dtype.kind not in "iu" and count:
-        raise DTypeError(f"labels must be whole numbers or strings, got {labels.dtype}; class 3 is 3 and not 3.0")
+        way = "class 3 is 3 and not 3.0" if labels.dtype.kind == "f" else "convert them with .astype(int)"
+        raise DTypeError(f"labels must be whole numbers or strings, got {labels.dtype}; {way}")
     return labels.astype(np.int64)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from openradial.decision.binomial import binomial_interval
 from openradial.decision.inputs import Given, as_scores, check_rate
 from openradial.decision.rejector import Rejector
-from openradial.errors import ShapeError
+from openradial.errors import OptionError, ShapeError
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ def false_reject_report(
     false-reject rate: asked 0.1, measured 0.1 (5 of 50; 95 % interval 0.03328 to 0.2181)
     """
     check_rate("confidence", confidence)
+    if not isinstance(rejector, Rejector):
+        raise OptionError(f"the second argument must be a fitted Rejector, got {type(rejector).__name__}")
     asked = rejector.false_reject_rate if false_reject_rate is None else false_reject_rate
     exact = as_scores("scores", scores)
     if not len(exact):

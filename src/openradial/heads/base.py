@@ -62,7 +62,8 @@ class Scorer(nn.Module, ABC):
 
     def _check_fitted(self) -> None:
         if not self.is_fitted:
-            raise HeadError(f"{type(self).__name__} must be fitted first: call fit(outputs, labels) with known data")
+            call = "fit(outputs, labels)" if self.takes == "outputs" else f"fit({self.takes})"
+            raise HeadError(f"{type(self).__name__} must be fitted first: call {call} with known data")
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.settings().items())

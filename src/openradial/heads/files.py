@@ -39,6 +39,8 @@ HEADS = {kind.__name__: kind for kind in KINDS}
 
 def save_head(head: Scorer, path: Path | str) -> None:
     """Write a head to a safetensors file with its settings in the header; the file is whole or not there."""
+    if type(head).__name__ not in HEADS:
+        raise DataError(f"only heads of openradial.heads can be saved, got {type(head).__name__}")
     facts = {"head": type(head).__name__, "settings": head.settings()}
     try:
         write_tensors(Path(path), head.tensors(), {"format": str(FORMAT), "facts": json.dumps(facts)})
@@ -49,14 +51,20 @@ def save_head(head: Scorer, path: Path | str) -> None:
 def load_head(path: Path | str) -> Scorer:
     """Read a head that :func:`save_head` wrote; no code is loaded."""
     try:
+        if Path(path).is_dir():
+            raise IsADirectoryError
         tensors, header = read_tensors(Path(path))
         facts = json.loads(header["facts"]) if header.get("format") == str(FORMAT) else None
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}") from error
+    except IsADirectoryError as error:
+        raise DataError(f"{path} is a folder; name the file in it") from error
     except (*Failure, KeyError, ValueError) as error:
         raise DataError(f"{path} is not a whole head file ({error}); take another copy of it") from error
     if not isinstance(facts, dict):
         raise DataError(f"{path} must be a head file of format {FORMAT}, got format {header.get('format')!r}")
+    if "head" not in facts:
+        raise DataError(f"{path} is no head file but something else, perhaps the checkpoint of a training run")
     return make_head(str(facts.get("head", "")), facts.get("settings", {}), tensors)
 
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from openradial.errors import HeadError, check_choice, check_positive
+from openradial.errors import HeadError, OptionError, check_choice, check_positive
 from openradial.heads.base import Head, at_least_float32, check_known
 
 Score = Literal["probability", "logit", "energy"]
@@ -41,6 +41,8 @@ class SoftmaxHead(Head):
     ) -> None:
         super().__init__(num_classes)
         check_choice("score", score, ("probability", "logit", "energy"))
+        if isinstance(temperature, str) and temperature != "fit":
+            raise OptionError(f"temperature must be a number above 0 or 'fit', got {temperature!r}")
         if temperature != "fit":
             check_positive("temperature", temperature)
             temperature = float(temperature)
