@@ -21,9 +21,7 @@ def compare_command(
     seeds: Annotated[int | None, typer.Option(help="Networks per loss, where all classes are known (5).")] = None,
     splits: Annotated[int | None, typer.Option(help="Splits into six known and the other classes (5).")] = None,
     novel: Annotated[list[str] | None, typer.Option(help="Another novel set, as NAME=FILE (NPZ or idx).")] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A glance: few epochs, one seed, one split.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A glance: few epochs, one seed, one split.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the comparison in the folder.")] = False,
 ) -> None:
     """Train one network per loss and measure every score on the same outputs."""
