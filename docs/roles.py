@@ -28,6 +28,7 @@ PAGES = (
     "decision",
     "metrics",
     "outliers",
+    "attacks",
     "estimator",
     "errors",
     "plots",

@@ -7,6 +7,7 @@ import pytest
 
 import openradial
 from openradial import (
+    attacks,
     bayes,
     data,
     decision,
@@ -30,6 +31,7 @@ PUBLIC = {
         "RadialLinear",
         "RadialLoss",
         "SimplexPrototypes",
+        "attacks",
         "bayes",
         "data",
         "decision",
@@ -175,6 +177,18 @@ PUBLIC = {
         "load_head",
         "make_head",
         "save_head",
+    ],
+    attacks: [
+        "LOSSES",
+        "AttackCurve",
+        "HeadLoss",
+        "Outcomes",
+        "accuracy_under_attack",
+        "fgsm",
+        "losses_for",
+        "outcomes",
+        "pgd",
+        "worst",
     ],
     decision: [
         "BetaFit",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
+    "attacks": "openradial.attacks",
     "bayes": "openradial.bayes",
     "data": "openradial.data",
     "decision": "openradial.decision",
@@ -43,6 +44,7 @@ __all__ = [
     "RadialLinear",
     "RadialLoss",
     "SimplexPrototypes",
+    "attacks",
     "bayes",
     "data",
     "decision",
@@ -59,6 +61,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from openradial import (
+        attacks,
         bayes,
         data,
         decision,

@@ -97,13 +97,13 @@ def test_the_worst_input_is_the_one_with_the_largest_lead_of_a_wrong_class(head)
 @every_head
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_the_size_of_a_batch_changes_nothing(head, size):
-    net, (x, y), losses = net_for(head), blobs(), losses_for(head, ["target", "margin"])
+    net, (x, y), losses = net_for(head), blobs(15), losses_for(head, ["target", "margin"])
     whole = worst(net, x, y, 0.1, losses, attack=short)
     torch.testing.assert_close(
         worst(net, x, y, 0.1, losses, attack=short, batch_size=size), whole, rtol=1e-9, atol=1e-9
     )
     curves = [
-        accuracy_under_attack(net, head, x, y, [0.1], attack=short, losses=["margin"], batch_size=n) for n in (60, size)
+        accuracy_under_attack(net, head, x, y, [0.1], attack=short, losses=["margin"], batch_size=n) for n in (15, size)
     ]
     assert curves[0] == curves[1]
 

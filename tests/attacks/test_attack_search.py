@@ -174,7 +174,7 @@ def test_normalised_inputs_are_attacked_as_those_they_were_made_from(attack, nor
 @every_norm
 @every_attack
 def test_what_happens_to_an_input_does_not_depend_on_its_batch(attack, norm):
-    (x, y), net, loss = images(), network(), HeadLoss("cross_entropy", RadialHead(K))
+    (x, y), net, loss = images(8), network(), HeadLoss("cross_entropy", RadialHead(K))
     whole = attack(net, x, y, 0.1, loss=loss, norm=norm)
     single = torch.cat([attack(net, x[i : i + 1], y[i : i + 1], 0.1, loss=loss, norm=norm) for i in range(len(x))])
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(2))
