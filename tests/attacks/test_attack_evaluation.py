@@ -75,6 +75,18 @@ def test_the_worst_is_never_above_any_loss_and_never_rises(head, attack):
     assert lowest[-1] < 0.2
 
 
+def test_what_is_fooled_at_a_small_epsilon_counts_as_fooled_at_all_larger_ones():
+    head, y = RadialHead(2), torch.zeros(4, dtype=torch.long)
+    x = torch.tensor([[1.0, 0.0]]).expand(4, 2)
+
+    def attack(net, x, y, epsilon, *, loss):  # fools row 0 at 0.1 alone, and row 1 at 0.2 alone
+        rows = torch.arange(len(x)).unsqueeze(1)
+        return torch.where(rows == {0.1: 0, 0.2: 1, 0.3: -1}[epsilon], 1 - x, x)
+
+    curve = accuracy_under_attack(nn.Identity(), head, x, y, [0.1, 0.2, 0.3], attack=attack, losses=["margin"])
+    assert curve.accuracies == {"margin": (0.75, 0.75, 1.0), "worst": (0.75, 0.5, 0.5)}
+
+
 @every_head
 def test_the_worst_inputs_are_right_only_where_no_attack_succeeds(head):
     net, (x, y), losses = net_for(head), blobs(), losses_for(head)

@@ -78,7 +78,7 @@ def worst(
     Args:
         losses: as :func:`losses_for` gives them, all of one head.
         attack: :func:`pgd` or :func:`fgsm`, with options as ``functools.partial(pgd, steps=100, restarts=5)``.
-        batch_size: how many inputs are attacked at a time; it changes memory and speed alone.
+        batch_size: how many inputs are attacked at a time; beyond rounding it changes memory and speed alone.
     """
     judge = _judge(losses)
     found = [x[:0].detach()]
@@ -116,7 +116,7 @@ def accuracy_under_attack(
         attack: :func:`pgd` or :func:`fgsm`, with options as ``functools.partial(pgd, steps=100, restarts=5)``.
         losses: names out of :data:`LOSSES`; None for those of :func:`losses_for`.
         unit: what an epsilon of 1 is in units of the inputs: ``1 / std`` for normalised inputs.
-        batch_size: how many inputs are attacked at a time; it changes memory and speed alone.
+        batch_size: how many inputs are attacked at a time; beyond rounding it changes memory and speed alone.
 
     >>> from openradial.heads import RadialHead
     >>> x, y = torch.tensor([[0.9, 0.1], [0.6, 0.4]]), torch.tensor([0, 0])
