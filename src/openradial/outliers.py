@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from openradial.errors import OptionError, check_choice, check_positive
+from openradial.objective import Loss, Metric, correct
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-Metric = Callable[[Tensor, Tensor], Tensor]
 Maker = Callable[[Tensor, Tensor], Tensor]  # examples and as many of other classes -> outliers
 
 DEFAULTS: dict[str, tuple[str, ...]] = {
@@ -100,10 +99,6 @@ def check_kinds(kinds: Sequence[str]) -> None:
         raise OptionError(f"kinds must be a list of at least one kind of outlier, got {kinds!r}")
     for kind in kinds:
         check_choice("kinds of outliers", kind, MAKERS)
-
-
-def correct(o: Tensor, y: Tensor) -> Tensor:
-    return (o.argmax(-1) == y).float()
 
 
 @dataclass(frozen=True)

@@ -190,6 +190,13 @@ def test_an_accelerator_that_is_not_there_is_named():
         Machine(Settings(), accelerator="cuda")
 
 
+@pytest.mark.parametrize("head", ["doc", "cac"])
+def test_the_loop_trains_and_tests_every_head(head):
+    result = run_job(job("digits", head=head, known="random:6", training={"epochs": 8, "batch_size": 64}))
+    assert result.test["accuracy"] > 0.9
+    assert result.test["auroc"] > 0.7
+
+
 @pytest.mark.parametrize("head", ["radial", "softmax"])
 def test_a_radial_layer_on_trained_features_starts_near_zero(tmp_path, photos, head):
     saved = tmp_path / "resnet.safetensors"

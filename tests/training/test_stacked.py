@@ -14,8 +14,8 @@ from openradial.errors import BuildError, DataError, OptionError, ShapeError, Ta
 from openradial.functional import radial_loss
 from openradial.models.mlp import MLP
 from openradial.nn import RadialLayer, RadialLoss
+from openradial.objective import Objective
 from openradial.training import stacked
-from openradial.training.objective import Objective
 from openradial.training.optimisers import learning_rate_factor, make_optimiser
 from openradial.training.settings import Settings
 from openradial.training.stacked import train_stacked

@@ -1,6 +1,6 @@
 """What a Bayesian network minimises: its divergence from the prior, shared out over batches, plus its loss."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -11,9 +11,7 @@ from openradial.bayes.gaussian import posterior
 from openradial.bayes.layers import given
 from openradial.bayes.vectorised import run_with
 from openradial.errors import OptionError, ShapeError, check_count
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-Metric = Callable[[Tensor, Tensor], Tensor]
+from openradial.objective import Loss, Metric, correct
 
 
 class Elbo(NamedTuple):
@@ -76,11 +74,6 @@ def elbo(
         kls.append(q.kl(noise))
     kl, nll = sum(kls[1:], kls[0]) / samples, sum(nlls[1:], nlls[0]) / samples
     return Elbo(weight * kl + nll, nll, kl, o)
-
-
-def correct(o: Tensor, y: Tensor) -> Tensor:
-    """1 where the target's output is the largest; ``(n, k), (n,) -> (n,)``."""
-    return (o.argmax(-1) == y).float()
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ HELP = {
     "model": "A network's name, or package.module:factory; auto fits the data.",
     "weights": "A file, or imagenet.",
     "reset": "Layers that start anew in spite of weights: fully_connected, classifier or none.",
-    "head": "radial or softmax.",
+    "head": "radial, softmax, doc or cac.",
     "beta": "How fast probabilities fall with distance.",
     "scale": "How far prototypes are from the origin.",
     "size": "Of images from a folder, in pixels (64).",

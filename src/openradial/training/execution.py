@@ -8,19 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from openradial import models
 from openradial.files import write_text
-from openradial.functional import radial_nearest
+from openradial.heads import CACHead, DOCHead, Head, RadialHead, SoftmaxHead
 from openradial.metrics import auroc
-from openradial.nn import RadialLoss
+from openradial.objective import Objective
 from openradial.training.job import Job
 from openradial.training.log import Record
 from openradial.training.loop import BatchSource, fit
 from openradial.training.machine import Machine
-from openradial.training.objective import Objective
 from openradial.training.preparation import Prepared, prepare
 from openradial.training.run_state import History
 
@@ -51,13 +49,13 @@ def run_job(
     machine = machine or Machine(job.training)
     prepared = prepare(job, rank=machine.rank, world=machine.world)
     torch.manual_seed(job.training.seed)
-    net = make_net(job, prepared)
+    net, head = make_net(job, prepared), make_head(job, len(prepared.split.known))
     began = time.monotonic()
     job = replace(job, model=network_name(job, prepared))
     facts = {"job": job.as_dict(), "classes": list(prepared.split.known), "preprocessing": dict(prepared.preprocessing)}
     history = fit(
         net,
-        Objective(make_loss(job)),
+        Objective(head.loss),
         prepared.train,
         prepared.validation,
         settings=job.training,
@@ -68,7 +66,7 @@ def run_job(
         facts=json.loads(json.dumps(facts)),
         report=report,
     )
-    test = {} if not history.finished else tested(job, net, prepared, machine)
+    test = {} if not history.finished else tested(net, head, prepared, machine)
     if folder is not None and history.finished and machine.is_first:
         seconds = round(time.monotonic() - began, 1)
         written = {"job": job.as_dict(), "test": test, "seconds": seconds, "epochs": history.records}
@@ -106,19 +104,18 @@ def network_name(job: Job, prepared: Prepared) -> str:
     return job.model if job.model != "auto" else _usual_network(prepared)
 
 
-def make_loss(job: Job) -> Callable[[Tensor, Tensor], Tensor]:
-    return RadialLoss(beta=job.beta, scale=job.scale) if job.head == "radial" else F.cross_entropy
-
-
-def unknown_scores(job: Job, o: Tensor) -> Tensor:
-    """How unknown each input is: the distance to the nearest prototype, or what softmax lacks to certainty."""
+def make_head(job: Job, num_classes: int) -> Head:
+    """The head that a job names."""
     if job.head == "radial":
-        return radial_nearest(o, scale=job.scale)[0][:, 0]
-    return 1 - o.softmax(-1).amax(-1)
+        return RadialHead(num_classes, job.beta, job.scale)
+    kinds: dict[str, Callable[[int], Head]] = {"softmax": SoftmaxHead, "doc": DOCHead, "cac": CACHead}
+    return kinds[job.head](num_classes)
 
 
-def tested(job: Job, net: nn.Module, prepared: Prepared, machine: Machine) -> dict[str, float | int]:
+def tested(net: nn.Module, head: Head, prepared: Prepared, machine: Machine) -> dict[str, float | int]:
     """Accuracy on known classes, and how well novel ones are told apart; the same in all processes."""
+    if not head.is_fitted:
+        head.fit(*outputs(net, prepared.train, machine))
     o, y = outputs(net, prepared.test, machine)
     places = o.topk(min(5, o.shape[1]), -1).indices == y[:, None]
     found: dict[str, float | int] = {
@@ -130,7 +127,7 @@ def tested(job: Job, net: nn.Module, prepared: Prepared, machine: Machine) -> di
     if prepared.novel is not None:
         novel, _ = outputs(net, prepared.novel, machine)
         found |= {"novel_classes": len(prepared.split.novel), "novel_examples": len(novel)}
-        found["auroc"] = auroc(unknown_scores(job, o).numpy(), unknown_scores(job, novel).numpy())
+        found["auroc"] = auroc(head.unknown_score(o).numpy(), head.unknown_score(novel).numpy())
     return found
 
 

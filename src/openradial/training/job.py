@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from openradial.errors import OptionError, check_choice, check_positive
 from openradial.models.weights import Reset
 from openradial.training.settings import Settings, checked_names, read_toml
 
-HeadName = Literal["radial", "softmax"]
+HeadName = Literal["radial", "softmax", "doc", "cac"]
 TABLES = ("model_options", "training")  # sections of a file; everything else stands above them
 
 
@@ -41,7 +41,7 @@ class Job:
     training: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
-        check_choice("head", self.head, ("radial", "softmax"))
+        check_choice("head", self.head, get_args(HeadName))
         check_choice("reset", self.reset, ("fully_connected", "classifier", "none"))
         check_positive("beta", self.beta)
         check_positive("scale", self.scale)

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from openradial import progress
 from openradial.errors import TrainingError
+from openradial.objective import Metric
 from openradial.training.average import MovingAverage
 from openradial.training.log import Log, Record
 from openradial.training.machine import Machine
-from openradial.training.objective import Metric
 from openradial.training.optimisers import learning_rate_factor
 from openradial.training.run_state import History, Keeper, Position
 from openradial.training.settings import Settings
@@ -32,7 +32,7 @@ class BatchSource(Protocol):
 
 
 class Minimised(Protocol):
-    """What :class:`~openradial.training.objective.Objective` is."""
+    """What :class:`~openradial.objective.Objective` is."""
 
     @property
     def metrics(self) -> Mapping[str, Metric]: ...

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from openradial.data.batches import Batches
 from openradial.data.examples import Examples
 from openradial.errors import BuildError, DataError, OptionError, TrainingError, check_count
+from openradial.objective import Objective
 from openradial.progress import bar
 from openradial.training.flat_optimisers import clip_rows, make_update
-from openradial.training.objective import Objective
 from openradial.training.optimisers import learning_rate_factor
 from openradial.training.settings import Settings
 from openradial.training.stacks import FunctionalStack, LinearStack, Minimised, Stack, linear_chain, make_slope
