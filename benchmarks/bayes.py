@@ -10,12 +10,10 @@ import argparse
 import json
 import multiprocessing
 import os
-import platform
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,8 @@ from rich.console import Console
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from benchmarks.run import RESULTS, cpu_name, table, write
+from benchmarks.machine import machine
+from benchmarks.run import RESULTS, table, write
 from benchmarks.timing import Run, duel
 from openradial import RadialLayer, RadialLoss
 from openradial.bayes import ElboObjective, Ensemble, MCDropout, Prediction, posterior, predict, to_bayesian
@@ -96,13 +95,7 @@ def kept_results(path: Path, only: str | None) -> dict[str, Any]:
 
 
 def environment() -> dict[str, Any]:
-    return {
-        "command": COMMAND,
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "cpu": cpu_name(),
-        "cores": torch.multiprocessing.cpu_count(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
+    return machine(COMMAND) | {
         "samples": SAMPLES,
         "points": len(POINTS),
         "settings": PAPER.as_dict(),

@@ -6,19 +6,17 @@ python -m benchmarks.estimator
 import argparse
 import json
 import os
-import platform
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import sklearn
-import torch
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
-from benchmarks.run import RESULTS, cpu_name, table, write
+from benchmarks.machine import machine
+from benchmarks.run import RESULTS, table, write
 from openradial import RadialClassifier
 
 AT_MOST, AT_LEAST = 10.0, 0.97  # seconds, accuracy: set before measuring
@@ -53,13 +51,8 @@ def measure(seed: int) -> dict[str, Any]:
 
 
 def environment() -> dict[str, Any]:
-    return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "cpu": cpu_name(),
-        "cores": os.cpu_count(),
-        "torch": torch.__version__,
+    return machine("python -m benchmarks.estimator") | {
         "sklearn": sklearn.__version__,
-        "python": platform.python_version(),
         "load_average": os.getloadavg()[1],
     }
 

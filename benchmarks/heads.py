@@ -6,9 +6,7 @@ python -m benchmarks.heads, or with --quick a glance.
 import argparse
 import json
 import os
-import platform
 import sys
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.heads_knn import markdown_knn, measure_knn
-from benchmarks.run import RESULTS, cpu_name, table, write
+from benchmarks.machine import machine
+from benchmarks.run import RESULTS, table, write
 from benchmarks.timing import duel
 from openradial.heads import OpenMaxHead
 from openradial.heads.openmax import Distance
@@ -80,13 +79,7 @@ def answer(head: OpenMaxHead, o: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def environment() -> dict[str, Any]:
-    return {
-        "command": " ".join(["python -m benchmarks.heads", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "cpu": cpu_name(),
-        "cores": torch.multiprocessing.cpu_count(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
+    return machine(" ".join(["python -m benchmarks.heads", *sys.argv[1:]])) | {
         "seed": SEED,
         "load_average_at_start": os.getloadavg()[1],
     }

@@ -7,14 +7,12 @@ import argparse
 import dataclasses
 import json
 import os
-import platform
 import resource
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +23,9 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from benchmarks.machine import machine
 from benchmarks.photos import write_photos
-from benchmarks.run import RESULTS, cpu_name, table, write
+from benchmarks.run import RESULTS, table, write
 from openradial import RadialLayer
 from openradial.data.batches import Batches, FolderBatches
 from openradial.data.folder import ImageFolder, scan
@@ -216,14 +215,8 @@ def difference(plain: Iterable[Any], ours: Iterable[Any]) -> float:
 
 
 def environment() -> dict[str, Any]:
-    return {
-        "command": "python -m benchmarks.loading " + " ".join(sys.argv[1:]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "cpu": cpu_name(),
-        "cores": torch.multiprocessing.cpu_count(),
-        "torch": torch.__version__,
+    return machine("python -m benchmarks.loading " + " ".join(sys.argv[1:])) | {
         "pillow": PIL.__version__,
-        "python": platform.python_version(),
         "seed": SEED,
         "load_average_at_start": os.getloadavg()[1],
     }

@@ -6,21 +6,19 @@ python -m benchmarks.metrics, or with --quick a glance.
 import argparse
 import json
 import os
-import platform
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sklearn
-import torch
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from benchmarks.run import RESULTS, cpu_name, table, write
+from benchmarks.machine import machine
+from benchmarks.run import RESULTS, table, write
 from benchmarks.timing import duel
 from openradial import metrics
 
@@ -113,14 +111,9 @@ def measure_bootstrap(samples: int, rounds: int) -> dict[str, Any]:
 
 
 def environment() -> dict[str, Any]:
-    return {
-        "command": " ".join(["python -m benchmarks.metrics", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "cpu": cpu_name(),
-        "cores": torch.multiprocessing.cpu_count(),
+    return machine(" ".join(["python -m benchmarks.metrics", *sys.argv[1:]])) | {
         "numpy": np.__version__,
         "scikit-learn": sklearn.__version__,
-        "python": platform.python_version(),
         "seed": SEED,
         "load_average_at_start": os.getloadavg()[1],
     }

@@ -3,10 +3,8 @@
 import argparse
 import json
 import os
-import platform
 import shutil
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from rich.table import Table
 from benchmarks import layer, memory
 from benchmarks.exactness import FORMS, largest_errors
 from benchmarks.figure import draw
+from benchmarks.machine import machine
 from openradial.errors import BuildError
 from openradial.files import write_text as write
 from openradial.functional import native
@@ -78,24 +77,12 @@ def run(kernel: native.Loss | None, *, rounds: int, console: Console) -> dict[st
 
 
 def environment(compiled: bool) -> dict[str, Any]:
-    return {
-        "command": "make bench",
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "cpu": cpu_name(),
-        "cores": torch.multiprocessing.cpu_count(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
+    return machine("make bench") | {
         "compiler": shutil.which("c++") if compiled else None,
         "dtype": "float32",
         "allocator": {name: os.environ.get(name) for name in ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")},
         "seeds": {"outputs": 0, "targets": 1},
     }
-
-
-def cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
-    return f"{names[0]} ({torch.backends.cpu.get_cpu_capability()})" if names else platform.processor()
 
 
 def verdicts(results: dict[str, Any]) -> list[dict[str, Any]]:

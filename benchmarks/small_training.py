@@ -8,11 +8,9 @@ one gains little, and loses much where other programs want it).
 import argparse
 import json
 import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,8 @@ import torch.nn.functional as F
 from rich.console import Console
 from torch import Tensor, nn
 
-from benchmarks.run import RESULTS, cpu_name, table, write
+from benchmarks.machine import machine
+from benchmarks.run import RESULTS, table, write
 from benchmarks.timing import Run, duel
 from openradial.data.batches import Batches
 from openradial.data.spiral import spiral
@@ -70,14 +69,8 @@ def main() -> None:
 
 
 def environment() -> dict[str, Any]:
-    return {
-        "command": COMMAND,
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "cpu": cpu_name(),
-        "cores": torch.multiprocessing.cpu_count(),
+    return machine(COMMAND) | {
         "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
         "compiled_loss": native.radial_loss() is not None,
         "seeds": SEEDS,
         "points": len(POINTS),

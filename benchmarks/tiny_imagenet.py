@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from benchmarks.run import RESULTS, cpu_name, table, write
+from benchmarks.machine import machine
+from benchmarks.run import RESULTS, table, write
 from openradial.training.execution import run_job
 from openradial.training.job import Job
 
@@ -57,7 +58,7 @@ def line(record: dict[str, Any]) -> str:
 
 
 def save(rows: list[dict[str, Any]], threads: int) -> None:
-    facts = {"command": "python -m benchmarks.tiny_imagenet --root PATH", "cpu": cpu_name(), "threads": threads}
+    facts = machine("python -m benchmarks.tiny_imagenet --root PATH") | {"threads": threads}
     write(RESULTS / "tiny_imagenet.json", json.dumps({"environment": facts, "runs": rows}, indent=1) + "\n")
     write(RESULTS / "tiny_imagenet.md", markdown(rows, facts))
 
@@ -65,7 +66,7 @@ def save(rows: list[dict[str, Any]], threads: int) -> None:
 def markdown(rows: list[dict[str, Any]], facts: dict[str, Any]) -> str:
     test = rows[0]["test"]
     heading = (
-        f"Written by `{facts['command']}` ({facts['cpu']}, {facts['threads']} threads, one seed): Tiny-ImageNet, "
+        f"Written by `{facts['command']}` ({facts['cpu']}, {facts['threads']} thread(s), one seed): Tiny-ImageNet, "
         f"{test['known_classes']} known classes ({test['known_examples']:,} validation images) and "
         f"{test['novel_classes']} novel ones ({test['novel_examples']:,})."
     )

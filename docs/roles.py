@@ -28,6 +28,7 @@ PAGES = (
     "decision",
     "metrics",
     "outliers",
+    "classifier",
     "attacks",
     "estimator",
     "errors",

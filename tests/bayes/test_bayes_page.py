@@ -1,15 +1,12 @@
 import re
-from pathlib import Path
 
 import torch
 
-PAGE = (Path(__file__).parents[2] / "docs" / "bayes.md").read_text()
 
-
-def test_the_code_of_the_page_runs_from_top_to_bottom(tmp_path, monkeypatch):
+def test_the_code_of_the_page_runs_from_top_to_bottom(tmp_path, monkeypatch, python_blocks):
     monkeypatch.chdir(tmp_path)
     names = {}
-    for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+    for code in python_blocks("bayes.md"):
         exec(re.sub(r"epochs=\d+", "epochs=1", code), names)  # it must be whole, not good
     found = names["found"]
     assert found.log_probs.shape == (100, 2, 3)

@@ -1,4 +1,3 @@
-import doctest
 import re
 from pathlib import Path
 
@@ -8,13 +7,10 @@ from scipy import stats
 PAGE = (Path(__file__).parents[2] / "docs" / "rejecting.md").read_text()
 
 
-def test_the_examples_of_the_page_print_what_it_says():
-    examples = re.sub(r"^```.*$", "", PAGE, flags=re.MULTILINE)
-    parsed = doctest.DocTestParser().get_doctest(examples, {}, "rejecting.md", None, 0)
-    assert len(parsed.examples) > 20
-    report = []
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert runner.run(parsed, out=report.append).failed == 0, "".join(report)
+def test_the_examples_of_the_page_print_what_it_says(doctest_page):
+    count, failures = doctest_page("rejecting.md")
+    assert count > 20
+    assert failures == ""
 
 
 @pytest.mark.parametrize("n", [99, 999, 9_999])

@@ -1,4 +1,3 @@
-import re
 import runpy
 from pathlib import Path
 
@@ -8,10 +7,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_code_of_the_page_runs_and_does_what_it_says():
-    text = (ROOT / "docs" / "estimator.md").read_text()
+def test_the_code_of_the_page_runs_and_does_what_it_says(python_blocks):
     names = {}
-    first, *others = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    first, *others = python_blocks("estimator.md")
     exec(first, names)
     classifier, known = names["classifier"], names["known"]
     assert (classifier.predict(names["test_X"]) == -1).mean() == pytest.approx(0.05, abs=0.04)

@@ -1,16 +1,11 @@
-import re
-from pathlib import Path
-
 import pytest
 
 from openradial import metrics
 
-PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 
-
-def test_the_code_of_the_metrics_page_runs_block_after_block():
+def test_the_code_of_the_metrics_page_runs_block_after_block(python_blocks):
     names = {}
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    blocks = python_blocks("metrics.md")
     for code in blocks:
         exec(code, names)
     assert len(blocks) == 2
