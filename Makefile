@@ -21,7 +21,7 @@ demo: $(READY)  ## train on digits with softmax and with the radial layer, compa
 	$(BIN)/python examples/digits_demo.py
 
 test: check  ## check, then run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 check: $(READY)  ## lint, format, types and the import contract
 	$(BIN)/ruff check .

@@ -1,15 +1,20 @@
 """Settings for all tests, and what the tests of several pages share."""
 
 import doctest
+import os
 import re
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import settings
 
 # The same examples in every run; torch's first call of an operator takes longer than any sensible deadline.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)  # the workers share the cores
 
 DOCS = Path(__file__).parents[1] / "docs"
 
