@@ -1,5 +1,6 @@
 import json
 import statistics
+from dataclasses import replace
 
 import pytest
 import torch
@@ -42,6 +43,12 @@ def test_a_folder_that_holds_a_comparison_is_not_overwritten(tmp_path, short):
         compare(short, tmp_path, resume=True)
 
 
+def test_choosing_runs_on_left_out_classes_alone(short):
+    keys = [key for key, *_ in replace(short, choosing=True).protocols()]
+    assert keys == ["digits-leftout0"]
+    assert [key for key, *_ in Comparison("mnist", splits=1, choosing=True).protocols()] == ["mnist-leftout0"]
+
+
 def test_a_comparison_of_nothing_is_refused():
     with pytest.raises(OptionError, match="there is nothing to compare on"):
         Comparison("digits", splits=0)
@@ -80,7 +87,7 @@ def test_scorers_learn_from_training_data_alone():
 def test_the_numbers_of_a_row_are_those_of_the_metrics():
     sets, labels = made_sets()
     method = Method("distance", "radial", (DISTANCE,))
-    (row,) = measured([method], "radial", Scores(sets, labels, 3), ["far"])
+    (row,) = measured([method], RadialHead(3), Scores(sets, labels, 3), ["far"])
     head = RadialHead(3)
     known, far = (head.unknown_score(sets[name]["outputs"]).numpy() for name in ("test", "far"))
     correct = (sets["test"]["outputs"].argmax(1) == labels["test"]).numpy()

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from openradial.comparison.protocols import class_split, read_novel, whole_set
+from openradial.comparison.protocols import class_split, left_out, read_novel, whole_set
 from openradial.data import load
 from openradial.errors import DataError, OptionError
 
@@ -26,6 +26,15 @@ def test_novel_inputs_are_test_examples_of_the_other_classes():
     expected = torch.cat([test.inputs[test.labels == i] for i in others])
     assert len(others) == 4
     assert rows(expected) == rows(protocol.novel["other classes"])
+
+
+def test_a_recipe_is_chosen_without_test_data_and_without_novel_classes():
+    outer, inner = class_split("digits", 1), left_out("digits", 1)
+    parts = [inner.train.inputs, inner.calibration.inputs, inner.test.inputs, inner.novel["left-out classes"]]
+    seen = [rows(part) for part in parts]
+    assert all(not a & b for i, a in enumerate(seen) for b in seen[:i])
+    assert set.union(*seen) == rows(outer.train.inputs)
+    assert len(inner.train.classes) == 4
 
 
 def test_five_splits_differ_and_stay():

@@ -1,7 +1,7 @@
-"""One network per loss, trained by the project's loop and kept, so that a comparison that was stopped goes on."""
+"""One network per way of training, made by the project's loop and kept, so that a stopped comparison goes on."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,24 +39,43 @@ class Training:
         return PLACES.get(self.model, LAST)
 
 
-HEADS: dict[str, Callable[[int], Head]] = {
-    "softmax": SoftmaxHead,
-    "DOC": DOCHead,
-    "CAC": CACHead,
-    "radial": RadialHead,
-    "radial, squared": lambda k: RadialHead(k, loss="squared"),
-    "radial, squared, outliers": lambda k: RadialHead(k, loss="squared"),
+@dataclass(frozen=True)
+class Network:
+    """A way of training: a head with its loss, kinds of outliers if any, and settings that differ from the usual."""
+
+    head: Callable[[int], Head]
+    outliers: tuple[str, ...] = ()
+    weight: float = 1.0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def objective(self, num_classes: int) -> Objective | OutlierObjective:
+        loss = self.head(num_classes).loss
+        return OutlierObjective(loss, self.outliers, self.weight) if self.outliers else Objective(loss)
+
+
+def squared(num_classes: int) -> RadialHead:
+    return RadialHead(num_classes, loss="squared")
+
+
+NETWORKS: dict[str, Network] = {
+    "softmax": Network(SoftmaxHead),
+    "DOC": Network(DOCHead),
+    "CAC": Network(CACHead),
+    "radial": Network(RadialHead),
+    "radial, squared": Network(squared),
+    "radial, squared, outliers": Network(squared, DEFAULTS["images"]),
 }
 
 
-def trained(name: str, protocol: Protocol, training: Training, seed: int, folder: Path, show: bool = True) -> nn.Module:
-    """The network of a loss for a seed: trained, or read from ``folder`` where it was trained before."""
+def trained(
+    network: Network, protocol: Protocol, training: Training, seed: int, folder: Path, show: bool = True
+) -> nn.Module:
+    """The network of a way of training for a seed: trained, or read from ``folder`` where it was trained before."""
     torch.manual_seed(seed)
     net = models.build(training.model, protocol.num_classes, **training.options)
-    head = HEADS[name](protocol.num_classes)
-    settings = replace(training.settings, seed=seed)
-    objective = OutlierObjective(head.loss, DEFAULTS["images"]) if name.endswith("outliers") else Objective(head.loss)
+    settings = replace(training.settings, seed=seed, **network.settings)
     batches = Batches(protocol.train, settings.batch_size, shuffle=True, seed=seed, transform=protocol.normalise)
+    objective = network.objective(protocol.num_classes)
     history = fit(net, objective, batches, settings=settings, folder=folder, resume=True, show_progress=show)
     if not history.finished:
         raise TrainingError(f"stopped by {history.stopped_by}; the same command with --resume goes on")

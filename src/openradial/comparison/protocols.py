@@ -19,6 +19,7 @@ from openradial.errors import DataError, OptionError, check_choice
 SETS = ("digits", "mnist", "cifar10")
 SPLITS = 5  # drawn with the seeds 0 to 4; `openradial train --known random:6 --split-seed 0` has the first of them
 KNOWN = 6
+LEFT_OUT = 2  # of the six, where a recipe is chosen
 CALIBRATION = {"digits": 0.3, "mnist": 1 / 12, "cifar10": 0.1}  # share of the known training data that no network sees
 NOISE_SEED = 20_301
 
@@ -63,6 +64,18 @@ def class_split(data: str, seed: int, files: Mapping[str, Path] | None = None) -
     novel = {"other classes": test_novel.inputs}
     novel |= {name: read_novel(path, shape) for name, path in (files or {}).items()}
     return _protocol(f"{data}, split {seed}", data, known, test_known, novel)
+
+
+def left_out(data: str, seed: int) -> Protocol:
+    """What a recipe may be chosen on: a split's known training data, with two of its classes as if they were novel.
+
+    Neither test data nor the split's novel classes are in it.
+    """
+    known = class_split(data, seed).train
+    split = random_split(known.classes, len(known.classes) - LEFT_OUT, seed)
+    others, left = divide(known, split)
+    kept, test = train_test_split(others, 1 / 6, seed=2)
+    return _protocol(f"{data}, classes left out, split {seed}", data, kept, test, {"left-out classes": left.inputs})
 
 
 def read_novel(path: Path, shape: tuple[int, ...]) -> Tensor:

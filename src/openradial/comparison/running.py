@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from openradial.comparison.methods import METHODS, Method
-from openradial.comparison.networks import Training, layers_of, trained
-from openradial.comparison.protocols import SETS, SPLITS, Protocol, class_split, whole_set
+from openradial.comparison.networks import NETWORKS, Network, Training, layers_of, trained
+from openradial.comparison.protocols import SETS, SPLITS, Protocol, class_split, left_out, whole_set
 from openradial.comparison.scoring import Scores, measured
 from openradial.data.splits import train_test_split
 from openradial.errors import DataError, OptionError, TrainingError, check_choice, check_count
@@ -31,15 +31,20 @@ QUICK = {"digits": 20, "mnist": 1, "cifar10": 1}  # epochs
 
 @dataclass(frozen=True)
 class Comparison:
-    """What to compare on what. ``splits`` of classes are besides the whole set, which needs novel sets of its own."""
+    """What to compare on what. ``splits`` of classes are besides the whole set, which needs novel sets of its own.
+
+    With ``choosing`` neither test nor novel data are touched: in each split two known classes stand for novel ones.
+    """
 
     data: str = "mnist"
     seeds: int = 5
     splits: int = SPLITS
     whole: bool = True
     quick: bool = False
+    choosing: bool = False
     novel: Mapping[str, Path] = field(default_factory=dict)
     methods: Sequence[Method] = METHODS
+    networks: Mapping[str, Network] = field(default_factory=lambda: NETWORKS)
 
     def __post_init__(self) -> None:
         check_choice("data", self.data, SETS)
@@ -53,7 +58,7 @@ class Comparison:
 
     @property
     def has_whole(self) -> bool:
-        return self.whole and (self.data == "mnist" or bool(self.novel))
+        return self.whole and not self.choosing and (self.data == "mnist" or bool(self.novel))
 
     @property
     def training(self) -> Training:
@@ -67,8 +72,9 @@ class Comparison:
         if self.has_whole:
             for seed in range(self.seeds):
                 yield f"{self.data}-seed{seed}", seed, lambda: whole_set(self.data, self.novel)
+        make, name = (left_out, "leftout") if self.choosing else (class_split, "split")
         for split in range(self.splits):
-            yield f"{self.data}-split{split}", split, lambda split=split: class_split(self.data, split)  # type: ignore[misc]
+            yield f"{self.data}-{name}{split}", split, lambda split=split: make(self.data, split)  # type: ignore[misc]
 
 
 def compare(
@@ -99,7 +105,9 @@ def run_one(comparison: Comparison, protocol: Protocol, seed: int, folder: Path)
     began, rows = time.monotonic(), []
     for network in dict.fromkeys(method.network for method in comparison.methods):
         before = time.monotonic()
-        net = trained(network, protocol, comparison.training, seed, folder / network.replace(", ", "-"))
+        net = trained(
+            comparison.networks[network], protocol, comparison.training, seed, folder / network.replace(", ", "-")
+        )
         seconds = time.monotonic() - before
         scores = _scores(net, protocol, comparison.training)
         rows += [
@@ -111,8 +119,9 @@ def run_one(comparison: Comparison, protocol: Protocol, seed: int, folder: Path)
 
 def _fitting(comparison: Comparison, network: str, scores: Scores, protocol: Protocol) -> list[Row]:
     places = {"outputs", *comparison.training.places}
-    chosen = [method for method in comparison.methods if {part.place for part in method.parts} <= places]
-    return measured(chosen, network, scores, protocol.novel)
+    own = [method for method in comparison.methods if method.network == network]
+    chosen = [method for method in own if {part.place for part in method.parts} <= places]
+    return measured(chosen, comparison.networks[network].head(protocol.num_classes), scores, protocol.novel)
 
 
 def _scores(net: torch.nn.Module, protocol: Protocol, training: Training) -> Scores:

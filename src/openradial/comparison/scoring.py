@@ -8,7 +8,6 @@ from torch import Tensor
 
 from openradial import metrics
 from openradial.comparison.methods import Method, Part
-from openradial.comparison.networks import HEADS
 from openradial.decision import Rejector, fit_beta
 from openradial.errors import HeadError, ShapeError
 from openradial.heads import Combination, Head, RadialHead, Scorer, SoftmaxHead
@@ -50,16 +49,14 @@ class Scores:
         return {name: scorer.unknown_score(layers[part.place]) for name, layers in self.sets.items() if name != "train"}
 
 
-def measured(methods: Iterable[Method], network: str, scores: Scores, novel: Iterable[str]) -> list[dict[str, Any]]:
-    """A row of numbers for each method of a network."""
+def measured(methods: Iterable[Method], head: Head, scores: Scores, novel: Iterable[str]) -> list[dict[str, Any]]:
+    """A row of numbers for each method of a network, which was trained with the head."""
     novel = list(novel)
-    head = _calibrated(HEADS[network](scores.num_classes), scores)
+    head = _calibrated(head, scores)
     o, y = scores.sets["test"]["outputs"], scores.labels["test"]
     known = _known_numbers(head, o, y)
     correct = (head.predict(o) == y).numpy()
-    return [
-        _row(method, scores.merged(method), correct, known, novel) for method in methods if method.network == network
-    ]
+    return [_row(method, scores.merged(method), correct, known, novel) for method in methods]
 
 
 def _calibrated(head: Head, scores: Scores) -> Head:
