@@ -1,4 +1,4 @@
-"""Arrays in, matplotlib Axes out. Nothing here shows, saves or trains."""
+"""Histograms of the winning probability, and images with the answers of several methods."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,12 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
 from openradial.errors import OptionError, ShapeError
+from openradial.plots.colors import BLUE, ORANGE
 
-__all__ = ["KNOWN_COLOR", "NOVEL_COLOR", "plot_answers", "plot_winning_probabilities"]
-
-# Two of Okabe and Ito's colours: told apart with every common colour blindness, and in grey.
-KNOWN_COLOR = "#0072B2"
-NOVEL_COLOR = "#E69F00"
+KNOWN_COLOR = BLUE
+NOVEL_COLOR = ORANGE
 
 _BELOW: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top"}
 

@@ -1,0 +1,31 @@
+"""All experiments by id; each is loaded when it is asked for."""
+
+from collections.abc import Sequence
+from importlib import import_module
+
+from openradial.errors import OptionError
+from openradial.experiments.experiment import Experiment
+from openradial.hints import nearest
+
+# In the paper's order, which is that of the report.
+IDS = ("fig3",)
+
+
+def find(id: str) -> Experiment:
+    """The experiment with an id.
+
+    >>> find("fig3").claims
+    (2,)
+    """
+    if id not in IDS:
+        hint = nearest(id, IDS) or f"; there are: all, {', '.join(IDS)}"
+        raise OptionError(f"there is no experiment {id!r}{hint}")
+    experiment: Experiment = import_module(f"openradial.experiments.{id}").EXPERIMENT
+    return experiment
+
+
+def chosen(ids: Sequence[str]) -> list[Experiment]:
+    """Experiments by id, each once, in the paper's order; ``all`` is every one."""
+    asked = set(IDS) if "all" in ids else set()
+    asked |= {find(id).id for id in ids if id != "all"}
+    return [find(id) for id in IDS if id in asked]

@@ -1,0 +1,107 @@
+"""Several experiments at the same time, each in a process of its own."""
+
+import multiprocessing
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TextIO, cast
+
+import torch
+
+from openradial.errors import OpenRadialError
+from openradial.experiments.plan import Plan, unheard
+from openradial.progress import bar
+
+Run = Callable[[str, Plan], None]
+_notes: Any = None  # in a worker: the queue to the process that started it
+
+
+def run_in_processes(run: Run, ids: Sequence[str], plan: Plan) -> dict[str, str]:
+    """Run experiments by id, ``plan.jobs`` at a time; the messages of those that failed."""
+    context = multiprocessing.get_context("spawn")  # a fork of a process with threads may stand still
+    jobs = min(plan.jobs, len(ids))
+    failures: dict[str, str] = {}
+    with _heard(context.Queue(), plan) as notes, bar("experiments", len(ids)) as advance:
+        start = (notes, max(1, torch.get_num_threads() // jobs))
+        with ProcessPoolExecutor(jobs, context, _start_worker, start) as pool:
+            running = {pool.submit(_work, run, id, replace(plan, listener=unheard)): id for id in ids}
+            try:
+                for done in as_completed(running):
+                    failures |= _conclude(done, running[done], plan)
+                    advance(1)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    return {id: failures[id] for id in ids if id in failures}
+
+
+def _conclude(done: Future[None], id: str, plan: Plan) -> dict[str, str]:
+    try:
+        done.result()
+    except OpenRadialError as error:
+        return {id: str(error)}
+    plan.note(f"{id}: finished")
+    return {}
+
+
+@contextmanager
+def _heard(notes: Any, plan: Plan) -> Iterator[Any]:
+    """Pass on what the workers note while they run."""
+
+    def listen() -> None:
+        while (text := notes.get()) is not None:
+            plan.note(text)
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    try:
+        yield notes
+    finally:
+        notes.put(None)
+        listener.join()
+        notes.close()
+
+
+def _start_worker(notes: Any, threads: int) -> None:
+    global _notes
+    _notes = notes
+    torch.set_num_threads(threads)
+    sys.stderr = cast(TextIO, _NoTerminal(sys.stderr))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work(run: Run, id: str, plan: Plan) -> None:
+    run(id, replace(plan, listener=_Note(id)))
+
+
+@dataclass(frozen=True)
+class _Note:
+    id: str
+
+    def __call__(self, text: str) -> None:
+        _notes.put(f"{self.id}: {text}")
+
+
+class _NoTerminal:
+    """The error stream without progress bars: those of several processes would draw over each other."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def isatty(self) -> bool:
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

@@ -1,0 +1,88 @@
+"""What a folder of finished experiments says: the claims with their verdicts, then the figures."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openradial.errors import TrainingError
+from openradial.experiments.catalog import IDS, find
+from openradial.experiments.claims import CLAIMS, Claim, Measures, Verdict, shown
+from openradial.experiments.experiment import Experiment
+from openradial.experiments.pictures import size_statement
+from openradial.experiments.plan import read_json
+from openradial.experiments.report_html import page
+from openradial.experiments.report_markdown import markdown
+from openradial.files import write_text
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table of claims; ``verdict`` is None where an experiment is missing."""
+
+    claim: Claim
+    measures: Measures
+    verdict: Verdict | None
+    missing: tuple[str, ...]
+
+    @property
+    def ours(self) -> list[str]:
+        """Our numbers as text, mean and error over seeds."""
+        return [f"{name}: {shown(values)}" for name, values in self.measures.items()]
+
+    @property
+    def said(self) -> str:
+        """The verdict as text."""
+        return self.verdict or f"not run: needs {', '.join(self.missing)}"
+
+
+@dataclass(frozen=True)
+class Section:
+    """One figure with its facts."""
+
+    experiment: Experiment
+    record: Record
+    picture: Path
+
+    @property
+    def facts(self) -> str:
+        """Size, settings and time, in one sentence."""
+        record = self.record
+        size = "full size" if record["size"] == "full" else size_statement(record)
+        settings = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in record["settings"].items())
+        return f"{size}; settings: {settings}; {record['seconds']:,.0f} s, finished {record['finished']}"
+
+
+def write_report(folder: Path) -> list[Path]:
+    """Write ``report.md`` and ``report.html`` about every finished experiment of a folder; their paths."""
+    records = finished(folder)
+    if not records:
+        raise TrainingError(f"{folder} holds no finished experiment; run one with openradial reproduce")
+    rows = table(records)
+    sections = [Section(find(id), record, folder / f"{id}.svg") for id, record in records.items()]
+    made = {"report.md": markdown(rows, sections), "report.html": page(rows, sections)}
+    for name, text in made.items():
+        write_text(folder / name, text)
+    return [folder / name for name in made]
+
+
+def finished(folder: Path) -> dict[str, Record]:
+    """Records of the finished experiments, in the paper's order."""
+    paths = {id: folder / f"{id}.json" for id in IDS}
+    return {id: read_json(path) for id, path in paths.items() if path.exists()}
+
+
+def table(records: Mapping[str, Record], claims: Sequence[Claim] = CLAIMS) -> list[Row]:
+    """Every claim with what the records say about it."""
+    numbers = {id: record["numbers"] for id, record in records.items()}
+    return [_row(claim, numbers) for claim in claims]
+
+
+def _row(claim: Claim, numbers: Mapping[str, Any]) -> Row:
+    missing = tuple(id for id in claim.experiments if id not in numbers)
+    if missing:
+        return Row(claim, {}, None, missing)
+    measures = claim.measure(numbers)
+    return Row(claim, measures, claim.verdict(measures), ())

@@ -1,0 +1,32 @@
+"""The report as Markdown, with the pictures beside it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from openradial.experiments.report import Row, Section
+
+NUMBERS = "Numbers are means ± 2 s over seeds; s is the corrected standard deviation."
+
+
+def markdown(rows: Sequence["Row"], sections: Sequence["Section"]) -> str:
+    """Claims as a table, rules below it, then the figures."""
+    lines = [
+        "# The paper, reproduced",
+        "",
+        NUMBERS,
+    ]
+    lines += ["", "| claim | ours | the paper's | verdict |", "|---|---|---|---|"]
+    lines += [_line(row) for row in rows]
+    lines += ["", "**Rules**, fixed before the numbers were there:", ""]
+    lines += [f"{row.claim.number}. {row.claim.rule}" for row in rows]
+    for section in sections:
+        experiment = section.experiment
+        lines += ["", f"## {experiment.id}: {experiment.title}", "", f"![{experiment.title}]({experiment.id}.png)"]
+        lines += ["", experiment.caption, "", f"*{section.facts}*"]
+    return "\n".join([*lines, ""])
+
+
+def _line(row: "Row") -> str:
+    cells = [f"{row.claim.number}. {row.claim.text}", "<br>".join(row.ours), row.claim.paper, f"**{row.said}**"]
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
