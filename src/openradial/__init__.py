@@ -12,6 +12,7 @@ __version__ = "0.1.0.dev0"
 _HOMES = {
     "attacks": "openradial.attacks",
     "bayes": "openradial.bayes",
+    "bundle": "openradial.bundle",
     "data": "openradial.data",
     "decision": "openradial.decision",
     "errors": "openradial.errors",
@@ -46,6 +47,7 @@ __all__ = [
     "SimplexPrototypes",
     "attacks",
     "bayes",
+    "bundle",
     "data",
     "decision",
     "errors",
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from openradial import (
         attacks,
         bayes,
+        bundle,
         data,
         decision,
         errors,

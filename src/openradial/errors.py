@@ -10,6 +10,8 @@
     ├── FetchError    (OSError)      a data set or weights cannot be had
     ├── WeightsError  (ValueError)   weights do not fit the network
     ├── TrainingError (RuntimeError) training cannot go on, or not from this checkpoint
+    ├── BundleError   (ValueError)   a saved classifier is damaged, changed, or not for this version
+    ├── ExportError   (RuntimeError) a classifier cannot be exported, or its export does not agree with it
     ├── MissingError  (ImportError)  an optional package is not installed
     └── BuildError    (RuntimeError) the optional compiled kernel cannot be built
 
@@ -25,8 +27,10 @@ from typing import Any
 
 __all__ = [
     "BuildError",
+    "BundleError",
     "DTypeError",
     "DataError",
+    "ExportError",
     "FetchError",
     "HeadError",
     "MissingError",
@@ -77,6 +81,14 @@ class WeightsError(OpenRadialError, ValueError):
 
 class TrainingError(OpenRadialError, RuntimeError):
     """Training cannot go on, or not from this checkpoint."""
+
+
+class BundleError(OpenRadialError, ValueError):
+    """A saved classifier is damaged, changed, or not for this version."""
+
+
+class ExportError(OpenRadialError, RuntimeError):
+    """A classifier cannot be exported, or its export does not agree with it."""
 
 
 class MissingError(OpenRadialError, ImportError):
