@@ -119,3 +119,9 @@ def test_a_batch_of_one_class_trains_without_outliers():
 def test_kinds_that_do_not_exist_are_refused(kinds, message):
     with pytest.raises(OptionError, match=message):
         OutlierObjective(RadialHead(3).loss, kinds)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_batch_with_fewer_examples_than_kinds_makes_what_it_can(count):
+    made = make_outliers(torch.rand(count, 1, 8, 8), torch.arange(count), ["brightest", "mean", "halves", "blocks"])
+    assert made.shape == (count if count > 1 else 0, 1, 8, 8)

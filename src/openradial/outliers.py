@@ -91,7 +91,8 @@ def make_outliers(x: Tensor, y: Tensor, kinds: Sequence[str]) -> Tensor:
     partner = order.roll(1)
     apart = y[order] != y[partner]
     rows, others = order[apart].tensor_split(len(kinds)), partner[apart].tensor_split(len(kinds))
-    return torch.cat([MAKERS[kind](x[a], x[b]) for kind, a, b in zip(kinds, rows, others, strict=True)])
+    made = [MAKERS[kind](x[a], x[b]) for kind, a, b in zip(kinds, rows, others, strict=True) if len(a)]
+    return torch.cat(made) if made else x[:0]
 
 
 def check_kinds(kinds: Sequence[str]) -> None:
