@@ -1,0 +1,132 @@
+"""Known data in parts that have no example in common: to train, to combine scores, to calibrate and to report."""
+
+import math
+from dataclasses import dataclass
+
+from openradial.data.examples import Examples
+from openradial.data.splits import train_test_split
+from openradial.errors import DataError, OptionError
+
+MOST = 5_000  # examples of a part that is held out: a rate of 5 % is then known to about ± 0.6 %
+SHARE = 0.15  # of the known data, for each part that is held out
+LARGEST = 0.4  # share that the calibration may take where it needs more
+FOR_THREE, FOR_TWO = 10, 5  # examples per class that are needed to hold out three parts, or two
+FEWEST = 20  # examples that a combination of scores learns from
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Examples as places; ``combination`` or ``report`` is None where there are too few examples for it.
+
+    ``notes`` say in full sentences what could not be done.
+    """
+
+    train: Examples
+    combination: Examples | None
+    calibration: Examples
+    report: Examples | None
+    notes: tuple[str, ...] = ()
+
+    def counts(self) -> dict[str, int]:
+        """How many examples each part has."""
+        parts = {name: getattr(self, name) for name in ("train", "combination", "calibration", "report")}
+        return {name: len(part) for name, part in parts.items() if part is not None}
+
+
+def examples_needed(rate: float) -> int:
+    """How many calibration examples a false-reject rate takes.
+
+    >>> examples_needed(0.05)
+    19
+    """
+    return math.ceil(1 / rate - 1e-9) - 1
+
+
+def hold_out(known: Examples, rate: float, *, tested: bool = False, seed: int = 0) -> Parts:
+    """Split known examples by class, at random.
+
+    Each part that is held out gets 15 % of the data, at most 5,000 examples; the calibration gets what the rate needs.
+    Few examples are spent on the calibration first, then on the report, then on the combination. ``tested`` says that
+    the report has a set of its own.
+    """
+    _check(known)
+    each = len(known) / len(known.classes)
+    wanted = ["calibration"]
+    if not tested and each >= FOR_TWO:
+        wanted.append("report")
+    if each >= FOR_THREE and SHARE * len(known) >= FEWEST:
+        wanted.append("combination")
+    while True:
+        sizes = _sizes(len(known), wanted, rate)
+        if sizes is not None:
+            break
+        if len(wanted) == 1:
+            raise _too_few(len(known), rate)
+        wanted.pop()
+    rest, parts = known, {}
+    for name, size in sizes.items():
+        least = examples_needed(rate) if name == "calibration" else 1
+        rest, parts[name] = _taken(rest, size, least, seed)
+    notes = _notes(known, wanted, tested)
+    return Parts(rest, parts.get("combination"), parts["calibration"], parts.get("report"), notes)
+
+
+def _sizes(n: int, wanted: list[str], rate: float) -> dict[str, int] | None:
+    """Examples of each part, or None if the calibration would take too much."""
+    usual = min(MOST, round(SHARE * n))
+    needed = examples_needed(rate)
+    if needed > LARGEST * n or max(needed, usual) + usual * (len(wanted) - 1) > 0.6 * n:
+        return None
+    return {name: max(usual, needed) if name == "calibration" else max(usual, 1) for name in wanted}
+
+
+def _taken(rest: Examples, size: int, least: int, seed: int) -> tuple[Examples, Examples]:
+    """The rest and a part of about ``size`` examples; of at least ``least``, though each class gives a whole number."""
+    for wanted in range(size, len(rest)):
+        kept, part = train_test_split(rest, wanted / len(rest), seed=seed)
+        if len(part) >= least:
+            return kept, part
+    raise DataError(
+        f"{least} examples must be held out for calibration, but most of the {len(rest)} known ones are alone in their "
+        "class; add examples"
+    )
+
+
+def _check(known: Examples) -> None:
+    if len(known.classes) < 2:
+        raise DataError(f"a classifier needs two known classes or more, got {len(known.classes)}: {known.classes}")
+    empty = [name for name, count in zip(known.classes, known.counts().tolist(), strict=True) if not count]
+    if empty:
+        raise DataError(f"every known class needs examples, {empty[0]!r} has none; leave it out, or add some")
+
+
+def _too_few(n: int, rate: float) -> OptionError:
+    most = max(1, int(LARGEST * n))
+    return OptionError(
+        f"a false-reject rate of {rate:g} takes {examples_needed(rate)} examples to calibrate with, and of {n} known "
+        f"examples at most {most} can be held out; ask for a rate of at least {_above(1 / (most + 1)):g}, "
+        "or add examples"
+    )
+
+
+def _above(rate: float) -> float:
+    """The rate rounded up to two digits.
+
+    >>> _above(0.0123)
+    0.013
+    """
+    step = 10.0 ** (math.floor(math.log10(rate)) - 1)
+    return float(f"{math.ceil(rate / step - 1e-9) * step:.2g}")
+
+
+def _notes(known: Examples, wanted: list[str], tested: bool) -> tuple[str, ...]:
+    few = f"{len(known)} known examples in {len(known.classes)} classes are few"
+    notes = []
+    if "combination" not in wanted:
+        notes.append(f"{few}: the distance to the prototypes alone decides, because hidden layers take more examples")
+    if "report" not in wanted and not tested:
+        notes.append(f"{few}: none is left to measure with; keep some aside and run openradial evaluate")
+    single = [name for name, count in zip(known.classes, known.counts().tolist(), strict=True) if count < 2]
+    if single:
+        notes.append(f"{len(single)} classes have a single example, the first is {single[0]!r}: it is trained on")
+    return tuple(notes)

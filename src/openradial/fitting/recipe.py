@@ -1,0 +1,91 @@
+"""How openradial makes an open-world classifier: the loss, the scores that count, and how they become one."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from openradial.classifier import OpenClassifier
+from openradial.decision import Rejector, fit_beta
+from openradial.errors import OptionError, ShapeError
+from openradial.functional import safe_beta
+from openradial.heads import Combination, NeighbourDensity, RadialHead, Scorer
+from openradial.outliers import DEFAULTS, OutlierObjective
+from openradial.training.loop import BatchSource
+
+OUTPUTS, LAST = "outputs", "classifier"
+HIDDEN = {"mnist": ("fc2", "fc1"), "mlp": ("hidden.fc2",), "spiral": ("hidden.fc2",)}  # by how the name begins
+NEIGHBOURS = 10
+REFERENCES = 10_000  # training examples that neighbours are looked for among
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to minimise, and which hidden layers are looked at afterwards (what goes into them)."""
+
+    head: RadialHead
+    objective: OutlierObjective
+    places: tuple[str, ...]
+
+
+def make_recipe(net: nn.Module, network: str, kind: str, num_classes: int) -> Recipe:
+    """The radial recipe: squared distances, outliers made from each batch, neighbours in hidden layers."""
+    head = RadialHead(num_classes, beta=safe_beta(num_classes), loss="squared")
+    layers = dict(net.named_modules())
+    wanted = next((names for start, names in HIDDEN.items() if network.startswith(start)), (LAST,))
+    found = tuple(f"{name}:input" for name in wanted if name in layers)
+    if not found and isinstance(layers.get(LAST), nn.Linear):
+        found = (f"{LAST}:input",)
+    return Recipe(head, OutlierObjective(head.loss, DEFAULTS[kind]), found)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Inputs in batches, ready for the network and in the same order every time, and the labels of all of them."""
+
+    source: BatchSource
+
+    @property
+    def labels(self) -> Tensor:
+        return self.source.labels
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (x for x, _ in self.source.epoch(0))
+
+
+def open_classifier(
+    net: nn.Module, recipe: Recipe, rate: float, *, train: Held, combination: Held | None, calibration: Held
+) -> OpenClassifier:
+    """A trained network with its scores, their combination and a rejector, each fitted on known data of its own."""
+    net.eval()
+    if combination is None or len(train.labels) < NEIGHBOURS or not recipe.places:
+        model = OpenClassifier(net, recipe.head, rejector=Rejector(rate))
+    else:
+        model = _combined(net, recipe, rate, train, combination)
+    if combination is not None:
+        recipe.head.layer.beta = true_beta(net, recipe.head, combination)
+    return model.calibrate(calibration)
+
+
+@torch.no_grad()
+def true_beta(net: nn.Module, head: RadialHead, held: Held) -> float:
+    """The beta that makes probabilities true, or the safe one where no held-out example tells."""
+    distances = torch.cat([head.layer.distances(net(x)) for x in held])
+    try:
+        return fit_beta(distances, held.labels).beta
+    except ShapeError:  # none is classified wrongly
+        return safe_beta(head.num_classes)
+
+
+def _combined(net: nn.Module, recipe: Recipe, rate: float, train: Held, combination: Held) -> OpenClassifier:
+    scorers: dict[str, Scorer] = {OUTPUTS: RadialHead(recipe.head.num_classes)}
+    scorers |= {place: NeighbourDensity(NEIGHBOURS) for place in recipe.places}
+    merge = Combination("standardised")
+    model = OpenClassifier(net, recipe.head, scorers=scorers, combination=merge, rejector=Rejector(rate))
+    model.fit_scorers(train, train.labels)
+    try:
+        return model.fit_combination(combination)
+    except OptionError:  # equal rows of a table have distance 0, of which there is no logarithm
+        model.combination = Combination("fisher")
+        return model.fit_combination(combination)
