@@ -41,7 +41,7 @@ class Method(NamedTuple):
 
 
 RECIPE = "radial, squared, outliers"
-FULLY, CONVOLUTION = "fully connected", "convolution"
+FULLY, CONVOLUTION, LAST = "fully connected", "convolution", "last hidden"
 
 PROBABILITY = Part("maximum probability", "outputs", SoftmaxHead)
 LOGIT = Part("maximum logit", "outputs", lambda k: SoftmaxHead(k, score="logit"))

@@ -20,8 +20,8 @@ from openradial.training import Objective, Settings, fit
 PLACES = {  # what scorers look at besides the outputs, by network
     "mnist_radial": {"fully connected": "fc2:input", "convolution": "fc1:input"},
     "mlp": {"fully connected": "hidden.fc2:input"},
+    "resnet18": {"fully connected": "classifier:input"},
 }
-LAST = {"fully connected": "classifier:input"}
 CHUNK = 1024
 
 
@@ -36,7 +36,7 @@ class Training:
     @property
     def places(self) -> dict[str, str]:
         """Names of hidden layers and where they are found."""
-        return PLACES.get(self.model, LAST)
+        return PLACES.get(self.model, {}) | {"last hidden": "classifier:input"}
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def run_one(comparison: Comparison, protocol: Protocol, seed: int, folder: Path)
             comparison.networks[network], protocol, comparison.training, seed, folder / network.replace(", ", "-")
         )
         seconds = time.monotonic() - before
-        scores = _scores(net, protocol, comparison.training)
+        scores = scores_of(net, protocol, comparison.training)
         rows += [
             row | {"training_seconds": round(seconds, 1)} for row in _fitting(comparison, network, scores, protocol)
         ]
@@ -124,7 +124,8 @@ def _fitting(comparison: Comparison, network: str, scores: Scores, protocol: Pro
     return measured(chosen, comparison.networks[network].head(protocol.num_classes), scores, protocol.novel)
 
 
-def _scores(net: torch.nn.Module, protocol: Protocol, training: Training) -> Scores:
+def scores_of(net: torch.nn.Module, protocol: Protocol, training: Training) -> Scores:
+    """Every layer of a network on every set, for scores to be made of."""
     fit, calibration = train_test_split(protocol.calibration, 0.5, seed=1)
     known = {"train": protocol.train, "fit": fit, "calibration": calibration, "test": protocol.test}
     inputs = {name: examples.inputs for name, examples in known.items()} | dict(protocol.novel)

@@ -1,0 +1,104 @@
+"""The whole MNIST comparison, with pytorch-ood's detectors in the same table.
+
+python -m benchmarks.comparison --work DIR [--peers PATH]: at most 90 minutes on two cores; killed, it goes on.
+
+Writes benchmarks/results/comparison.{json,md,png}.
+"""
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from benchmarks.machine import machine
+from benchmarks.peers import agreement, detectors, methods, peers, summary, version
+from benchmarks.run import RESULTS, table, write
+from openradial.comparison import Comparison, compare
+from openradial.comparison.networks import trained
+from openradial.comparison.plot import draw
+from openradial.comparison.report import groups, markdown, summarised
+from openradial.comparison.running import scores_of
+from openradial.comparison.scoring import measured
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.comparison", description=__doc__)
+    parser.add_argument("--data", default="mnist", help="digits, mnist or cifar10")
+    parser.add_argument("--work", type=Path, default=Path("runs/comparison"), help="folder for networks and rows")
+    parser.add_argument("--peers", type=Path, help="folder that pip installed pytorch-ood into")
+    parser.add_argument("--quick", action="store_true", help="one epoch, one seed, one split; writes nothing")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    console = Console()
+    few = {"seeds": 1, "splits": 1, "quick": True} if options.quick else {}
+    comparison = Comparison(options.data, **few)
+    rows = compare(comparison, options.work, resume=True, report=console.print)
+    found = with_peers(comparison, options.work, options.peers, console) if options.peers else {}
+    rows += [row for run in found.values() for row in run["rows"]]
+    if options.quick:
+        console.print(markdown(rows))
+        return
+    facts = {"machine": machine("python -m benchmarks.comparison"), "threads": options.threads}
+    facts["minutes"] = round(sum(seconds(options.work, key) for key, *_ in comparison.protocols()) / 60, 1)
+    if found:
+        facts["peers"] = f"pytorch-ood {version(options.peers)}"
+        facts["agreement"] = summary({key: run["agreement"] for key, run in found.items()})
+    save(facts, rows)
+
+
+def with_peers(comparison: Comparison, work: Path, path: Path, console: Console) -> dict[str, dict[str, Any]]:
+    """The peers' rows of every run, each kept when it is done."""
+    module, result = detectors(path), {}
+    for key, seed, make in comparison.protocols():
+        kept = work / f"{key}-peers.json"
+        if not kept.exists():
+            console.print(f"peers: {key}")
+            write(kept, json.dumps(one_run(comparison, module, make(), seed, work / key), indent=1) + "\n")
+        result[key] = json.loads(kept.read_text())
+    return result
+
+
+def one_run(comparison: Comparison, module: Any, protocol: Any, seed: int, folder: Path) -> dict[str, Any]:
+    network = comparison.networks["softmax"]
+    net = trained(network, protocol, comparison.training, seed, folder / "softmax")
+    found = peers(module, net, protocol.num_classes)
+    scores = scores_of(net, protocol, comparison.training)
+    rows = measured(methods(found), network.head(protocol.num_classes), scores, protocol.novel)
+    facts = {"protocol": protocol.name, "seed": seed, "training_seconds": 0.0}
+    return {"rows": [row | facts for row in rows], "agreement": agreement(found, scores, ["test", *protocol.novel])}
+
+
+def seconds(work: Path, key: str) -> float:
+    return float(json.loads((work / f"{key}.json").read_text())["run"]["seconds"])
+
+
+def save(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    found = {name: summarised(own) for name, own in groups(rows).items()}
+    write(RESULTS / "comparison.json", json.dumps(facts | {"summary": found, "rows": rows}, indent=1) + "\n")
+    where = facts["machine"]
+    lines = [
+        f"Written by `{where['command']}` on {where['date']}: {where['cpu']}, {where['cores']} cores, "
+        f"torch {where['torch']}. Training and measuring took {facts['minutes']} minutes.",
+        "",
+        markdown(rows),
+    ]
+    if "agreement" in facts:
+        cells = [[name, f"{low:.6f}", f"{high:.6f}"] for name, (low, high) in facts["agreement"].items()]
+        lines += [
+            f"Rank correlation of {facts['peers']} with the same score of ours, over the known and novel inputs of a run:",
+            "",
+            *table(["detector", "smallest", "largest"], cells),
+            "",
+        ]
+    write(RESULTS / "comparison.md", "\n".join(lines))
+    draw(found, RESULTS / "comparison.png")
+    shutil.copy(RESULTS / "comparison.png", RESULTS.parents[1] / "docs" / "images" / "comparison.png")
+
+
+if __name__ == "__main__":
+    main()
