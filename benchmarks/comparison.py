@@ -90,7 +90,7 @@ def save(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     if "agreement" in facts:
         cells = [[name, f"{low:.6f}", f"{high:.6f}"] for name, (low, high) in facts["agreement"].items()]
         lines += [
-            f"Rank correlation of {facts['peers']} with the same score of ours, over the known and novel inputs of a run:",
+            f"Rank correlation of {facts['peers']} with the same score of ours, over all inputs of a run:",
             "",
             *table(["detector", "smallest", "largest"], cells),
             "",

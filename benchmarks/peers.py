@@ -1,7 +1,7 @@
 """pytorch-ood's detectors as scores of a comparison, on the outputs and features of the same softmax networks.
 
-pip install --no-deps --target PATH pytorch-ood, then --peers PATH. Its package imports torchvision, which not every torch
-has a build of; its detectors do not need it, so they are imported without the package's own first file.
+pip install --no-deps --target PATH pytorch-ood, then --peers PATH. Its package imports torchvision, which not every
+torch has a build of; its detectors do not need it, so they are imported without the package's own first file.
 """
 
 import importlib
