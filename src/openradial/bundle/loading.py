@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from torch import Tensor
 
 from openradial.bundle.bundle import Bundle
+from openradial.bundle.card import sections
 from openradial.bundle.images import ImageInputs
 from openradial.bundle.inputs import Inputs
 from openradial.bundle.parts import explained, make_classifier
@@ -32,9 +33,9 @@ def load(folder: Path | str, *, modules: Iterable[str] = ()) -> Bundle:
     names its module.
     """
     folder = Path(folder).expanduser()
-    record = read_record(folder)
+    record = describe(folder)
     _check_code(folder, str(record["network"]["name"]), tuple(modules))
-    tensors = _read_weights(folder, record)
+    tensors = _read_weights(folder)
     try:
         return _bundle(record, tensors)
     except (OpenRadialError, *DAMAGE) as error:
@@ -46,6 +47,10 @@ def describe(folder: Path | str) -> dict[str, Any]:
     folder = Path(folder).expanduser()
     record = read_record(folder)
     _check_weights(folder, record)
+    try:
+        sections(record)
+    except DAMAGE as error:
+        raise BundleError(f"{folder / RECORD} is not a whole record: {explained(error)}") from error
     return record
 
 
@@ -115,8 +120,7 @@ def _check_code(folder: Path, name: str, modules: tuple[str, ...]) -> None:
         )
 
 
-def _read_weights(folder: Path, record: Mapping[str, Any]) -> dict[str, Tensor]:
-    _check_weights(folder, record)
+def _read_weights(folder: Path) -> dict[str, Tensor]:
     try:
         tensors, _ = read_tensors(folder / WEIGHTS)
     except Failure as error:

@@ -100,11 +100,15 @@ def _scorer(record: Record, tensors: Tensors) -> Scorer:
 
 def make_network(record: Record, outputs: int, tensors: Tensors) -> nn.Module:
     """The network by its name, with these weights as they are, in their own precision."""
-    with torch.random.fork_rng(devices=[]):  # its first weights are drawn, and thrown away
-        net = models.build(record["name"], outputs, **record["options"])
+    name, options = record["name"], record["options"]
+    with torch.random.fork_rng(devices=[]):  # first weights are drawn, and thrown away
+        if ":" not in name:
+            with torch.device("meta"):  # without memory: what does not fit is refused before it takes any
+                check_weights(models.build(name, outputs, **options), tensors)
+        net = models.build(name, outputs, **options)
     check_weights(net, tensors)
     net.load_state_dict(dict(tensors), assign=True)
-    return net.requires_grad_(True)
+    return net
 
 
 def check_weights(net: nn.Module, tensors: Tensors) -> None:

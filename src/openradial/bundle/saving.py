@@ -27,7 +27,7 @@ def save(bundle: Bundle, folder: Path | str, overwrite: bool = False) -> Path:
 
     ``overwrite`` replaces a bundle, and nothing that is none.
     """
-    folder = Path(folder).expanduser().absolute()
+    folder = Path(folder).expanduser().resolve()
     tensors = classifier_tensors(bundle.classifier)
     check_saveable(bundle, tensors)
     record = bundle_record(bundle)
@@ -75,11 +75,8 @@ def check_saveable(bundle: Bundle, tensors: Mapping[str, Tensor]) -> None:
 
 
 def first_broken(tensors: Mapping[str, Tensor]) -> str | None:
-    """The name of a tensor of the network with nan or infinity in it, or of another one with nan."""
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point() and bool(torch.isnan(tensor).any()):
-            return name
-    return None
+    """The name of a tensor with nan in it."""
+    return next((name for name, tensor in tensors.items() if bool(torch.isnan(tensor).any())), None)
 
 
 def _plain(name: str, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import typer
 import openradial
 from openradial.cli import data
 from openradial.cli.compare import compare_command
+from openradial.cli.inspect import inspect_command
 from openradial.cli.reproduce import reproduce_command
 from openradial.cli.train import train
 
@@ -20,6 +21,7 @@ app.add_typer(data.app, name="data")
 app.command()(train)
 app.command("compare")(compare_command)
 app.command("reproduce")(reproduce_command)
+app.command("inspect")(inspect_command)
 
 
 def show_version(wanted: bool) -> None:
