@@ -11,7 +11,7 @@ from openradial.decision import Rejector, fit_beta
 from openradial.errors import OptionError, ShapeError
 from openradial.functional import safe_beta
 from openradial.heads import Combination, NeighbourDensity, RadialHead, Scorer
-from openradial.outliers import DEFAULTS, OutlierObjective
+from openradial.outliers import DEFAULTS, OutlierObjective, make_outliers
 from openradial.training.loop import BatchSource
 
 OUTPUTS, LAST = "outputs", "classifier"
@@ -64,18 +64,31 @@ def open_classifier(
     else:
         model = _combined(net, recipe, rate, train, combination)
     if combination is not None:
-        recipe.head.layer.beta = true_beta(net, recipe.head, combination)
+        recipe.head.layer.beta = true_beta(net, recipe, combination)
     return model.calibrate(calibration)
 
 
 @torch.no_grad()
-def true_beta(net: nn.Module, head: RadialHead, held: Held) -> float:
-    """The beta that makes probabilities true, or the safe one where no held-out example tells."""
-    distances = torch.cat([head.layer.distances(net(x)) for x in held])
+def true_beta(net: nn.Module, recipe: Recipe, held: Held) -> float:
+    """The beta that makes probabilities true where every second input is an outlier made from held-out ones.
+
+    Known inputs alone would make it so small that far-away inputs get high probabilities too.
+    """
+    distances: list[Tensor] = []
+    labels: list[Tensor] = []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for x, y in held.source.epoch(0):
+            own = recipe.head.layer.distances(net(x))
+            distances, labels = [*distances, own], [*labels, y]
+            made = make_outliers(x, y, recipe.objective.kinds)
+            if len(made):
+                far = recipe.head.layer.distances(net(made))
+                distances, labels = [*distances, far], [*labels, far.argmax(1)]  # never the nearest: always wrong
     try:
-        return fit_beta(distances, held.labels).beta
-    except ShapeError:  # none is classified wrongly
-        return safe_beta(head.num_classes)
+        return fit_beta(torch.cat(distances), torch.cat(labels)).beta
+    except ShapeError:  # nothing is classified wrongly, not even an outlier
+        return safe_beta(recipe.head.num_classes)
 
 
 def _combined(net: nn.Module, recipe: Recipe, rate: float, train: Held, combination: Held) -> OpenClassifier:
