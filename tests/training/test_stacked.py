@@ -54,6 +54,11 @@ def normed():
     return nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
 
 
+def tied(activation):
+    twice = nn.Linear(8, 8)
+    return nn.Sequential(nn.Linear(2, 8), activation(), twice, activation(), twice, activation(), nn.Linear(8, 3))
+
+
 def dropping():
     return MLP(3, inputs=2, hidden=(8,), dropout=0.5)
 
@@ -86,6 +91,20 @@ def assert_equal_to_plain_loops(build, objective, settings, seeds=(3, 0), exampl
         torch.testing.assert_close(run.losses[:, i], losses, rtol=rtol, atol=rtol)
         for name, value in net.state_dict().items():
             torch.testing.assert_close(run.networks[i].state_dict()[name], value, rtol=rtol, atol=rtol)
+
+
+def test_two_layers_with_one_matrix_share_it_after_training_too():
+    def build():
+        net = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 3))
+        net[2].weight = net[0].weight
+        return net
+
+    assert_equal_to_plain_loops(build, RADIAL, SETTINGS)
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh])
+def test_a_layer_that_is_used_twice_is_trained_as_one(activation):
+    assert_equal_to_plain_loops(functools.partial(tied, activation), RADIAL, SETTINGS)
 
 
 OPTIMISERS = [

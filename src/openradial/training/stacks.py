@@ -3,7 +3,7 @@
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import torch
@@ -125,6 +125,7 @@ class FunctionalStack(Stack):
         )
         fixed = [name for name in states[0] if name not in self.names]
         self.fixed = {name: torch.stack([state[name].detach() for state in states]) for name in fixed}
+        self.owners = _owners(networks[0], states[0])
         self.fast: Callable[..., tuple[Tensor, Tensor]] | None = None
         self.fast_size, self.strict = 0, False
 
@@ -163,8 +164,9 @@ class FunctionalStack(Stack):
 
     def _loss(self, row: Tensor, fixed: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         """Loss of one network, ``(p,), (b, ...), (b,) -> ()``."""
-        state = {f"network.{name}": value for name, value in (self._named(row) | fixed).items()}
-        loss: Tensor = functional_call(self.pass_, state, (x, y))
+        values = self._named(row) | fixed
+        state = {f"network.{place}": values[name] for place, name in self.owners.items()}
+        loss: Tensor = functional_call(self.pass_, state, (x, y), tie_weights=False)
         return loss
 
     def _named(self, row: Tensor) -> dict[str, Tensor]:
@@ -181,6 +183,22 @@ class _Pass(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return self.objective(self.network, x, y)[0]
+
+
+def _owners(network: nn.Module, state: Mapping[str, Tensor]) -> dict[str, str]:
+    """Every place that holds a parameter or buffer, and the name it has in ``state``.
+
+    A layer that is used twice is one place: ``functional_call`` would put its parameters in twice, and back once.
+    """
+    names = {id(value): name for name, value in state.items()}
+    layers = [(f"{name}." if name else "", layer) for name, layer in network.named_modules()]
+    held = [(start + own, value) for start, layer in layers for own, value in _held(layer)]
+    return {place: names[id(value)] for place, value in held}
+
+
+def _held(layer: nn.Module) -> list[tuple[str, Tensor]]:
+    own = [*layer.named_parameters(recurse=False, remove_duplicate=False)]
+    return [*own, *layer.named_buffers(recurse=False, remove_duplicate=False)]
 
 
 def cut(rows: Tensor, shapes: Sequence[tuple[int, int]]) -> list[Tensor]:
