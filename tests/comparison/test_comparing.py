@@ -13,7 +13,7 @@ from openradial.comparison.scoring import Scores, measured
 from openradial.errors import OptionError, TrainingError
 from openradial.heads import NeighbourDensity, RadialHead
 
-FEW = tuple(m for m in METHODS if m.name in ("softmax: maximum probability", "DOC", "outliers: distance + k-NN"))
+FEW = tuple(m for m in METHODS if m.name in ("softmax: maximum probability", "DOC", "ours: distance + neighbour"))
 
 
 @pytest.fixture

@@ -54,19 +54,19 @@ DISTANCE = Part("distance", "outputs", RadialHead)
 MAHALANOBIS = Part("Mahalanobis", FULLY, lambda _: MahalanobisDensity())
 PARZEN = Part("radial basis functions", FULLY, lambda _: ParzenDensity(centres=CENTRES))
 MIXTURE = Part("Gaussian mixture", FULLY, lambda _: GaussianMixtureDensity(covariance="diag"))
-NEAR = Part("k-NN", FULLY, lambda _: NeighbourDensity())
-NEAR_CONVOLUTION = Part("k-NN, convolution", CONVOLUTION, lambda _: NeighbourDensity())
+NEAR = Part("nearest neighbour", FULLY, lambda _: NeighbourDensity(k=1))
+NEAR_CONVOLUTION = Part("nearest neighbour, convolution", CONVOLUTION, lambda _: NeighbourDensity(k=1))
 
 METHODS = (
     *(Method(f"softmax: {p.label}", "softmax", (p,)) for p in (PROBABILITY, LOGIT, ENERGY, OPENMAX)),
     *(Method(f"softmax: {p.label}", "softmax", (p,)) for p in (MAHALANOBIS, PARZEN, MIXTURE, NEAR, NEAR_CONVOLUTION)),
+    Method("softmax: both neighbours", "softmax", (NEAR, NEAR_CONVOLUTION), "standardised"),
     Method("DOC", "DOC", (DOC,)),
     Method("CAC: authors' score", "CAC", (CAC,)),
     Method("CAC: distance", "CAC", (ANCHOR,)),
     *(Method(f"radial: {p.label}", "radial", (p,)) for p in (DISTANCE, NEAR, NEAR_CONVOLUTION)),
     Method("radial, squared: distance", "radial, squared", (DISTANCE,)),
-    Method("outliers: distance", RECIPE, (DISTANCE,)),
-    Method("outliers: distance + convolution k-NN", RECIPE, (DISTANCE, NEAR_CONVOLUTION), "standardised"),
-    Method("outliers: distance + k-NN", RECIPE, (DISTANCE, NEAR), "standardised"),
-    Method("outliers: distance + both k-NN", RECIPE, (DISTANCE, NEAR, NEAR_CONVOLUTION), "standardised"),
+    Method("ours: distance", RECIPE, (DISTANCE,)),
+    Method("ours: distance + neighbour", RECIPE, (DISTANCE, NEAR), "standardised"),
+    Method("ours: distance + both neighbours", RECIPE, (DISTANCE, NEAR, NEAR_CONVOLUTION), "standardised"),
 )
