@@ -8,7 +8,12 @@ from openradial.experiments.experiment import Experiment
 from openradial.hints import nearest
 
 # In the paper's order, which is that of the report.
-IDS = ("fig3",)
+IDS = (
+    "fig1",
+    "fig2",
+    "fig3",
+    "fig4",
+)
 
 
 def find(id: str) -> Experiment:
