@@ -4,7 +4,7 @@ import sys
 
 from openradial.errors import OpenRadialError, OptionError, require
 
-BAD_USE, FAILURE, INTERRUPTED = 2, 1, 130
+FAILURE, BAD_USE, BROKEN_INPUTS, INTERRUPTED = 1, 2, 3, 130  # exit codes, see docs/command-line.md
 
 
 def main() -> None:

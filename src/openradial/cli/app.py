@@ -5,23 +5,41 @@ from typing import Annotated
 import typer
 
 import openradial
-from openradial.cli import data
-from openradial.cli.compare import compare_command
-from openradial.cli.inspect import inspect_command
-from openradial.cli.reproduce import reproduce_command
-from openradial.cli.train import train
+from openradial.cli.lazy import Place, lazy_app
 
-app = typer.Typer(
-    help="Open-world classification: a class, or unknown.",
+YOURS, RESEARCH, SETS = "Your own data", "Networks and experiments", "Data sets"
+HERE = "openradial.cli"
+COMMANDS = {
+    "fit": Place(f"{HERE}.fit:fit_command", "A model from a folder of images or a table, calibrated.", YOURS),
+    "evaluate": Place(f"{HERE}.evaluate:evaluate_command", "Numbers and a report on known and novel data.", YOURS),
+    "predict": Place(f"{HERE}.predict:predict_command", "A class or unknown for each input.", YOURS),
+    "inspect": Place(f"{HERE}.inspect:inspect_command", "What a model holds: classes, network, decision.", YOURS),
+    "train": Place(f"{HERE}.train:train", "Train a network with any head and setting.", RESEARCH),
+    "compare": Place(f"{HERE}.compare:compare_command", "Ways of being open-world, side by side.", RESEARCH),
+    "reproduce": Place(f"{HERE}.reproduce:reproduce_command", "The paper's experiments and claims.", RESEARCH),
+    "data": Place(f"{HERE}.data:app", "List, get, find, check and split data sets.", SETS),
+}
+HELP = """Open-world classification: a class, or unknown.
+
+[dim]# from a folder with one folder of images per class, or from a table[/dim]
+openradial [bold]fit[/bold] animals/ --out model
+openradial [bold]fit[/bold] flowers.csv --label species --out model
+
+[dim]# numbers and report.html[/dim]
+openradial [bold]evaluate[/bold] model --known test/ --novel other/
+
+[dim]# class or unknown for each[/dim]
+openradial [bold]predict[/bold] model photo.jpg more/
+"""
+EPILOG = "Exit codes: 0 done, 1 failure, 2 bad use, 3 some inputs could not be read, 130 interrupted."
+
+app = lazy_app(
+    COMMANDS,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(data.app, name="data")
-app.command()(train)
-app.command("compare")(compare_command)
-app.command("reproduce")(reproduce_command)
-app.command("inspect")(inspect_command)
 
 
 def show_version(wanted: bool) -> None:
@@ -30,8 +48,10 @@ def show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=HELP, epilog=EPILOG)
 def common(
-    version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     """Open-world classification: a class, or unknown."""

@@ -56,7 +56,7 @@ def _tried(predict: Predict, rows: list[Row]) -> Run | None:
         try:
             return Run(rows, predict([row.raw for row in rows]))
         except BROKEN as error:
-            wrong = _of_one_row(str(error))
+            wrong = _of_one_row(str(error)).removeprefix(f"{rows[0].name} ")
     return Run(rows, None, wrong) if len(rows) == 1 else None
 
 

@@ -15,6 +15,7 @@ from openradial.metrics import auroc
 from openradial.training.loop import BatchSource
 
 MOST = 10  # confused pairs and hard classes that are named
+SMALL = 12  # classes of which a whole table is shown
 
 
 class Said(NamedTuple):
@@ -59,6 +60,7 @@ class FitReport:
 
     accuracy: float | None
     false_rejects: FalseRejectReport | None
+    matrix: tuple[tuple[int, ...], ...] | None  # rows: true classes, columns: nearest ones; of few classes only
     confused: tuple[Confusion, ...]
     hardest: tuple[ClassAccuracy, ...]
     novel: NovelReport | None
@@ -97,7 +99,7 @@ def make_report(
 ) -> FitReport:
     """The report of a classifier on known examples that nothing else was done with, and on novel ones."""
     if known is None:
-        return FitReport(None, None, (), (), None, examples, seconds, notes)
+        return FitReport(None, None, None, (), (), None, examples, seconds, notes)
     assert classifier.rejector is not None
     rejects = false_reject_report(known.scores, classifier.rejector)
     accuracy = float((known.nearest == known.labels).double().mean())
@@ -105,8 +107,12 @@ def make_report(
     if novel is not None:
         detected = float((novel.decided < 0).double().mean())
         found = NovelReport(novel_classes, len(novel.scores), auroc(known.scores, novel.scores), detected)
+    matrix = None
+    if len(classes) <= SMALL:
+        counts = confusion_matrix(known.labels, known.nearest, len(classes)).tolist()
+        matrix = tuple(tuple(row) for row in counts)
     pairs, hard = confused(known, classes), hardest(known, classes)
-    return FitReport(accuracy, rejects, pairs, hard, found, examples, seconds, notes)
+    return FitReport(accuracy, rejects, matrix, pairs, hard, found, examples, seconds, notes)
 
 
 def confusion_matrix(labels: Tensor, nearest: Tensor, num_classes: int) -> NDArray[np.int64]:
