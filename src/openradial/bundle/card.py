@@ -55,10 +55,15 @@ def card(record: Mapping[str, Any]) -> str:
 def _network(record: Mapping[str, Any]) -> dict[str, Any]:
     network, merge = record["network"], record["combination"]
     facts = {"name": network["name"], "options": network["options"], "parameters": f"{network['parameters']:,}"}
-    facts["head"] = {record["head"]["kind"]: record["head"]["settings"]}
+    facts["head"] = _part(record["head"])
     if record["scorers"]:
-        facts["unknown-scores"] = {each["place"]: {each["kind"]: each["settings"]} for each in record["scorers"]}
-    return facts if merge is None else facts | {"combined by": merge["settings"]["method"]}
+        facts["unknown-scores"] = {each["place"]: _part(each) for each in record["scorers"]}
+    return facts if merge is None else facts | {"combined by": _part(merge)}
+
+
+def _part(record: Mapping[str, Any]) -> str:
+    """A head or a scorer as it is called."""
+    return f"{record['kind']}({', '.join(f'{name}={value!r}' for name, value in record['settings'].items())})"
 
 
 def _inputs(preprocessing: Mapping[str, Any]) -> dict[str, Any]:

@@ -138,16 +138,15 @@ def _check_weights(folder: Path, record: Mapping[str, Any]) -> None:
         raise BundleError(f"a bundle has {WEIGHTS} beside its record and no other file, and {folder} names {named}")
     path, expected = folder / WEIGHTS, files[WEIGHTS]
     try:
-        whole = path.stat().st_size == expected["bytes"]
-        unchanged = str(expected["checksum"]).startswith("sha256:") and file_matches(path, expected["checksum"])
+        size, wanted, digest = path.stat().st_size, int(expected["bytes"]), str(expected["checksum"])
+        unchanged = size == wanted and digest.startswith("sha256:") and file_matches(path, digest)
     except OSError as error:
         raise BundleError(f"{path} cannot be read ({error.strerror})") from error
     except DAMAGE as error:
-        raise BundleError(f"{folder / RECORD} says nothing of the checksum of {WEIGHTS}") from error
-    if not whole:
+        raise BundleError(f"{folder / RECORD} does not say how large {WEIGHTS} is and what its checksum is") from error
+    if size != wanted:
         raise BundleError(
-            f"{path} is not whole: it has {path.stat().st_size:,} bytes and should have {expected['bytes']:,}; "
-            "take another copy of the bundle"
+            f"{path} is not whole: it has {size:,} bytes and should have {wanted:,}; take another copy of the bundle"
         )
     if not unchanged:
         raise BundleError(f"{path} is not what was saved: its checksum differs; take another copy of the bundle")

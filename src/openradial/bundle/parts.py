@@ -13,6 +13,7 @@ from openradial.errors import BundleError, OpenRadialError, OptionError
 from openradial.heads import Combination, Head, Scorer
 from openradial.heads.files import HEADS, make_head
 
+NOT_OPTIONS = ("name", "num_classes", "weights", "reset")  # of build: they would read other files
 RATES = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # whose thresholds are written down for people
 
 Record = dict[str, Any]
@@ -100,12 +101,11 @@ def _scorer(record: Record, tensors: Tensors) -> Scorer:
 
 def make_network(record: Record, outputs: int, tensors: Tensors) -> nn.Module:
     """The network by its name, with these weights as they are, in their own precision."""
-    name, options = record["name"], record["options"]
+    strange = next((name for name in NOT_OPTIONS if name in record["options"]), None)
+    if strange is not None:
+        raise BundleError(f"options are those of the network, whose weights are in the bundle, and {strange!r} is none")
     with torch.random.fork_rng(devices=[]):  # first weights are drawn, and thrown away
-        if ":" not in name:
-            with torch.device("meta"):  # without memory: what does not fit is refused before it takes any
-                check_weights(models.build(name, outputs, **options), tensors)
-        net = models.build(name, outputs, **options)
+        net = models.build(record["name"], outputs, **record["options"])
     check_weights(net, tensors)
     net.load_state_dict(dict(tensors), assign=True)
     return net
@@ -118,13 +118,13 @@ def check_weights(net: nn.Module, tensors: Tensors) -> None:
     for name in [*wanted, *came]:
         if wanted.get(name) != came.get(name):
             raise BundleError(
-                f"the weights do not fit the network: {name!r} is {_shape(came.get(name))} in the file and "
-                f"{_shape(wanted.get(name))} in the network"
+                f"the weights do not fit the {type(net).__name__}: {name!r} {_shape('is', came.get(name))} and "
+                f"{_shape('should be', wanted.get(name))}"
             )
 
 
-def _shape(shape: tuple[int, ...] | None) -> str:
-    return "missing" if shape is None else str(shape)
+def _shape(verb: str, shape: tuple[int, ...] | None) -> str:
+    return f"{verb} {shape}" if shape is not None else "is missing" if verb == "is" else "should not be there"
 
 
 def _taken(left: dict[str, Tensor], part: str) -> dict[str, Tensor]:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from openradial.bundle.bundle import Bundle
 from openradial.bundle.card import card
-from openradial.bundle.parts import classifier_records, classifier_tensors
-from openradial.errors import BundleError, OptionError
+from openradial.bundle.parts import classifier_records, classifier_tensors, make_network
+from openradial.errors import BundleError, OpenRadialError, OptionError
 from openradial.fetch.checksums import checksum
 from openradial.files import Failure, sync, write_tensors, write_text
 
@@ -28,9 +28,9 @@ def save(bundle: Bundle, folder: Path | str, overwrite: bool = False) -> Path:
     ``overwrite`` replaces a bundle, and nothing that is none.
     """
     folder = Path(folder).expanduser().resolve()
-    tensors = classifier_tensors(bundle.classifier)
-    check_saveable(bundle, tensors)
     record = bundle_record(bundle)
+    tensors = classifier_tensors(bundle.classifier)
+    check_saveable(bundle, record["network"], tensors)
     scratch = folder.with_name(f".{folder.name}.part")
     try:
         _bring_back(folder)
@@ -67,11 +67,15 @@ def record_checksum(record: Mapping[str, Any]) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def check_saveable(bundle: Bundle, tensors: Mapping[str, Tensor]) -> None:
+def check_saveable(bundle: Bundle, network: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
     """Raise unless this bundle could be loaded again."""
     broken = first_broken(tensors)
     if broken is not None:
         raise BundleError(f"the weights must not hold nan, and {broken!r} does: its training went wrong; train again")
+    try:
+        make_network(network, bundle.classifier.head.num_outputs, bundle.classifier.net.state_dict())
+    except OpenRadialError as error:
+        raise OptionError(f"network and options must build the classifier's network again: {error}") from error
 
 
 def first_broken(tensors: Mapping[str, Tensor]) -> str | None:

@@ -1,0 +1,179 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from made_bundles import CLASSES, RAW, assert_same, classifier, image_bundle, pixels, point_bundle, text_bundle
+from torch import nn
+
+from openradial.bundle import Bundle, ImageInputs, PointInputs, describe, load, save
+from openradial.bundle.parts import classifier_tensors
+from openradial.classifier import OpenClassifier
+from openradial.heads import (
+    CACHead,
+    DOCHead,
+    GaussianMixtureDensity,
+    NeighbourDensity,
+    OpenMaxHead,
+    ParzenDensity,
+    RadialHead,
+    SoftmaxHead,
+)
+from openradial.models import build
+from openradial.prototypes import LearnedPrototypes, SimplexPrototypes
+
+
+def assert_equal_bundles(found, expected):
+    """All that a bundle holds is the same, tensors bit for bit."""
+    left, right = classifier_tensors(found.classifier), classifier_tensors(expected.classifier)
+    assert list(left) == sorted(left) or set(left) == set(right)
+    for name, tensor in right.items():
+        assert left[name].dtype == tensor.dtype
+        assert torch.equal(left[name], tensor), name
+    assert found.classes == expected.classes
+    assert found.preprocessing == expected.preprocessing
+    assert found.network == expected.network
+    assert found.options == json.loads(json.dumps(dict(expected.options)))
+    assert (found.facts, found.versions) == (expected.facts, expected.versions)
+    assert found.classifier.places == expected.classifier.places
+
+
+@pytest.mark.parametrize("make", RAW, ids=lambda make: make.__name__)
+def test_a_loaded_bundle_is_the_saved_one_and_predicts_the_same(make, tmp_path):
+    bundle = make()
+    loaded = load(save(bundle, tmp_path / "model"))
+    assert_equal_bundles(loaded, bundle)
+    raw = RAW[make]()
+    assert_same(loaded.predict(raw), bundle.predict(raw))
+
+
+HEADS = {
+    "softmax": lambda: SoftmaxHead(3, "energy", temperature=2.0),
+    "openmax": lambda: OpenMaxHead(3, tail=5, alpha=2),
+    "doc": lambda: DOCHead(3),
+    "cac": lambda: CACHead(3),
+    "learned prototypes": lambda: RadialHead(3, prototypes=LearnedPrototypes(3, 3)),
+    "axis scale": lambda: RadialHead(3, axis_scale=torch.tensor([1.0, 2.0, 3.0])),
+}
+
+
+@pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
+def test_every_head_comes_back(head, tmp_path):
+    bundle = image_bundle(head=head(), scorers=None)
+    loaded = load(save(bundle, tmp_path / "model"))
+    assert_equal_bundles(loaded, bundle)
+    assert_same(loaded.predict(pixels(seed=2)), bundle.predict(pixels(seed=2)))
+
+
+def test_a_head_that_saw_no_example_of_a_class_comes_back(tmp_path):
+    head = OpenMaxHead(3, tail=5, alpha=2).fit(torch.eye(3)[[0, 1] * 5], torch.tensor([0, 1] * 5))
+    bundle = point_bundle()
+    model = OpenClassifier(bundle.classifier.net, head)
+    made = Bundle(model, "spiral_radial", {}, CLASSES, PointInputs(2))
+    assert load(save(made, tmp_path / "model")).classifier.head.missing_classes == [2]
+
+
+def test_every_scorer_comes_back(tmp_path):
+    places = ("inputs", "hidden.relu1", "classifier:input")
+    scorers = [ParzenDensity(0.5), GaussianMixtureDensity(2, "diag"), NeighbourDensity(2, by_class=False)]
+    bundle = image_bundle(scorers=dict(zip(places, scorers, strict=True)))
+    loaded = load(save(bundle, tmp_path / "model"))
+    assert_equal_bundles(loaded, bundle)
+    assert_same(loaded.predict(pixels(seed=2)), bundle.predict(pixels(seed=2)))
+
+
+def test_simplex_prototypes_take_a_network_with_one_output_less(tmp_path):
+    torch.manual_seed(0)
+    head = RadialHead(3, prototypes=SimplexPrototypes(3))
+    made = classifier(build("mlp", 2, inputs=4, hidden=(5,)), torch.randn(40, 4), head=head)
+    bundle = Bundle(made, "mlp", {"inputs": 4, "hidden": (5,)}, CLASSES, PointInputs(4))
+    assert_equal_bundles(load(save(bundle, tmp_path / "model")), bundle)
+
+
+def test_statistics_of_normalisation_layers_come_back(tmp_path):
+    torch.manual_seed(0)
+    options = {"channels": 3, "stem": "small"}
+    net = build("resnet18", 3, **options)
+    inputs = ImageInputs(16, 3)
+    x = inputs.transform(pixels(40, 16, 3))
+    net.train()(x[:8])
+    bundle = Bundle(classifier(net.eval(), x), "resnet18", options, CLASSES, inputs)
+    assert_equal_bundles(load(save(bundle, tmp_path / "model")), bundle)
+
+
+def test_double_precision_stays_double(tmp_path):
+    torch.manual_seed(0)
+    made = classifier(build("spiral_radial", 3).double(), torch.randn(50, 2).double())
+    bundle = Bundle(made, "spiral_radial", {}, CLASSES, PointInputs(2))
+    assert_equal_bundles(load(save(bundle, tmp_path / "model")), bundle)
+
+
+def test_a_bundle_without_rejector_rejects_nothing_and_comes_back(tmp_path):
+    bundle = image_bundle(rejector=False)
+    found = load(save(bundle, tmp_path / "model")).predict(pixels())
+    assert found.p_values is None
+    np.testing.assert_array_equal(found.labels, found.nearest)
+
+
+def test_loading_leaves_the_random_numbers_alone(tmp_path):
+    folder = save(point_bundle(), tmp_path / "model")
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    load(folder)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_saving_twice_writes_the_same_bytes(tmp_path):
+    bundle = image_bundle()
+    first, second = (save(bundle, tmp_path / name) for name in ("a", "b"))
+    for name in ("weights.safetensors", "bundle.json", "card.md"):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_a_folder_holds_three_files_and_nothing_pickled(tmp_path):
+    folder = save(image_bundle(), tmp_path / "deep" / "model")
+    assert sorted(path.name for path in folder.iterdir()) == ["bundle.json", "card.md", "weights.safetensors"]
+    record = json.loads((folder / "bundle.json").read_text())
+    assert record["schema"] == 1
+    assert record["decision"]["quantiles"]["0.1"] == image_bundle().classifier.rejector.threshold(0.1)
+    assert record == describe(folder)
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["model"]  # nothing is left beside it
+
+
+def test_the_card_names_classes_network_decision_and_facts(tmp_path):
+    text = (save(image_bundle(), tmp_path / "model") / "card.md").read_text()
+    for fact in ("a bird", "mlp", "NeighbourDensity", "false\\_reject\\_rate: 0.1", "measured: 0.0625", "sha256:"):
+        assert fact in text
+
+
+def test_the_card_survives_names_that_mean_something_to_markdown(tmp_path):
+    bundle = point_bundle()
+    odd = Bundle(bundle.classifier, "spiral_radial", {}, ("# a", "`b`\n<i>", "c|d"), PointInputs(2))
+    text = (save(odd, tmp_path / "model") / "card.md").read_text()
+    assert "\\# a, \\`b\\` \\<i\\>, c\\|d" in text
+    assert load(tmp_path / "model").classes == odd.classes
+
+
+class Own(nn.Module):
+    """A network of a user's own."""
+
+    def __init__(self, num_classes, width=4):
+        super().__init__()
+        self.classifier = nn.Linear(2, num_classes)
+
+    def forward(self, x):
+        return self.classifier(x)
+
+
+def test_a_network_of_the_users_is_loaded_where_its_module_is_named(tmp_path):
+    torch.manual_seed(0)
+    name = f"{__name__}:Own"
+    bundle = Bundle(classifier(Own(3), torch.randn(40, 2)), name, {"width": 5}, CLASSES, PointInputs(2))
+    folder = save(bundle, tmp_path / "model")
+    assert_equal_bundles(load(folder, modules=[__name__]), bundle)
+
+
+def test_texts_keep_their_vocabulary(tmp_path):
+    loaded = load(save(text_bundle(), tmp_path / "model"))
+    assert loaded.prepare(["Profit rose sharply"]).tolist() == [[2, 4, 1]]

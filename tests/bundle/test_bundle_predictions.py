@@ -1,0 +1,203 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from made_bundles import CLASSES, RAW, assert_same, image_bundle, pixels, point_bundle, table_bundle
+
+from openradial.bundle import Bundle, PointInputs, Predictions
+from openradial.bundle import inputs as limits
+from openradial.errors import DTypeError, OptionError, ShapeError
+from openradial.heads import NeighbourDensity, SoftmaxHead
+
+
+def said_one_by_one(bundle, x, rate):
+    """The definition: each input alone, through network, head and rejector."""
+    model, found = bundle.classifier, []
+    for each in bundle.preprocessing.transform(x):
+        with torch.no_grad():
+            o = model.net(each[None])
+        log_probs = model.head(o)[0].tolist()
+        answer = model.answer(each[None])
+        p = float(answer.p_values[0])
+        ranked = sorted(range(len(log_probs)), key=lambda k: -log_probs[k])
+        found.append((ranked[0] if p > rate else -1, ranked, np.exp([log_probs[k] for k in ranked]), p))
+    return found
+
+
+def test_predictions_are_what_network_head_and_rejector_say():
+    bundle, rate = image_bundle(), 0.3
+    found = bundle.predict(pixels(30, seed=3), rate)
+    for place, (label, ranked, probs, p) in enumerate(said_one_by_one(bundle, pixels(30, seed=3), rate)):
+        assert found.labels[place] == label
+        assert found.nearest[place] == ranked[0]
+        assert found.top[place].tolist() == ranked
+        assert found.top_probability[place] == pytest.approx(probs, rel=1e-5)
+        assert found.probability[place] == pytest.approx(probs[0], rel=1e-5)
+        assert found.distance[place] == pytest.approx(-np.log(probs[0]), rel=1e-4)  # beta is 1
+        assert found.p_values[place] == pytest.approx(p, abs=0.05)
+    assert 0 < (found.labels < 0).mean() < 1
+
+
+@pytest.mark.parametrize("make", RAW, ids=lambda make: make.__name__)
+def test_prepared_tensors_and_raw_things_give_the_same(make):
+    bundle, raw = make(), RAW[make]()
+    assert_same(bundle.predict(bundle.prepare(raw)), bundle.predict(raw))
+
+
+@pytest.mark.parametrize("make", RAW, ids=lambda make: make.__name__)
+def test_the_parts_in_which_inputs_are_taken_do_not_matter(make, monkeypatch):
+    bundle, raw = make(), RAW[make]()
+    whole = bundle.predict(raw)
+    monkeypatch.setattr(limits, "MOST_ROWS", 3)
+    parted = bundle.predict(raw)
+    np.testing.assert_array_equal(parted.nearest, whole.nearest)
+    np.testing.assert_allclose(parted.unknown_score, whole.unknown_score, rtol=1e-5, atol=1e-6)
+
+
+def test_at_most_so_many_rows_reach_the_network_at_once(monkeypatch):
+    bundle, sizes = point_bundle(), []
+    bundle.classifier.net.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
+    bundle.predict(np.zeros((10_000, 2)))
+    assert max(sizes) == limits.MOST_ROWS
+    assert sum(sizes) == 10_000
+
+
+def test_raw_things_are_read_part_by_part(monkeypatch):
+    monkeypatch.setattr(limits, "MOST_ROWS", 4)
+    bundle, read, most = table_bundle(), [], []
+    bundle.classifier.net.register_forward_pre_hook(lambda _, inputs: most.append(len(read)))
+
+    def rows():
+        for place in range(12):
+            read.append(place)
+            yield {"length": 1.0, "colour": "red"}
+
+    assert len(bundle.predict(rows())) == 12
+    assert most == [4, 8, 12]
+
+
+@pytest.mark.parametrize("make", RAW, ids=lambda make: make.__name__)
+def test_no_input_gives_no_prediction(make):
+    bundle = make()
+    raw = RAW[make]()[:0]
+    for found in (bundle.predict(raw), bundle.predict(bundle.prepare(RAW[make]())[:0])):
+        assert len(found) == 0
+        assert found.names == found.rows() == []
+        assert found.top.shape == (0, 3)
+
+
+def test_another_rate_can_be_asked_for():
+    bundle = image_bundle()
+    rejected = [int((bundle.predict(pixels(seed=4), rate).labels < 0).sum()) for rate in (0.02, 0.2, 0.6)]
+    assert rejected == sorted(rejected)
+    assert rejected[0] < rejected[2]
+
+
+def test_an_input_that_is_nan_is_unknown():
+    found = point_bundle().predict([[np.nan, 0.0], [np.inf, 1.0]])
+    assert found.labels.tolist() == [-1, -1]
+    assert found.names == ["unknown", "unknown"]
+
+
+def test_rows_are_plain_json():
+    found = point_bundle().predict([[0.1, 0.2], [np.nan, 0.0]])
+    first, second = json.loads(json.dumps(found.rows(), allow_nan=False))
+    assert first["nearest"] in CLASSES
+    assert [each["class"] for each in first["top"]] == [CLASSES[k] for k in found.top[0]]
+    assert second["label"] == "unknown"
+    assert second["is_unknown"]
+    assert second["unknown_score"] is None
+
+
+def test_a_class_that_is_called_unknown_is_told_apart():
+    bundle = point_bundle()
+    named = Bundle(bundle.classifier, "spiral_radial", {}, ("unknown", "b", "c"), PointInputs(2))
+    rows = named.predict(np.random.default_rng(0).normal(size=(50, 2))).rows()
+    assert any(row["label"] == "unknown" and not row["is_unknown"] for row in rows)
+
+
+def test_heads_without_distances_give_none():
+    found = image_bundle(head=SoftmaxHead(3), scorers={"inputs": NeighbourDensity(2)}).predict(pixels(5))
+    assert found.distance is None
+    assert found.rows()[0]["distance"] is None
+
+
+def test_a_rejector_per_class_decides_by_class():
+    bundle = image_bundle(per_class=True)
+    found = bundle.predict(pixels(40, seed=5), 0.3)
+    limits = bundle.classifier.rejector.thresholds(0.3)
+    expected = [k if s <= limits[k] else -1 for k, s in zip(found.nearest, found.unknown_score, strict=True)]
+    assert found.labels.tolist() == expected
+
+
+@given(arrays.arrays(np.float32, (4, 5), elements=st.floats(-10, 0, width=32)))
+def test_the_nearest_class_leads_and_the_others_follow_by_probability(log_probs):
+    nearest = np.array([0, 1, 2, 3])
+    found = Predictions.of(
+        tuple("abcde"),
+        labels=nearest,
+        nearest=nearest,
+        log_probs=log_probs,
+        distance=None,
+        unknown_score=np.zeros(4),
+        p_values=None,
+    )
+    assert found.top[:, 0].tolist() == nearest.tolist()
+    for row, (_, second, third) in enumerate(found.top):
+        rest = sorted((-log_probs[row, k], k) for k in range(5) if k != nearest[row])
+        assert [second, third] == [rest[0][1], rest[1][1]]
+
+
+def test_two_classes_have_two_nearest_ones():
+    found = Predictions.of(
+        ("a", "b"),
+        labels=np.array([1]),
+        nearest=np.array([1]),
+        log_probs=np.log([[0.2, 0.8]]),
+        distance=None,
+        unknown_score=np.array([0.0]),
+        p_values=None,
+    )
+    assert found.top.tolist() == [[1, 0]]
+    assert found.top_probability[0] == pytest.approx([0.8, 0.2])
+
+
+def test_prepared_inputs_of_a_wrong_shape_or_type_are_refused():
+    bundle = image_bundle()
+    with pytest.raises(ShapeError, match=r"^prepared images must have the shape \(b, 1, 8, 8\), got \(5, 8, 8\)$"):
+        bundle.predict(torch.zeros(5, 8, 8, dtype=torch.uint8))
+    with pytest.raises(DTypeError, match=r"^prepared images must be torch.uint8, got torch.float32; see Bundle"):
+        bundle.predict(torch.zeros(5, 1, 8, 8))
+    with pytest.raises(ShapeError, match=r"^prepared points must have the shape \(b, 2\), got \(\)$"):
+        point_bundle().predict(torch.tensor(1.0))
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        (("a", "b"), "classes must name every class of the head: 3 classes but 2 names"),
+        (("a", "b", 3), "class names must be strings, got 3; write them with str"),
+        (("a", "b", "a"), "class names must differ, got 'a' twice"),
+    ],
+)
+def test_class_names_must_fit_the_head(classes, message):
+    bundle = point_bundle()
+    with pytest.raises(OptionError, match=f"^{message}$"):
+        Bundle(bundle.classifier, "spiral_radial", {}, classes, PointInputs(2))
+
+
+def test_a_rejector_that_lacks_a_class_is_refused_before_it_can_fail():
+    bundle = image_bundle(per_class=True)
+    rejector = bundle.classifier.rejector
+    rejector.fit(torch.rand(40), torch.arange(40) % 2)
+    message = (
+        "a rejector with per_class=True must be calibrated for every class, and 'a bird' (1 in all) was never "
+        "predicted; calibrate with more data, or use per_class=False"
+    )
+    with pytest.raises(OptionError) as raised:
+        Bundle(bundle.classifier, "mlp", bundle.options, CLASSES, bundle.preprocessing)
+    assert str(raised.value) == message

@@ -1,0 +1,263 @@
+import json
+import re
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from made_bundles import CLASSES, assert_same, image_bundle, pixels, point_bundle
+from test_bundle_files import assert_equal_bundles
+
+from openradial.bundle import describe, load, save
+from openradial.bundle import loading as limits
+from openradial.bundle.saving import record_checksum
+from openradial.errors import BundleError
+from openradial.fetch.checksums import checksum
+from openradial.files import read_tensors, write_tensors
+
+RECORD, WEIGHTS = "bundle.json", "weights.safetensors"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return save(image_bundle(), tmp_path / "model")
+
+
+def rewrite(folder, change, *, sign=True):
+    """Change what ``bundle.json`` says, with the checksum that belongs to it."""
+    record = json.loads((folder / RECORD).read_text())
+    change(record)
+    if sign:
+        record["checksum"] = record_checksum(record)
+    (folder / RECORD).write_text(json.dumps(record))
+
+
+def rewrite_weights(folder, change):
+    """Change the tensors, with the checksums that belong to them."""
+    tensors, header = read_tensors(folder / WEIGHTS)
+    change(tensors)
+    write_tensors(folder / WEIGHTS, tensors, header)
+    size, digest = (folder / WEIGHTS).stat().st_size, checksum(folder / WEIGHTS, "sha256")
+    rewrite(folder, lambda record: record["files"][WEIGHTS].update(bytes=size, checksum=digest))
+
+
+def refusal(folder, **options):
+    with pytest.raises(BundleError) as raised:
+        load(folder, **options)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path):
+    assert refusal(tmp_path / "none") == f"expected a bundle's folder, but {tmp_path / 'none'} does not exist"
+
+
+def test_a_file_is_no_folder(folder):
+    assert refusal(folder / RECORD) == f"expected a bundle's folder, but {folder / RECORD} is a file"
+
+
+@pytest.mark.parametrize("name", [RECORD, WEIGHTS])
+def test_a_missing_file_is_named(folder, name):
+    (folder / name).unlink()
+    assert refusal(folder) == f"{folder} is no whole bundle: it has no {name}; take another copy of it"
+
+
+def test_half_of_the_weights_are_refused(folder):
+    data = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(data[: len(data) // 2])
+    expected = f"{folder / WEIGHTS} is not whole: it has {len(data) // 2:,} bytes and should have {len(data):,}; take"
+    assert refusal(folder).startswith(expected)
+
+
+def test_changed_weights_are_refused(folder):
+    data = bytearray((folder / WEIGHTS).read_bytes())
+    data[-3] ^= 1
+    (folder / WEIGHTS).write_bytes(data)
+    assert refusal(folder) == (
+        f"{folder / WEIGHTS} is not what was saved: its checksum differs; take another copy of the bundle"
+    )
+
+
+def test_a_changed_record_is_refused(folder):
+    rewrite(folder, lambda record: record["preprocessing"].update(mean=[0.5]), sign=False)
+    assert refusal(folder) == (f"{folder / RECORD} was changed after it was written; take another copy of the bundle")
+
+
+def test_another_layout_of_the_same_record_is_read(folder):
+    rewrite(folder, lambda record: None, sign=False)
+    assert load(folder).classes == CLASSES
+
+
+@pytest.mark.parametrize("schema", [2, 10**9, 0, "1", None, 1.5])
+def test_a_schema_of_the_future_is_refused(folder, schema):
+    rewrite(folder, lambda record: record.update(schema=schema))
+    assert refusal(folder) == (
+        f"{folder} is a bundle of schema {schema!r}, and this version reads up to 1; update openradial"
+    )
+
+
+def test_weights_with_nan_are_refused(folder):
+    rewrite_weights(folder, lambda tensors: tensors["network.classifier.bias"].fill_(torch.nan))
+    assert refusal(folder) == (
+        f"the weights of {folder} hold nan in 'network.classifier.bias'; its training went wrong, train again"
+    )
+
+
+def test_weights_of_another_shape_are_refused(folder):
+    rewrite_weights(folder, lambda tensors: tensors.update({"network.classifier.bias": torch.zeros(4)}))
+    assert refusal(folder) == (
+        f"{folder} holds no bundle that this version can make: the weights do not fit the MLP: 'classifier.bias' "
+        "is (4,) and should be (3,)"
+    )
+
+
+def test_missing_and_strange_weights_are_named(folder):
+    rewrite_weights(folder, lambda tensors: tensors.pop("network.classifier.bias"))
+    assert "'classifier.bias' is missing and should be (3,)" in refusal(folder)
+    rewrite_weights(folder, lambda tensors: tensors.update({"network.classifier.bias": torch.zeros(3)}))
+    rewrite_weights(folder, lambda tensors: tensors.update({"extra": torch.zeros(1)}))
+    assert refusal(folder).endswith("the weights hold 'extra', which belongs to no part of the bundle")
+
+
+@pytest.mark.parametrize("name", ["../weights.safetensors", "/etc/passwd", "code.py"])
+def test_other_files_than_the_weights_are_never_opened(folder, name):
+    rewrite(folder, lambda record: record.update(files={name: record["files"][WEIGHTS]}))
+    assert refusal(folder) == (
+        f"a bundle has {WEIGHTS} beside its record and no other file, and {folder} names {name!r}"
+    )
+
+
+@pytest.mark.parametrize("name", [RECORD, WEIGHTS])
+def test_a_link_out_of_the_folder_is_not_followed(folder, tmp_path, name):
+    (folder / name).rename(tmp_path / name)
+    (folder / name).symlink_to(tmp_path / name)
+    assert refusal(folder) == f"{folder / name} leads out of the bundle's folder; copy the file itself to its place"
+
+
+def test_text_that_is_not_utf8_is_refused(folder):
+    (folder / RECORD).write_bytes(b'{"format": "\xff"}')
+    assert refusal(folder) == f"{folder / RECORD} is not UTF-8 from byte 12 on; take another copy of it"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is no whole JSON (JSONDecodeError: Expecting value: line 1 column 1 (char 0)); take another copy of it"),
+        ("[" * 100_000, "is no whole JSON (RecursionError: maximum recursion depth exceeded"),
+        ('{"a": NaN}', "is no whole JSON (ValueError: NaN is no number of JSON); take another copy of it"),
+        ("1" * 5000, "is no whole JSON (ValueError: Exceeds the limit"),
+        ("[1]", "must hold a JSON object, got a list"),
+        ("{}", "is no record of a bundle; name the folder that save wrote"),
+    ],
+)
+def test_text_that_is_no_record_is_refused(folder, text, message):
+    (folder / RECORD).write_text(text)
+    assert refusal(folder).startswith(f"{folder / RECORD} {message}")
+
+
+def test_a_huge_record_is_not_even_read(folder, monkeypatch):
+    monkeypatch.setattr(limits, "LARGEST_RECORD", 1000)
+    size = (folder / RECORD).stat().st_size
+    assert refusal(folder) == f"{folder / RECORD} has {size:,} bytes, more than the 1,000 of any bundle's record"
+
+
+@pytest.mark.parametrize("name", ["os:system", "pickle:loads", "mypackage.nets:make"])
+def test_no_code_is_loaded_from_a_module_that_the_user_did_not_name(folder, name):
+    rewrite(folder, lambda record: record["network"].update(name=name))
+    module = name.partition(":")[0]
+    expected = (
+        f"the network of {folder} is {name}, and code is loaded only from modules that you name; "
+        f"if you trust it, load with modules=[{module!r}] (--module {module})"
+    )
+    assert refusal(folder) == expected
+    assert refusal(folder, modules=["another", f"{module}.below"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda record: record.pop("head"), "KeyError"),
+        (
+            lambda record: record.update(classes=["a"]),
+            "classes must name every class of the head: 3 classes but 1 names",
+        ),
+        (lambda record: record.update(classes=3), "TypeError"),
+        (lambda record: record["head"].update(kind="Combination"), "do not fit this version"),
+        (lambda record: record["head"].update(kind="os.system"), "there is no head 'os.system'"),
+        (lambda record: record["head"]["settings"].update(beta=-1), "beta must be a finite number above 0"),
+        (lambda record: record["head"]["settings"].update(what=1), "do not fit this version of openradial"),
+        (lambda record: record["network"].update(name="mlpp"), "there is no network 'mlpp'; did you mean 'mlp'"),
+        (lambda record: record["network"]["options"].update(hidden="x"), "hidden must be a tuple of whole numbers"),
+        (
+            lambda record: record["network"]["options"].update(weights="imagenet"),
+            "in the bundle, and 'weights' is none",
+        ),
+        (lambda record: record["preprocessing"].update(kind="smells"), "there are no inputs of the kind 'smells'"),
+        (
+            lambda record: record["preprocessing"].update(resized="nearest"),
+            "images are resized 'bilinear, antialiased'",
+        ),
+        (lambda record: record["preprocessing"].update(size=-8), "size must be a whole number of at least 1"),
+        (lambda record: record["preprocessing"].pop("mean"), "KeyError: 'mean'"),
+        (lambda record: record.update(scorers=[]), "the weights hold 'scorers.*belongs to no part"),
+        (lambda record: record["files"][WEIGHTS].update(bytes=None), "does not say how large"),
+        (lambda record: record["files"][WEIGHTS].pop("checksum"), "what its checksum is"),
+    ],
+)
+def test_a_record_that_makes_no_sense_is_refused_in_one_sentence(folder, change, message):
+    rewrite(folder, change)
+    assert re.search(message, refusal(folder))
+
+
+def test_inspecting_checks_the_weights_too(folder):
+    (folder / WEIGHTS).write_bytes(b"")
+    with pytest.raises(BundleError, match="is not whole: it has 0 bytes"):
+        describe(folder)
+
+
+def test_a_model_card_is_for_people_and_may_be_changed_or_lost(folder):
+    (folder / "card.md").unlink()
+    assert load(folder).classes == CLASSES
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """The files of a small bundle, and the bundle."""
+    bundle = point_bundle()
+    folder = save(bundle, tmp_path_factory.mktemp("whole") / "model")
+    return bundle, folder, tmp_path_factory.mktemp("damaged")
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damage_is_a_bundle_error_or_does_no_harm(small, data):
+    bundle, whole, place = small
+    shutil.rmtree(place / "model", ignore_errors=True)
+    shutil.copytree(whole, place / "model")
+    path = place / "model" / data.draw(st.sampled_from([RECORD, WEIGHTS, "card.md"]))
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    kind = data.draw(st.sampled_from(["flip", "cut", "insert", "zero"]))
+    if kind == "flip":
+        content[at] ^= data.draw(st.integers(1, 255))
+    elif kind == "insert":
+        content[at:at] = data.draw(st.binary(min_size=1, max_size=9))
+    else:
+        content[at:] = b"" if kind == "cut" else bytes(len(content) - at)
+    path.write_bytes(content)
+    try:
+        loaded = load(place / "model")
+    except BundleError:
+        return
+    assert_equal_bundles(loaded, bundle)
+
+
+def test_threads_may_predict_with_one_bundle_of_plain_scores():
+    bundle = image_bundle(scorers=None)
+    batches = [pixels(30, seed=seed) for seed in range(12)]
+    expected = [bundle.predict(batch) for batch in batches]
+    with ThreadPoolExecutor(4) as pool:
+        for found, own in zip(pool.map(bundle.predict, batches), expected, strict=True):
+            assert_same(found, own)

@@ -1,0 +1,193 @@
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from made_bundles import CLASSES, image_bundle, point_bundle
+
+from openradial.bundle import Bundle, PointInputs, load, save
+from openradial.bundle import saving as steps
+from openradial.classifier import OpenClassifier
+from openradial.decision import Rejector
+from openradial.errors import BundleError, OptionError
+from openradial.heads import DOCHead, RadialHead
+from openradial.models import build
+
+
+def changed(bundle):
+    """Another bundle of the same kind."""
+    return Bundle(bundle.classifier, bundle.network, bundle.options, CLASSES[::-1], bundle.preprocessing)
+
+
+def test_something_that_is_there_is_left_alone(tmp_path):
+    folder = save(point_bundle(), tmp_path / "model")
+    message = f"{folder} is there already; name another folder, or allow it with overwrite=True"
+    with pytest.raises(OptionError) as raised:
+        save(changed(point_bundle()), folder)
+    assert str(raised.value) == message
+    assert load(folder).classes == CLASSES
+
+
+def test_a_bundle_is_replaced_where_that_is_allowed(tmp_path):
+    folder = save(point_bundle(), tmp_path / "model")
+    save(changed(point_bundle()), folder, overwrite=True)
+    assert load(folder).classes == CLASSES[::-1]
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_an_empty_folder_may_become_a_bundle(tmp_path):
+    (tmp_path / "model").mkdir()
+    assert load(save(point_bundle(), tmp_path / "model")).classes == CLASSES
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_folder_that_is_no_bundle_is_never_replaced(tmp_path, overwrite):
+    (tmp_path / "thesis.txt").write_text("all of it")
+    with pytest.raises(OptionError):
+        save(point_bundle(), tmp_path, overwrite)
+    assert (tmp_path / "thesis.txt").read_text() == "all of it"
+
+
+def test_a_bundle_with_other_files_in_it_is_not_replaced(tmp_path):
+    folder = save(point_bundle(), tmp_path / "model")
+    (folder / "report.html").touch()
+    message = f"only a bundle is overwritten, and {folder} also holds report.html; move it away first"
+    with pytest.raises(OptionError) as raised:
+        save(point_bundle(), folder, overwrite=True)
+    assert str(raised.value) == message
+
+
+def test_a_file_is_no_place_for_a_bundle(tmp_path):
+    (tmp_path / "model").touch()
+    with pytest.raises(OptionError, match=r"a bundle is a folder, and .*model is a file; name another place$"):
+        save(point_bundle(), tmp_path / "model", overwrite=True)
+
+
+class Interrupted(BaseException):
+    """A key press, at the worst time."""
+
+
+def interrupt(*arguments, **options):
+    raise Interrupted
+
+
+@pytest.mark.parametrize("step", ["write_tensors", "checksum", "write_text", "card", "sync", "_put"])
+def test_an_interrupted_save_leaves_the_old_bundle_whole(tmp_path, monkeypatch, step):
+    folder = save(point_bundle(), tmp_path / "model")
+    monkeypatch.setattr(steps, step, interrupt)
+    with pytest.raises(Interrupted):
+        save(changed(point_bundle()), folder, overwrite=True)
+    assert load(folder).classes == CLASSES
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_an_interrupt_between_the_two_renames_brings_the_old_bundle_back(tmp_path, monkeypatch):
+    folder = save(point_bundle(), tmp_path / "model")
+    rename = Path.rename
+
+    def once(self, target):
+        if self.name == ".model.part":
+            raise Interrupted
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", once)
+    with pytest.raises(Interrupted):
+        save(changed(point_bundle()), folder, overwrite=True)
+    assert load(folder).classes == CLASSES
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_a_power_cut_between_the_two_renames_is_made_good(tmp_path):
+    folder = save(point_bundle(), tmp_path / "model")
+    folder.rename(tmp_path / ".model.old")
+    with pytest.raises(BundleError, match=r"does not exist; a save was cut off, and the bundle before it is .*\.old$"):
+        load(folder)
+    with pytest.raises(OptionError, match="is there already"):
+        save(changed(point_bundle()), folder)
+    assert load(folder).classes == CLASSES
+
+
+def test_a_disk_that_fails_is_one_sentence(tmp_path, monkeypatch):
+    folder = save(point_bundle(), tmp_path / "model")
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(steps, "write_tensors", full)
+    with pytest.raises(BundleError) as raised:
+        save(point_bundle(), folder, overwrite=True)
+    assert str(raised.value) == (
+        f"the bundle cannot be written to {folder} ([Errno 28] No space left on device); what was there is whole"
+    )
+
+
+def test_left_overs_of_a_killed_save_are_cleared_away(tmp_path):
+    (tmp_path / ".model.part").mkdir()
+    (tmp_path / ".model.part" / "weights.safetensors").touch()
+    save(point_bundle(), tmp_path / "model")
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_a_network_that_went_wrong_is_not_saved(tmp_path):
+    bundle = point_bundle()
+    bundle.classifier.net.classifier.bias.data[1] = torch.nan
+    message = (
+        "^the weights must not hold nan, and 'network.classifier.bias' does: its training went wrong; train again$"
+    )
+    with pytest.raises(BundleError, match=message):
+        save(bundle, tmp_path / "model")
+    assert os.listdir(tmp_path) == []
+
+
+class OwnHead(RadialHead):
+    """A head that no file can name."""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"head": DOCHead(3)}, "all parts of a bundle must be fitted, and DOCHead is not; see OpenClassifier"),
+        ({"head": OwnHead(3)}, "a bundle holds heads and scorers of openradial.heads, got OwnHead"),
+        ({"rejector": Rejector()}, "the rejector of a bundle must be calibrated; see OpenClassifier.calibrate"),
+    ],
+)
+def test_parts_that_could_not_be_loaded_are_not_saved(options, message, tmp_path):
+    made = OpenClassifier(build("spiral_radial", 3), **{"head": RadialHead(3), **options})
+    with pytest.raises(OptionError, match=message):
+        save(Bundle(made, "spiral_radial", {}, CLASSES, PointInputs(2)), tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("network", "options", "message"),
+    [
+        ("spiral_radial", {"hidden": 3}, "the network 'spiral_radial' has no option 'hidden'"),
+        ("spiral_softmax", {}, r"the weights do not fit the MLP: 'hidden.fc3.weight' is \(50, 50\) and should be"),
+        (
+            "mlp",
+            {"inputs": 2, "hidden": [50]},
+            r"the weights .*: 'hidden.fc2.weight' is \(50, 50\) and should not be there",
+        ),
+    ],
+)
+def test_a_network_that_its_name_does_not_make_is_not_saved(network, options, message, tmp_path):
+    odd = Bundle(point_bundle().classifier, network, options, CLASSES, PointInputs(2))
+    with pytest.raises(OptionError, match=f"^network and options must build the classifier's network again: {message}"):
+        save(odd, tmp_path / "model")
+
+
+@pytest.mark.parametrize("facts", [{"loss": float("nan")}, {"net": object()}, {"labels": {1, 2}}])
+def test_facts_that_json_cannot_hold_are_not_saved(facts, tmp_path):
+    bundle = point_bundle()
+    odd = Bundle(bundle.classifier, "spiral_radial", {}, CLASSES, PointInputs(2), facts)
+    with pytest.raises(OptionError, match=r"^facts must be what JSON can hold: strings, finite numbers, lists, dicts"):
+        save(odd, tmp_path / "model")
+
+
+def test_a_link_to_a_bundle_is_followed(tmp_path):
+    folder = save(image_bundle(), tmp_path / "model")
+    (tmp_path / "link").symlink_to(folder)
+    assert load(tmp_path / "link").classes == CLASSES
+    save(changed(image_bundle()), tmp_path / "link", overwrite=True)
+    assert load(folder).classes == CLASSES[::-1]
+    shutil.rmtree(folder)
