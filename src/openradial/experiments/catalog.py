@@ -13,6 +13,9 @@ IDS = (
     "fig2",
     "fig3",
     "fig4",
+    "fig5",
+    "sup1",
+    "sup2",
 )
 
 

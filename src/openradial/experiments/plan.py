@@ -15,7 +15,7 @@ from openradial.errors import OptionError, TrainingError, check_choice, check_co
 from openradial.files import Failure, read_tensors, write_tensors, write_text
 
 Size = Literal["tiny", "quick", "full"]
-SIZES = ("tiny", "quick", "full")
+SIZES: tuple[Size, ...] = ("tiny", "quick", "full")
 Numbers = dict[str, Any]
 S = TypeVar("S")
 
