@@ -63,7 +63,7 @@ NETWORKS: dict[str, Network] = {
     "CAC": Network(CACHead),
     "radial": Network(RadialHead),
     "radial, squared": Network(squared),
-    "radial, squared, outliers": Network(squared, DEFAULTS["images"]),
+    "radial, squared, outliers": Network(squared, DEFAULTS["images"], weight=0.3),
 }
 
 
