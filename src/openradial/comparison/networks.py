@@ -45,7 +45,7 @@ class Network:
 
     head: Callable[[int], Head]
     outliers: tuple[str, ...] = ()
-    weight: float = 1.0
+    weight: float = 0.3
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def objective(self, num_classes: int) -> Objective | OutlierObjective:
@@ -63,7 +63,7 @@ NETWORKS: dict[str, Network] = {
     "CAC": Network(CACHead),
     "radial": Network(RadialHead),
     "radial, squared": Network(squared),
-    "radial, squared, outliers": Network(squared, DEFAULTS["images"], weight=0.3),
+    "radial, squared, outliers": Network(squared, DEFAULTS["images"]),
 }
 
 
