@@ -14,8 +14,17 @@ IDS = (
     "fig3",
     "fig4",
     "fig5",
+    "fig6",
+    "tab1",
+    "fig7",
+    "fig8",
     "sup1",
     "sup2",
+    "sup3",
+    "sup4",
+    "err",
+    "rnn",
+    "attack",
 )
 
 

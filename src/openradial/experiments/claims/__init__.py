@@ -1,8 +1,28 @@
 """The paper's claims, each with a verdict that is computed from our own runs."""
 
-from openradial.experiments.claims import bayesian, far_away, label_noise
+from openradial.experiments.claims import (
+    alike,
+    architectures,
+    attacked,
+    bayesian,
+    far_away,
+    label_noise,
+    novel_classes,
+    prototype_length,
+    wrong_predictions,
+)
 from openradial.experiments.claims.claim import Claim, Measures, Verdict, clearly_above, error_of, shown
 
 __all__ = ["CLAIMS", "Claim", "Measures", "Verdict", "clearly_above", "error_of", "shown"]
 
-CLAIMS: tuple[Claim, ...] = (far_away.CLAIM, label_noise.CLAIM, bayesian.CLAIM)
+CLAIMS: tuple[Claim, ...] = (
+    alike.CLAIM,
+    far_away.CLAIM,
+    label_noise.CLAIM,
+    bayesian.CLAIM,
+    wrong_predictions.CLAIM,
+    novel_classes.CLAIM,
+    attacked.CLAIM,
+    prototype_length.CLAIM,
+    architectures.CLAIM,
+)
