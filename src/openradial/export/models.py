@@ -1,0 +1,158 @@
+"""Exported graphs that predict as a bundle does: by onnxruntime, or by torch alone."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from openradial.bundle import Bundle, Inputs, Predictions
+from openradial.bundle.loading import KINDS
+from openradial.decision.inputs import check_rate
+from openradial.errors import ExportError, OptionError, require
+from openradial.export.graph import INPUTS, RATE
+from openradial.export.rejection import GraphRejector
+from openradial.export.tracing import first_line, quiet
+
+FORMAT = "openradial export 1"
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def export_facts(bundle: Bundle, outputs: tuple[str, ...]) -> dict[str, Any]:
+    """What must be known of a graph to use it without its bundle."""
+    rejector = bundle.classifier.rejector
+    record = {"kind": bundle.preprocessing.kind, **bundle.preprocessing.record()}
+    return {
+        "format": FORMAT,
+        "classes": list(bundle.classes),
+        "preprocessing": record,
+        "outputs": list(outputs),
+        "false_reject_rate": None if rejector is None else rejector.false_reject_rate,
+        "smallest_rate": None if rejector is None else 1 / (1 + int(GraphRejector(rejector).total.min())),
+        "versions": dict(bundle.versions),
+    }
+
+
+class ExportedModel(ABC):
+    """A graph with the facts of its bundle. :meth:`predict` is that of :class:`openradial.bundle.Bundle`."""
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        given = dict(facts["preprocessing"])
+        self.preprocessing: Inputs = KINDS[given.pop("kind")].from_record(given)
+        self.classes = tuple(facts["classes"])
+        self.outputs = tuple(facts["outputs"])
+        self.false_reject_rate: float | None = facts["false_reject_rate"]
+        self.smallest_rate: float | None = facts["smallest_rate"]
+
+    def prepare(self, raw: Any) -> Tensor:
+        """Raw things as the graph takes them; a broken one raises a DataError."""
+        return self.preprocessing.ready(raw)
+
+    def predict(self, raw: Any, false_reject_rate: float | None = None) -> Predictions:
+        """What is said of raw things, or of prepared inputs where a tensor is given; in bounded memory."""
+        rate = self._rate(false_reject_rate)
+        if isinstance(raw, Tensor):
+            self.preprocessing.check(raw)
+        prepared = (self.preprocessing.ready(chunk) for chunk in self.preprocessing.chunks(raw))
+        parts = [self._predictions(self._run(x, rate)) for x in prepared if len(x)]
+        return Predictions.joined(parts) if parts else self._predictions(self._nothing())
+
+    @abstractmethod
+    def _run(self, x: Tensor, rate: float | None) -> Arrays:
+        """All outputs of the graph, by name."""
+
+    def _rate(self, asked: float | None) -> float | None:
+        if asked is None or self.smallest_rate is None:
+            return None
+        rate = check_rate("false_reject_rate", asked)
+        if rate < self.smallest_rate:
+            raise OptionError(
+                f"false_reject_rate must be at least {self.smallest_rate:g}, the smallest that this model was "
+                f"calibrated for, got {rate:g}; calibrate with more data"
+            )
+        return rate
+
+    def _predictions(self, found: Arrays) -> Predictions:
+        return Predictions.of(
+            self.classes,
+            labels=found["decision"],
+            nearest=found["nearest"],
+            log_probs=found["log_probs"],
+            distance=found.get("distance"),
+            unknown_score=found["unknown_score"],
+            p_values=found.get("p_value"),
+        )
+
+    def _nothing(self) -> Arrays:
+        """The outputs of no input."""
+        types = {"nearest": np.int64, "decision": np.int64, "p_value": np.float64}
+        empty = {name: np.empty(0, types.get(name, np.float32)) for name in self.outputs}
+        return {**empty, "log_probs": np.empty((0, len(self.classes)), np.float32)}
+
+
+class OnnxModel(ExportedModel):
+    """An ONNX file that :func:`openradial.export.to_onnx` wrote, run by onnxruntime."""
+
+    def __init__(self, model: Path | str | bytes, *, threads: int = 0) -> None:
+        runtime = require("onnxruntime", "onnx", "running an ONNX file")
+        options = runtime.SessionOptions()
+        options.log_severity_level, options.intra_op_num_threads = 3, threads
+        given = model if isinstance(model, bytes) else str(_existing(model))
+        try:
+            self._session = runtime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+            facts = json.loads(self._session.get_modelmeta().custom_metadata_map["openradial"])
+            super().__init__(facts)
+        except Exception as error:  # onnxruntime has errors of its own
+            name = "the exported graph" if isinstance(model, bytes) else str(model)
+            raise ExportError(
+                f"{name} cannot be run by onnxruntime as an export of openradial ({_why(error)})"
+            ) from error
+
+    def _run(self, x: Tensor, rate: float | None) -> Arrays:
+        given = {INPUTS: x.cpu().numpy()}
+        if rate is not None:
+            given[RATE] = np.array(rate)  # otherwise the file has its own
+        try:
+            return dict(zip(self.outputs, self._session.run(list(self.outputs), given), strict=True))
+        except Exception as error:
+            raise ExportError(f"onnxruntime cannot run the exported graph ({first_line(error)})") from error
+
+
+class TorchModel(ExportedModel):
+    """A ``.pt2`` file that :func:`openradial.export.to_torch` wrote, run by torch without openradial's networks."""
+
+    def __init__(self, path: Path | str) -> None:
+        facts = {"openradial.json": ""}
+        try:
+            with quiet():
+                program = torch.export.load(str(_existing(path)), extra_files=facts)
+            super().__init__(json.loads(facts["openradial.json"]))
+        except ExportError:
+            raise
+        except Exception as error:  # a damaged archive can raise almost anything
+            raise ExportError(f"{path} cannot be run by torch as an export of openradial ({_why(error)})") from error
+        self._module = program.module()
+
+    @torch.no_grad()
+    def _run(self, x: Tensor, rate: float | None) -> Arrays:
+        given = torch.tensor(rate or self.false_reject_rate or 0.0, dtype=torch.float64)
+        found = self._module(x.cpu(), given)
+        return {name: value.numpy() for name, value in zip(self.outputs, found, strict=True)}
+
+
+def _existing(path: Path | str) -> Path:
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise ExportError(
+            f"expected an exported file, but {path} {'is a folder' if path.is_dir() else 'does not exist'}"
+        )
+    return path
+
+
+def _why(error: Exception) -> str:
+    return f"it has no {error}" if isinstance(error, KeyError) else first_line(error)
