@@ -13,6 +13,7 @@ from openradial import (
     data,
     decision,
     errors,
+    export,
     fetch,
     functional,
     heads,
@@ -38,6 +39,7 @@ PUBLIC = {
         "data",
         "decision",
         "errors",
+        "export",
         "functional",
         "heads",
         "metrics",
@@ -207,6 +209,7 @@ PUBLIC = {
         "load",
         "save",
     ],
+    export: ["Agreement", "ExportedModel", "OnnxModel", "TorchModel", "to_onnx", "to_torch"],
     decision: [
         "BetaFit",
         "FalseRejectReport",

@@ -14,6 +14,7 @@ COMMANDS = {
     "evaluate": Place(f"{HERE}.evaluate:evaluate_command", "Numbers and a report on known and novel data.", YOURS),
     "predict": Place(f"{HERE}.predict:predict_command", "A class or unknown for each input.", YOURS),
     "inspect": Place(f"{HERE}.inspect:inspect_command", "What a model holds: classes, network, decision.", YOURS),
+    "export": Place(f"{HERE}.export:export_command", "A model as one file, ONNX or torch.export.", YOURS),
     "train": Place(f"{HERE}.train:train", "Train a network with any head and setting.", RESEARCH),
     "compare": Place(f"{HERE}.compare:compare_command", "Ways of being open-world, side by side.", RESEARCH),
     "reproduce": Place(f"{HERE}.reproduce:reproduce_command", "The paper's experiments and claims.", RESEARCH),

@@ -22,7 +22,7 @@ def trace(graph: Graph, bundle: Bundle) -> torch.export.ExportedProgram:
     """The graph of a bundle with any number of inputs in a batch."""
     example = made_up(bundle.preprocessing, 3)
     try:
-        with quiet(), EmptySums():
+        with quiet(), torch.no_grad(), EmptySums():
             return torch.export.export(
                 graph, (example, default_rate(bundle)), dynamic_shapes=_dynamic(bundle.preprocessing), strict=False
             )

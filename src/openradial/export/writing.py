@@ -41,6 +41,7 @@ def to_torch(bundle: Bundle, path: Path | str, check: Any = None) -> Agreement:
     program = trace(graph, bundle)
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # it names folders of this machine
+    program.example_inputs = None
 
     def write(scratch: Path) -> None:
         with quiet(), scratch.open("wb") as stream:
