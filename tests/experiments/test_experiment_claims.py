@@ -136,7 +136,9 @@ def test_far_away_samples_decide_claim_4(changes, verdict):
     assert bayesian.verdict(sure(**changes)) == verdict
 
 
-@pytest.mark.parametrize("claim", [far_away.CLAIM, label_noise.CLAIM, bayesian.CLAIM], ids=lambda c: f"claim {c.number}")
+@pytest.mark.parametrize(
+    "claim", [far_away.CLAIM, label_noise.CLAIM, bayesian.CLAIM], ids=lambda c: f"claim {c.number}"
+)
 def test_real_numbers_of_the_experiments_can_be_judged(claim, tiny_record):
     measures = claim.measure({id: tiny_record(id)["numbers"] for id in claim.experiments})
     assert all(len(values) == 2 for name, values in measures.items() if "seeds that learned" not in name)

@@ -70,9 +70,10 @@ def draw_outputs(ax: "Axes", point: Numbers) -> None:
     ax.scatter(o[:, 0], o[:, 1], s=14, color="black", alpha=0.45, linewidths=0)
     for label, place in enumerate(view):
         ax.plot(*place, "*", color=CLASSES[label], markeredgecolor="white", markersize=17)
-        ax.annotate(f"$p_{label + 1}$", place, (8, -4), textcoords="offset points")
+        ax.annotate(f"$p_{label + 1}$", place, (0, 10), textcoords="offset points", ha="center")
     reach = max(1.2, 1.1 * float(np.quantile(np.abs(o), 0.98)))
-    ax.set(xlim=(-reach, reach), ylim=(-reach, reach), xlabel="$(o_2 - o_1) / \\sqrt{2}$")
+    far = 1.7 * reach  # room for the inset
+    ax.set(xlim=(-reach, far), ylim=(-reach, far), xlabel="$(o_2 - o_1) / \\sqrt{2}$")
     ax.set(ylabel="$(2 o_3 - o_1 - o_2) / \\sqrt{6}$")
     ax.set_box_aspect(1)
     inset_histogram(ax, point["probs"], RADIAL)

@@ -17,7 +17,7 @@ STYLE: Any = {
     "legend.frameon": False,
     "svg.hashsalt": "openradial",  # the same numbers give the same file
 }
-MAIN = ("epochs", "bayesian_epochs", "seeds")  # settings that a figure of a smaller size names
+MAIN = {"epochs": "epochs", "bayesian_epochs": "Bayesian epochs", "seeds": "seeds"}  # named on smaller figures
 
 
 def save_picture(experiment: Experiment, record: Mapping[str, Any], folder: Path) -> None:
@@ -45,5 +45,6 @@ def size_statement(record: Mapping[str, Any]) -> str:
     >>> size_statement({"size": "quick", "settings": {"epochs": 150, "seeds": 2}})
     "quick size, not the paper's settings: 150 epochs, 2 seeds"
     """
-    main = [f"{record['settings'][name]:,} {name.replace('_', ' ')}" for name in MAIN if name in record["settings"]]
+    settings = record["settings"]
+    main = [f"{settings[name]:,} {words}" for name, words in MAIN.items() if name in settings]
     return f"{record['size']} size, not the paper's settings" + (": " if main else "") + ", ".join(main)

@@ -9,7 +9,7 @@ from openradial.errors import TrainingError
 from openradial.experiments.catalog import IDS, find
 from openradial.experiments.claims import CLAIMS, Claim, Measures, Verdict, shown
 from openradial.experiments.experiment import Experiment
-from openradial.experiments.pictures import size_statement
+from openradial.experiments.pictures import save_picture, size_statement
 from openradial.experiments.plan import read_json
 from openradial.experiments.report_html import page
 from openradial.experiments.report_markdown import markdown
@@ -62,6 +62,9 @@ def write_report(folder: Path) -> list[Path]:
         raise TrainingError(f"{folder} holds no finished experiment; run one with openradial reproduce")
     rows = table(records)
     sections = [Section(find(id), record, folder / f"{id}.svg") for id, record in records.items()]
+    for section in sections:
+        if not section.picture.exists():  # a run can be killed between numbers and picture
+            save_picture(section.experiment, section.record, folder)
     made = {"report.md": markdown(rows, sections), "report.html": page(rows, sections)}
     for name, text in made.items():
         write_text(folder / name, text)

@@ -16,7 +16,7 @@ from openradial.experiments.experiment import Experiment
 from openradial.experiments.pictures import save_picture
 from openradial.experiments.plan import Plan, claim_folder, read_json
 from openradial.experiments.processes import run_in_processes
-from openradial.experiments.report import write_report
+from openradial.experiments.report import finished, write_report
 from openradial.files import write_text
 
 Failures = dict[str, str]
@@ -40,10 +40,10 @@ def reproduce(ids: Sequence[str], plan: Plan, *, resume: bool = False) -> list[P
     for each in experiments:
         if result_path(plan.folder, each.id).exists():
             draw_result(each, plan.folder)
-    files = write_report(plan.folder)
+    files = write_report(plan.folder) if finished(plan.folder) else []
     if failures:
         said = "; ".join(f"{id}: {message}" for id, message in failures.items())
-        raise TrainingError(f"{len(failures)} of {len(experiments)} experiments failed, the others are kept: {said}")
+        raise TrainingError(f"{len(failures)} of {len(experiments)} experiments failed, the rest is kept: {said}")
     return files
 
 

@@ -16,7 +16,7 @@ from openradial.training.stacked import train_stacked
 BATCHES = 40  # the paper's M
 RADII = (2.0, 3.0, 5.0)  # of the rings of far-away points; the data lie within 1.1
 RING_POINTS = 36
-TRAINING_POINT = 0  # which of the data the figures follow
+TRAINING_RADIUS = 0.6  # about where on its arm the training point of the figures lies
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,9 @@ def drawn(network: nn.Module, nets: BayesNets, count: int) -> list[nn.Module]:
 
 def two_points(nets: BayesNets) -> Tensor:
     """One training point and the point far away, ``(2, 2)``."""
-    return torch.cat([nets.data().inputs[TRAINING_POINT : TRAINING_POINT + 1], torch.tensor([FAR])])
+    arm = nets.data().inputs[nets.data().labels == 0]
+    nearest = (arm.norm(dim=-1) - TRAINING_RADIUS).abs().argmin()
+    return torch.stack([arm[nearest], torch.tensor(FAR)])
 
 
 def told(plan: Plan, nets: BayesNets, samples: int) -> Numbers:

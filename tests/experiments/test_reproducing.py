@@ -1,0 +1,128 @@
+import json
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from openradial.errors import MissingError, OptionError, TrainingError
+from openradial.experiments import IDS, Plan, find, reproduce, running
+from openradial.experiments.catalog import chosen
+from openradial.experiments.processes import _NoTerminal
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from openradial.experiments import Plan, reproduce
+
+def listener(text):
+    print(text, flush=True)
+    if "noise" in text or "training" in text:
+        trainings.append(text)
+    if len(trainings) == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+trainings = []
+reproduce(["fig3"], Plan(Path(sys.argv[1]), "tiny", listener=listener))
+"""
+
+
+def test_a_killed_run_goes_on_where_it_stopped(tmp_path, tiny_record):
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    killed = subprocess.run(command, capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert not (tmp_path / "fig3.json").exists()
+    notes = []
+    reproduce(["fig3"], Plan(tmp_path, "tiny", listener=notes.append), resume=True)
+    assert len([note for note in notes if "training" in note]) == 10 - 3  # three were kept, the fourth was not
+    assert json.loads((tmp_path / "fig3.json").read_text())["numbers"] == tiny_record("fig3")["numbers"]
+
+
+def test_a_finished_experiment_is_not_run_again(tmp_path, monkeypatch):
+    plan = Plan(tmp_path, "tiny")
+    files = reproduce(["fig1"], plan)
+    before = (tmp_path / "fig1.json").read_text()
+    monkeypatch.setattr(running, "run_one", lambda id, plan: pytest.fail(f"{id} was run again"))
+    assert reproduce(["fig1"], plan, resume=True) == files == [tmp_path / "report.md", tmp_path / "report.html"]
+    assert (tmp_path / "fig1.json").read_text() == before
+
+
+def test_a_result_says_how_it_was_made(tiny_record):
+    record = tiny_record("fig1")
+    assert record["settings"] == {"epochs": 1, "seeds": 2, "places": 12, "learning_rate": 0.0005}
+    assert record["title"] == find("fig1").title
+    assert record["seconds"] >= 0
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", record["finished"])
+    assert set(record["versions"]) == {"openradial", "torch", "numpy", "python", "machine"}
+
+
+def test_the_same_numbers_give_the_same_pictures_and_no_rest_is_left(tmp_path, tiny_plan, tiny_record):
+    tiny_record("fig4")
+    (tmp_path / "fig4.json").write_text((tiny_plan.folder / "fig4.json").read_text())
+    pictures = []
+    for _ in range(2):
+        running.draw_result(find("fig4"), tmp_path)
+        pictures.append([(tmp_path / f"fig4.{kind}").read_bytes() for kind in ("png", "svg")])
+    assert pictures[0] == pictures[1]
+    assert {path.name for path in tmp_path.iterdir()} == {"fig4.json", "fig4.png", "fig4.svg"}
+
+
+def test_several_at_a_time_find_the_same_and_one_failure_stops_no_other(tmp_path, tiny_record):
+    plan = Plan(tmp_path, "tiny", jobs=2, listener=(notes := []).append)
+    settings = find("fig1").settings["tiny"]
+    damaged = tmp_path / "parts" / f"spiral-softmax-50x50x2-1-{settings.seeds}-0.0005-2000-0.02-1-0.safetensors"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text("half")
+    message = f"1 of 2 experiments failed, the rest is kept: fig1: {damaged} is damaged"
+    with pytest.raises(TrainingError, match=f"^{re.escape(message)}"):
+        reproduce(["fig1", "fig2"], plan)
+    assert json.loads((tmp_path / "fig2.json").read_text())["numbers"] == tiny_record("fig2")["numbers"]
+    assert "fig2" in (tmp_path / "report.md").read_text()
+    assert "fig2: training 2 Bayesian softmax networks, 1 epochs" in notes
+    assert "fig2: finished" in notes
+
+
+def test_failures_are_told_at_the_end_also_where_nothing_else_was_run(tmp_path, monkeypatch):
+    def run_one(id, plan):
+        raise TrainingError(f"no {id} today")
+
+    monkeypatch.setattr(running, "run_one", run_one)
+    message = "2 of 2 experiments failed, the rest is kept: fig1: no fig1 today; fig2: no fig2 today"
+    with pytest.raises(TrainingError, match=f"^{message}$"):
+        reproduce(["fig1", "fig2"], Plan(tmp_path, "tiny"))
+
+
+def test_experiments_come_in_the_papers_order_and_once():
+    assert [each.id for each in chosen(["fig3", "fig1", "fig3"])] == ["fig1", "fig3"]
+    assert [each.id for each in chosen(["fig3", "all"])] == list(IDS)
+
+
+def test_an_unknown_experiment_is_named_with_the_nearest():
+    with pytest.raises(OptionError, match=r"^there is no experiment 'fig33'; did you mean 'fig3'\?$"):
+        chosen(["fig33"])
+    with pytest.raises(OptionError, match=r"^there is no experiment 'x'; there are: all, fig1, fig2"):
+        find("x")
+
+
+def test_drawing_needs_matplotlib_and_says_so_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingError, match=r"drawing the figures needs the package matplotlib.*openradial\[plot\]"):
+        reproduce(["fig1"], Plan(tmp_path / "out", "tiny"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_every_experiment_has_settings_of_every_size_and_a_title(id):
+    experiment = find(id)
+    assert experiment.id == id
+    assert set(experiment.settings) == {"tiny", "quick", "full"}
+    assert experiment.title
+    assert not experiment.title.endswith(".")
+
+
+def test_workers_show_no_bars_but_keep_their_error_stream(capsys):
+    stream = _NoTerminal(sys.stderr)
+    assert not stream.isatty()
+    stream.write("a warning")
+    assert capsys.readouterr().err == "a warning"

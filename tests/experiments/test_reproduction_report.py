@@ -1,0 +1,113 @@
+import json
+import re
+
+import pytest
+
+from openradial.errors import TrainingError
+from openradial.experiments import CLAIMS, find, write_report
+from openradial.experiments.claims import Claim
+from openradial.experiments.report import table
+from openradial.experiments.running import draw_result
+
+MADE_UP = Claim(
+    number=1,
+    text="One is <less> than two.",
+    paper="1 < 2 | always",
+    rule="Reproduced: it is. Partly: no. Not reproduced: otherwise.",
+    experiments=("fig1",),
+    measure=lambda results: {"one": results["fig1"]["values"]},
+    verdict=lambda measures: "reproduced" if max(measures["one"]) < 2 else "not reproduced",
+)
+
+
+@pytest.fixture(scope="module")
+def partial(tmp_path_factory, tiny_record, tiny_plan):
+    """A report about two of the experiments."""
+    folder = tmp_path_factory.mktemp("partial")
+    for id in ("fig4", "fig1"):
+        tiny_record(id)
+        (folder / f"{id}.json").write_text((tiny_plan.folder / f"{id}.json").read_text())
+    draw_result(find("fig4"), folder)  # as if the run had been killed before the picture of figure 1
+    markdown, html = write_report(folder)
+    return markdown.read_text(), html.read_text()
+
+
+def test_a_report_about_some_experiments_has_these_in_the_papers_order(partial):
+    for text in partial:
+        places = [text.index(find(id).title) for id in ("fig1", "fig4")]
+        assert places == sorted(places)
+        assert find("fig3").title not in text
+
+
+def test_every_claim_is_in_the_table_also_where_nothing_was_run(partial):
+    for text in partial:
+        for claim in CLAIMS:
+            assert f"{claim.number}. {claim.text}" in text
+        assert "not run: needs fig3" in text
+        assert "not reproduced" in text  # claim 3: one epoch teaches nothing
+
+
+def test_figures_come_with_caption_settings_size_and_time(partial):
+    for text in partial:
+        assert find("fig4").caption in text
+        assert re.search(
+            r"tiny size, not the paper.{1,6}s settings: 1 epochs, 2 seeds; settings: epochs 1, seeds 2", text
+        )
+        assert re.search(r"[\d,]+ s, finished \d{4}", text)
+
+
+def test_rules_stand_beside_the_claims(partial):
+    import html
+
+    for claim in CLAIMS:
+        assert claim.rule in partial[0]
+        assert claim.rule in html.unescape(partial[1])
+
+
+def test_the_page_needs_no_other_file_and_knows_light_dark_and_paper(partial):
+    page = partial[1]
+    assert re.findall(r'(?:src|href)="(?!data:|#)', page) == []
+    assert page.count("data:image/svg+xml;base64,") == 2
+    assert "<script" not in page
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+
+
+def test_the_markdown_points_to_the_pictures_beside_it(partial):
+    assert "](fig1.png)" in partial[0]
+    assert "](fig4.png)" in partial[0]
+
+
+def test_numbers_come_with_their_error_and_a_verdict():
+    records = {"fig1": {"numbers": {"values": [1.0, 1.5]}}}
+    (row,) = table(records, [MADE_UP])
+    assert (row.verdict, row.said, row.ours) == ("reproduced", "reproduced", ["one: 1.250 ± 0.707"])
+    records["fig1"]["numbers"]["values"] = [2.5]
+    (row,) = table(records, [MADE_UP])
+    assert (row.said, row.ours) == ("not reproduced", ["one: 2.500"])
+
+
+def test_a_claim_whose_experiment_is_missing_has_no_verdict():
+    (row,) = table({}, [MADE_UP])
+    assert (row.verdict, row.said, row.ours) == (None, "not run: needs fig1", [])
+
+
+def test_signs_of_the_markup_in_a_claim_do_no_harm():
+    from openradial.experiments.report_html import page
+    from openradial.experiments.report_markdown import markdown
+
+    rows = table({"fig1": {"numbers": {"values": [1.0]}}}, [MADE_UP])
+    assert "One is &lt;less&gt; than two." in page(rows, [])
+    assert r"| 1 < 2 \| always |" in markdown(rows, [])
+
+
+def test_a_folder_without_results_has_no_report(tmp_path):
+    message = f"{tmp_path} holds no finished experiment; run one with openradial reproduce"
+    with pytest.raises(TrainingError, match=f"^{re.escape(message)}$"):
+        write_report(tmp_path)
+
+
+def test_a_damaged_result_is_named(tmp_path):
+    (tmp_path / "fig1.json").write_text(json.dumps({"numbers": 1})[:5])
+    with pytest.raises(TrainingError, match=r"fig1\.json is damaged \(.*\); delete it and go on with --resume"):
+        write_report(tmp_path)
