@@ -50,7 +50,7 @@ def _show(found: Evaluation, page: Path) -> None:
         console.print(_table(found))
     broken = sum(len(part.broken) for part in (found.known, *found.novel))
     if broken:
-        console.print(f"{broken:,} inputs could not be read; the report names them")
+        console.print(f"{broken:,} input{'s' * (broken != 1)} could not be read; the report names them")
     for note in found.notes:
         console.print(f"note: {note}", markup=False)
     console.print(f"report in {page}", markup=False)

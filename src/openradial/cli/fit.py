@@ -139,7 +139,8 @@ def _lines(fitted: Fitted) -> list[tuple[str, str]]:
         )
     if report.novel is not None:
         novel = report.novel
-        found = f"{100 * novel.detected:.1f} % of {novel.examples:,} examples of {len(novel.classes)} other classes"
+        others = "one other class" if len(novel.classes) == 1 else f"{len(novel.classes)} other classes"
+        found = f"{100 * novel.detected:.1f} % of {novel.examples:,} examples of {others}"
         lines.append(("found novel", f"{found}; AUROC {100 * novel.auroc:.1f} %"))
     if report.confused and report.matrix is None:
         pairs = [f"{pair.true} as {pair.said} ({pair.times})" for pair in report.confused]

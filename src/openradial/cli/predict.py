@@ -66,7 +66,7 @@ def predict_command(
             advance(len(run.rows))
     sys.stdout.flush()
     if broken:
-        typer.echo(f"{broken:,} inputs could not be read", err=True)
+        typer.echo(f"{broken:,} input{'s' * (broken != 1)} could not be read", err=True)
         raise typer.Exit(BROKEN_INPUTS)
 
 

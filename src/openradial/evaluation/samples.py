@@ -48,9 +48,11 @@ def known_sample(bundle: Bundle, data: str, label: str | None = None) -> Sample:
             f"model knows {listed(list(bundle.classes))}"
         )
     left = sorted({examples.classes[k] for k in examples.labels[torch.from_numpy(labels < 0)].tolist() if k >= 0})
-    notes = (f"left out of {data}: {listed(left, 5)}, which the model does not know",) if left else ()
+    notes = [f"left out of {data}: {listed(left, 5)}, which the model does not know"] if left else []
+    if found.test is None and Path(data).name == _fitted(bundle, "name"):
+        notes.append(f"the model was fitted on data called {Path(data).name}: if it is these, the numbers are too good")
     truths = tuple(bundle.classes[k] for k in labels[keep].tolist())
-    return Sample(_title(data), _rows(bundle, examples, keep, data), labels[keep], truths, notes)
+    return Sample(_title(data), _rows(bundle, examples, keep, data), labels[keep], truths, tuple(notes))
 
 
 def novel_sample(bundle: Bundle, data: str, label: str | None = None) -> Sample:
@@ -72,7 +74,7 @@ def _found(bundle: Bundle, data: str, label: str | None) -> Labelled:
     wanted = bundle.preprocessing.kind
     path = Path(data).expanduser()
     if isinstance(bundle.preprocessing, TableInputs) and path.is_file():
-        column = label or _fitted_label(bundle)
+        column = label or _fitted(bundle, "label")
         if column is None:
             raise OptionError(
                 f"a table needs the column that holds the classes: name it with label (--label), for {path}"
@@ -97,9 +99,10 @@ def _unlabelled(bundle: Bundle, path: Path, label: str | None) -> Labelled:
     return images
 
 
-def _fitted_label(bundle: Bundle) -> str | None:
+def _fitted(bundle: Bundle, name: str) -> str | None:
+    """What a bundle tells of the data that it was fitted on."""
     data = bundle.facts.get("data")
-    return data.get("label") if isinstance(data, dict) else None
+    return data.get(name) if isinstance(data, dict) else None
 
 
 def _novel_folder(bundle: Bundle, path: Path) -> Sample:

@@ -10,7 +10,7 @@ from openradial.errors import DataError, DTypeError, ShapeError
 from openradial.evaluation.rows import Row
 
 Predict = Callable[[Sequence[Any]], Predictions]
-AT_ONCE = 512  # rows
+AT_ONCE = 1024  # rows
 BROKEN = (DataError, ShapeError, DTypeError)  # what a single input may cause
 
 

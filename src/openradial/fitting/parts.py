@@ -128,5 +128,6 @@ def _notes(known: Examples, wanted: list[str], tested: bool) -> tuple[str, ...]:
         notes.append(f"{few}: none is left to measure with; keep some aside and run openradial evaluate")
     single = [name for name, count in zip(known.classes, known.counts().tolist(), strict=True) if count < 2]
     if single:
-        notes.append(f"{len(single)} classes have a single example, the first is {single[0]!r}: it is trained on")
+        number = "1 class has" if len(single) == 1 else f"{len(single)} classes have"
+        notes.append(f"{number} a single example, the first is {single[0]!r}: it is trained on")
     return tuple(notes)

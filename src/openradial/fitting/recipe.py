@@ -63,8 +63,8 @@ def open_classifier(
         model = OpenClassifier(net, recipe.head, rejector=Rejector(rate))
     else:
         model = _combined(net, recipe, rate, train, combination)
-    if combination is not None:
-        recipe.head.layer.beta = true_beta(net, recipe, combination)
+    # beta changes no order of distances, so the calibration stays untouched by what it is fitted on
+    recipe.head.layer.beta = true_beta(net, recipe, calibration if combination is None else combination)
     return model.calibrate(calibration)
 
 

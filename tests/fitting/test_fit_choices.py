@@ -1,0 +1,91 @@
+import pytest
+import torch
+from fit_data import write_images, write_table
+
+from openradial import models
+from openradial.data.examples import Examples
+from openradial.errors import OptionError
+from openradial.fitting import FitJob, choose, choose_settings
+from openradial.fitting.choosing import Choice
+from openradial.fitting.pictures import Look
+from openradial.fitting.sources import Labelled, find
+
+
+def pictures(size, channels=1):
+    return Labelled(
+        "set",
+        "images",
+        Examples(torch.zeros(4, channels, size, size, dtype=torch.uint8), torch.arange(4), tuple("abcd")),
+    )
+
+
+def files(tmp_path, side, channels):
+    found = find(str(write_images(tmp_path / "set", each=1)))
+    return Labelled(found.name, "images", found.data, seen=Look(side, channels))
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "network", "shift"),
+    [(8, 1, "mlp", 0), (16, 1, "mnist_radial", 0), (28, 1, "mnist_radial", 0), (32, 3, "resnet18", 4)],
+)
+def test_images_get_a_network_by_their_size(size, channels, network, shift):
+    choice = choose(FitJob("set"), pictures(size, channels))
+    assert (choice.network, choice.size, choice.channels, choice.shift) == (network, size, channels, shift)
+    x = torch.zeros(2, channels, size, size)
+    assert models.build(choice.network, 4, **choice.options).eval()(x).shape == (2, 4)
+
+
+@pytest.mark.parametrize(("side", "size"), [(5, 8), (8, 8), (20, 16), (30, 28), (50, 32), (64, 64), (900, 64)])
+def test_images_of_a_folder_get_the_largest_usual_size_not_above_theirs(tmp_path, side, size):
+    assert choose(FitJob("set"), files(tmp_path, side, 1)).size == size
+
+
+def test_photographs_get_published_weights_where_these_are_installed(tmp_path, monkeypatch):
+    found = files(tmp_path, 200, 3)
+    monkeypatch.setattr("openradial.fitting.choosing._is_installed", lambda: True)
+    choice = choose(FitJob("set"), found)
+    assert (choice.network, choice.weights, choice.size, choice.channels) == ("efficientnet_lite0", "imagenet", 128, 3)
+    assert choose(FitJob("set"), files(tmp_path / "grey", 200, 1)).network == "resnet18"
+    monkeypatch.setattr("openradial.fitting.choosing._is_installed", lambda: False)
+    assert choose(FitJob("set"), found).network == "resnet18"
+    assert choose(FitJob("set", model="efficientnet_lite0", size=96), found).weights == "imagenet"
+
+
+def test_a_table_and_points_get_a_fully_connected_network(tmp_path):
+    found = find(str(write_table(tmp_path / "t.csv")), "kind")
+    assert choose(FitJob("t.csv"), found, num_inputs=5).options == {"inputs": 5, "hidden": (100, 100)}
+    assert choose(FitJob("spiral"), find("spiral")).options["inputs"] == 2
+
+
+def test_texts_and_sequences_get_networks_of_their_own():
+    words = Labelled("w", "texts", Examples(torch.ones(4, 9, dtype=torch.int64), torch.arange(4), tuple("abcd")))
+    steps = Labelled("s", "sequences", Examples(torch.ones(4, 9, 3), torch.arange(4), tuple("abcd")))
+    assert choose(FitJob("w"), words, vocabulary=50).network == "text_cnn"
+    choice = choose(FitJob("s"), steps)
+    assert (choice.network, choice.options) == ("gru", {"channels": 3})
+
+
+def test_what_the_user_says_of_the_network_wins():
+    choice = choose(FitJob("set", model="mlp", model_options={"hidden": [7]}), pictures(32, 3))
+    assert choice.options == {"inputs": 3072, "hidden": [7]}
+    assert choose(FitJob("set", model="my.nets:make", model_options={"a": 1}), pictures(32)).options == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("job", "found"), [(FitJob("x", size=32), pictures(28)), (FitJob("x", flip=True), find("spiral"))]
+)
+def test_a_size_or_a_flip_where_there_is_none_is_refused(job, found):
+    with pytest.raises(OptionError, match=r"size is for folders of images|size and flip are for images"):
+        choose(job, found)
+
+
+def test_small_sets_are_seen_more_often_in_smaller_batches():
+    settings = [choose_settings(FitJob("x"), Choice("mlp"), n) for n in (100, 4_000, 20_000, 1_000_000)]
+    assert [each.epochs for each in settings] == [100, 75, 15, 5]
+    assert [each.batch_size for each in settings] == [32, 64, 128, 256]
+
+
+def test_settings_of_the_user_replace_the_chosen_ones():
+    settings = choose_settings(FitJob("x", seed=3, training={"epochs": 2, "optimiser": "sgd"}), Choice("mlp"), 100)
+    assert (settings.epochs, settings.optimiser, settings.schedule, settings.seed) == (2, "sgd", "cosine", 3)
+    assert choose_settings(FitJob("x"), Choice("e", weights="imagenet"), 1000).warmup_epochs == 0.5

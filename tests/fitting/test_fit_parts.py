@@ -1,0 +1,111 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openradial.data.examples import Examples
+from openradial.decision import Rejector
+from openradial.errors import DataError, OptionError
+from openradial.fitting.parts import FEWEST, MOST, SHARE, Parts, examples_needed, hold_out
+
+
+def known(counts):
+    labels = torch.cat([torch.full((n,), k) for k, n in enumerate(counts)])
+    return Examples(torch.arange(len(labels)), labels, tuple(f"c{k}" for k in range(len(counts))))
+
+
+def parts_of(parts: Parts):
+    held = (parts.train, parts.combination, parts.calibration, parts.report)
+    return [part.inputs.tolist() for part in held if part is not None]
+
+
+@given(
+    counts=st.lists(st.integers(2, 60), min_size=2, max_size=8),
+    rate=st.sampled_from([0.02, 0.05, 0.1, 0.3]),
+    tested=st.booleans(),
+    seed=st.integers(0, 3),
+)
+def test_every_example_has_one_use_and_the_rate_has_its_calibration(counts, rate, tested, seed):
+    examples = known(counts)
+    try:
+        parts = hold_out(examples, rate, tested=tested, seed=seed)
+    except (OptionError, DataError):
+        return
+    used = sorted(place for part in parts_of(parts) for place in part)
+    assert used == list(range(len(examples)))
+    assert set(parts.train.labels.tolist()) == set(range(len(counts)))
+    Rejector(rate).fit(torch.arange(float(len(parts.calibration))))  # raises where there are too few
+    assert not (tested and parts.report is not None)
+
+
+def test_plenty_of_data_is_held_out_in_three_equal_parts_of_every_class():
+    parts = hold_out(known([200] * 5), 0.05)
+    assert parts.counts() == {"train": 550, "combination": 150, "calibration": 150, "report": 150}
+    for part in (parts.combination, parts.calibration, parts.report):
+        assert part.counts().tolist() == [30] * 5
+    assert parts.notes == ()
+
+
+def test_a_part_never_takes_more_than_it_can_use():
+    parts = hold_out(known([50_000, 50_000]), 0.05)
+    assert len(parts.calibration) == len(parts.report) == len(parts.combination) == MOST
+
+
+def test_the_same_seed_gives_the_same_parts():
+    first, again, other = (hold_out(known([50] * 3), 0.05, seed=seed) for seed in (1, 1, 2))
+    assert parts_of(first) == parts_of(again) != parts_of(other)
+
+
+def test_few_examples_are_spent_on_the_calibration_first():
+    parts = hold_out(known([30, 30]), 0.05)
+    assert parts.combination is None
+    assert parts.report is not None
+    assert "the distance to the prototypes alone decides" in parts.notes[0]
+    parts = hold_out(known([4] * 15), 0.05)
+    assert parts.combination is parts.report is None
+    assert "none is left to measure with; keep some aside and run openradial evaluate" in parts.notes[1]
+
+
+def test_a_combination_needs_enough_rows_to_learn_from():
+    enough = math.ceil(FEWEST / SHARE / 2)
+    assert hold_out(known([enough, enough]), 0.05).combination is not None
+    assert hold_out(known([enough - 2, enough - 2]), 0.05).combination is None
+
+
+@pytest.mark.parametrize(("rate", "needed"), [(0.3, 3), (0.05, 19), (0.1, 9), (0.01, 99), (0.03, 33)])
+def test_the_number_of_calibration_examples_is_that_of_the_rejector(rate, needed):
+    assert examples_needed(rate) == needed
+    Rejector(rate).fit(torch.arange(float(needed)))
+    with pytest.raises(OptionError, match=f"needs at least {needed}"):
+        Rejector(rate).fit(torch.arange(float(needed - 1)))
+
+
+def test_a_rate_that_the_data_cannot_keep_names_one_that_they_can():
+    message = (
+        "a false-reject rate of 0.05 takes 19 examples to calibrate with, and of 30 known examples at most 12 can be "
+        "held out; ask for a rate of at least 0.077, or add examples"
+    )
+    with pytest.raises(OptionError, match=message):
+        hold_out(known([15, 15]), 0.05)
+    assert len(hold_out(known([15, 15]), 0.077).calibration) >= 12
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ([50], "a classifier needs two known classes or more, got 1"),
+        ([50, 0], "every known class needs examples, 'c1' has none"),
+        ([1] * 50, "19 examples must be held out for calibration, but most of the 50 known ones are alone"),
+    ],
+)
+def test_data_that_nothing_can_be_held_out_of_are_refused(counts, message):
+    with pytest.raises(DataError, match=message):
+        hold_out(known(counts), 0.05)
+
+
+def test_a_class_with_a_single_example_is_noted():
+    assert hold_out(known([80, 80, 1]), 0.05).notes == (
+        "1 class has a single example, the first is 'c2': it is trained on",
+    )
