@@ -3,12 +3,15 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
+from matplotlib.figure import Figure
 
 from openradial.errors import MissingError, OptionError, TrainingError
-from openradial.experiments import IDS, Plan, find, reproduce, running
+from openradial.experiments import IDS, Experiment, Plan, find, reproduce, running
 from openradial.experiments.catalog import chosen
+from openradial.experiments.pictures import save_picture
 from openradial.experiments.processes import _NoTerminal
 
 KILLED = """
@@ -41,6 +44,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path, tiny_record):
 
 def test_a_finished_experiment_is_not_run_again(tmp_path, monkeypatch):
     plan = Plan(tmp_path, "tiny")
+    monkeypatch.setattr(running, "save_picture", lambda *_: (tmp_path / "fig1.svg").write_text("<svg/>"))
     files = reproduce(["fig1"], plan)
     before = (tmp_path / "fig1.json").read_text()
     monkeypatch.setattr(running, "run_one", lambda id, plan: pytest.fail(f"{id} was run again"))
@@ -57,15 +61,42 @@ def test_a_result_says_how_it_was_made(tiny_record):
     assert set(record["versions"]) == {"openradial", "torch", "numpy", "python", "machine"}
 
 
-def test_the_same_numbers_give_the_same_pictures_and_no_rest_is_left(tmp_path, tiny_plan, tiny_record):
-    tiny_record("fig4")
-    (tmp_path / "fig4.json").write_text((tiny_plan.folder / "fig4.json").read_text())
-    pictures = []
+def line(numbers):
+    figure = Figure(figsize=(2, 1))
+    figure.add_subplot().plot(numbers)
+    return figure
+
+
+LINE = Experiment("line", "A line", "It rises. It ends.", settings={}, run=lambda plan: {}, draw=line)
+
+
+def test_the_same_numbers_give_the_same_pictures_and_no_rest_is_left(tmp_path):
+    record, pictures = {"size": "quick", "settings": {"epochs": 1000}, "numbers": [1, 2]}, []
     for _ in range(2):
-        running.draw_result(find("fig4"), tmp_path)
-        pictures.append([(tmp_path / f"fig4.{kind}").read_bytes() for kind in ("png", "svg")])
+        save_picture(LINE, record, tmp_path)
+        pictures.append([(tmp_path / f"line.{kind}").read_bytes() for kind in ("png", "svg")])
     assert pictures[0] == pictures[1]
-    assert {path.name for path in tmp_path.iterdir()} == {"fig4.json", "fig4.png", "fig4.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == {"line.png", "line.svg"}
+
+
+def test_a_picture_states_its_size_unless_it_is_full(tmp_path, monkeypatch):
+    drawn = []
+    experiment = replace(LINE, draw=lambda numbers: drawn.append(line(numbers)) or drawn[-1])
+    for size in ("quick", "full"):
+        save_picture(experiment, {"size": size, "settings": {"epochs": 1000, "seeds": 2}, "numbers": [1]}, tmp_path)
+    quick, full = ([text.get_text() for text in figure.texts] for figure in drawn)
+    assert quick == ["quick size, not the paper's settings: 1,000 epochs, 2 seeds"]
+    assert full == []
+
+
+def test_a_figure_that_cannot_be_drawn_leaves_the_old_picture(tmp_path):
+    def fail(numbers):
+        raise ZeroDivisionError
+
+    (tmp_path / "line.png").write_text("old")
+    with pytest.raises(ZeroDivisionError):
+        save_picture(replace(LINE, draw=fail), {"numbers": {}}, tmp_path)
+    assert (tmp_path / "line.png").read_text() == "old"
 
 
 def test_several_at_a_time_find_the_same_and_one_failure_stops_no_other(tmp_path, tiny_record):

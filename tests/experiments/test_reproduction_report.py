@@ -7,7 +7,6 @@ from openradial.errors import TrainingError
 from openradial.experiments import CLAIMS, find, write_report
 from openradial.experiments.claims import Claim
 from openradial.experiments.report import table
-from openradial.experiments.running import draw_result
 
 MADE_UP = Claim(
     number=1,
@@ -27,7 +26,7 @@ def partial(tmp_path_factory, tiny_record, tiny_plan):
     for id in ("fig4", "fig1"):
         tiny_record(id)
         (folder / f"{id}.json").write_text((tiny_plan.folder / f"{id}.json").read_text())
-    draw_result(find("fig4"), folder)  # as if the run had been killed before the picture of figure 1
+    (folder / "fig4.svg").write_text("<svg/>")  # as if the run had been killed before the picture of figure 1
     markdown, html = write_report(folder)
     return markdown.read_text(), html.read_text()
 
@@ -54,6 +53,11 @@ def test_figures_come_with_caption_settings_size_and_time(partial):
             r"tiny size, not the paper.{1,6}s settings: 1 epochs, 2 seeds; settings: epochs 1, seeds 2", text
         )
         assert re.search(r"[\d,]+ s, finished \d{4}", text)
+
+
+def test_a_missing_picture_is_drawn(partial):
+    pictures = re.findall(r"base64,([^\"]+)", partial[1])
+    assert [len(picture) > 1000 for picture in pictures] == [True, False]
 
 
 def test_rules_stand_beside_the_claims(partial):
