@@ -140,5 +140,5 @@ EXPERIMENT = Experiment(
     run=run,
     draw=draw,
     claims=(2,),
-    minutes=40,
+    minutes=30,
 )
