@@ -15,6 +15,7 @@ COMMANDS = {
     "predict": Place(f"{HERE}.predict:predict_command", "A class or unknown for each input.", YOURS),
     "inspect": Place(f"{HERE}.inspect:inspect_command", "What a model holds: classes, network, decision.", YOURS),
     "export": Place(f"{HERE}.export:export_command", "A model as one file, ONNX or torch.export.", YOURS),
+    "serve": Place(f"{HERE}.serve:serve_command", "The model over HTTP.", YOURS),
     "train": Place(f"{HERE}.train:train", "Train a network with any head and setting.", RESEARCH),
     "compare": Place(f"{HERE}.compare:compare_command", "Ways of being open-world, side by side.", RESEARCH),
     "reproduce": Place(f"{HERE}.reproduce:reproduce_command", "The paper's experiments and claims.", RESEARCH),

@@ -7,12 +7,13 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse
 
 import openradial
 from openradial.errors import OpenRadialError
 from openradial.server import schema
 from openradial.server.answers import Answer
+from openradial.server.description import page
 from openradial.server.gate import Gate, refused
 from openradial.server.refusals import RequestError
 from openradial.server.requests import read
@@ -41,6 +42,7 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     app.include_router(routes(service))
+    app.add_route("/docs", _description, include_in_schema=False)
     app.add_exception_handler(OpenRadialError, _answer_ours)
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_middleware(Gate, service=service)
@@ -98,6 +100,10 @@ def _answered(found: list[Answer], rate: float | None) -> Response:
 
 def _unknown(found: list[Answer]) -> int:
     return sum(not isinstance(each, RequestError) and each["is_unknown"] for each in found)
+
+
+async def _description(request: Request) -> Response:
+    return HTMLResponse(page(request.app.openapi(), str(request.base_url)))
 
 
 async def _vanished(request: Request) -> None:

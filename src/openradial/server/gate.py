@@ -76,4 +76,4 @@ def refused(refusal: RequestError) -> JSONResponse:
 
 async def _unauthorised(scope: Scope, receive: Receive, send: Send) -> None:
     sentence = "this service needs a token; send the header Authorization: Bearer ..."
-    await refused(RequestError(401, sentence, {"WWW-Authenticate": "Bearer", **CLOSE}))(scope, receive, send)
+    await refused(RequestError(401, sentence, {"WWW-Authenticate": "Bearer"}))(scope, receive, send)

@@ -17,6 +17,7 @@ class Limits:
         queue: inputs that wait for the model, of all requests together.
         batch: inputs that go through the model together.
         delay: milliseconds that a request waits for others, and only while others come.
+        connections: of all clients together.
         reading: seconds that a client has to send its request.
         waiting: seconds that an answer may take.
     """
@@ -28,6 +29,7 @@ class Limits:
     queue: int = 1024
     batch: int = 64
     delay: float = 5.0
+    connections: int = 1000
     reading: float = 20.0
     waiting: float = 60.0
 

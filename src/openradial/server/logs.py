@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, TextIO
 
 LOGGER = logging.getLogger("openradial.server")
+HTTP_LOGGER = logging.getLogger("uvicorn.error")
 
 
 class Level(StrEnum):
@@ -41,12 +42,16 @@ def event(level: Level, name: str, **facts: Any) -> None:
 
 
 def set_up(level: Level, form: Form, stream: TextIO | None = None) -> None:
-    """Let events of this level and above be written to a stream, by default the error stream."""
+    """Let events of this level and above be written to a stream, by default the error stream.
+
+    What the HTTP server has to say becomes an event too, if it is a warning or worse.
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_Lines(form))
-    LOGGER.handlers = [handler]
-    LOGGER.propagate = False
-    LOGGER.setLevel(level.number)
+    for logger, least in ((LOGGER, level), (HTTP_LOGGER, max(level, Level.WARNING, key=lambda one: one.number))):
+        logger.handlers = [handler]
+        logger.propagate = False
+        logger.setLevel(least.number)
 
 
 class _Lines(logging.Formatter):
@@ -56,11 +61,17 @@ class _Lines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03}Z"
-        level, facts = record.levelname.lower(), getattr(record, "facts", {})
+        level, name, facts = record.levelname.lower(), record.getMessage(), getattr(record, "facts", None)
+        if facts is None:  # not one of ours
+            name, facts = "http", {"message": name.strip(), **_error(record)}
         if self.form is Form.JSON:
-            return json.dumps({"time": moment, "level": level, "event": record.getMessage(), **facts}, default=str)
-        pairs = [f"{name}={_plain(value)}" for name, value in facts.items()]
-        return " ".join([moment, level, record.getMessage(), *pairs])
+            return json.dumps({"time": moment, "level": level, "event": name, **facts}, default=str)
+        return " ".join([moment, level, name, *(f"{key}={_plain(value)}" for key, value in facts.items())])
+
+
+def _error(record: logging.LogRecord) -> dict[str, str]:
+    error = record.exc_info[1] if record.exc_info else None
+    return {} if error is None else {"error": f"{type(error).__name__}: {error}"}
 
 
 def _plain(value: Any) -> str:

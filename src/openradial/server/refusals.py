@@ -15,7 +15,7 @@ class RequestError(OpenRadialError):
         self.headers = dict(headers or {})
 
 
-CLOSE = {"Connection": "close"}  # where the rest of a request is not read
+CLOSE = {"Connection": "close"}  # where the rest of a request is not worth waiting for
 
 
 def busy(sentence: str, seconds: int = 1) -> RequestError:

@@ -36,7 +36,7 @@ async def read(request: Request, limits: Limits, *, images: bool) -> Asked:
     is_image = kind.startswith("image/") or kind == "application/octet-stream"
     if kind != "application/json" and not (images and (is_image or kind == "multipart/form-data")):
         others = ", or images as multipart/form-data or image/*" if images else ""
-        raise RequestError(415, f"send application/json{others}, got {kind or 'no Content-Type'}", CLOSE)
+        raise RequestError(415, f"send application/json{others}, got {kind or 'no Content-Type'}")
     body = await read_body(request, limits)
     asked = request.query_params.get(RATE)
     if is_image:
