@@ -1,0 +1,7 @@
+def test_the_code_of_the_page_runs(python_blocks, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(python_blocks("bundle.md")[0], names)
+    found = names["found"]
+    assert (found.nearest == names["data"].load("digits", "test").labels.numpy()).mean() > 0.9
+    assert capsys.readouterr().out.startswith("['5', ")

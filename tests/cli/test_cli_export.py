@@ -1,0 +1,81 @@
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from openradial import cli
+from openradial.cli import export as command
+from openradial.export import Agreement
+
+MODEL = Path(__file__).parents[1] / "bundle" / "data" / "v1"
+AGREED = Agreement(3, True, (0.05, 0.5), 1e-7, 2e-6, 3e-7, 0.0, 0)
+
+
+@pytest.fixture
+def export(monkeypatch, capsys):
+    """Run ``openradial export`` without tracing: exit code, output, errors, and what was to be written."""
+    calls = []
+
+    def write(bundle, path, check):
+        calls.append((bundle.classes, path, check))
+        path.write_bytes(b"12345")
+        return AGREED
+
+    monkeypatch.setattr(command, "WRITERS", {target: (write, end) for target, (_, end) in command.WRITERS.items()})
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["openradial", "export", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        printed = capsys.readouterr()
+        return ended.value.code or 0, printed.out, printed.err, calls
+
+    return run
+
+
+@pytest.mark.parametrize(("target", "ending"), [("onnx", "onnx"), ("torch", "pt2")])
+def test_a_file_is_written_beside_the_model(export, tmp_path, monkeypatch, target, ending):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(MODEL, "model")
+    code, out, err, calls = export("model/", "--to", target)
+    assert (code, err) == (0, "")
+    assert calls == [(tuple("012345"), tmp_path / f"model.{ending}", None)]
+    assert out == (
+        "checked on 3 given inputs: all decisions equal; largest differences: probability 1e-07, unknown-score 2e-06, "
+        f"distance 3e-07, p-value 0\nwritten: {tmp_path}/model.{ending} (0.00 MB)\n"
+    )
+
+
+def test_a_script_reads_json(export, tmp_path):
+    code, out, _, _ = export(MODEL, "--out", tmp_path / "a.onnx", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert (found["file"], found["bytes"], found["ties"]) == (str(tmp_path / "a.onnx"), 5, 0)
+
+
+def test_the_export_is_checked_on_what_is_named(export, tmp_path):
+    for name in ("a.png", "b.png"):
+        Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / name)
+    _, _, _, calls = export(MODEL, "--out", tmp_path / "a.onnx", "--check", tmp_path)
+    assert [Path(path).name for path in calls[0][2]] == ["a.png", "b.png"]
+
+
+def test_nothing_to_check_on_is_one_line(export, tmp_path):
+    code, out, err, calls = export(MODEL, "--check", tmp_path)
+    assert (code, out, calls) == (1, "", [])
+    assert err.startswith("error: ")
+    assert len(err.splitlines()) == 1
+
+
+def test_another_target_is_bad_use(export):
+    code, _, _, calls = export(MODEL, "--to", "tensorrt")
+    assert (code, calls) == (2, [])
+
+
+def test_a_model_that_is_not_there_is_exit_code_1(export, tmp_path):
+    code, _, err, _ = export(tmp_path / "none")
+    assert (code, err) == (1, f"error: expected a bundle's folder, but {tmp_path / 'none'} does not exist\n")

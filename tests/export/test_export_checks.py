@@ -1,0 +1,123 @@
+"""When an export counts as equal, and what cannot be exported; nothing is written here."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from made_bundles import CLASSES, RAW, classifier, image_bundle, pixels, point_bundle
+from torch import nn
+
+from openradial.bundle import Bundle, PointInputs
+from openradial.errors import ExportError, OptionError
+from openradial.export import to_onnx, to_torch
+from openradial.export.checking import compare, made_up
+
+
+@pytest.fixture(scope="module")
+def bundle():
+    return image_bundle()
+
+
+def changed(bundle, **change):
+    """A prediction in which some arrays are changed."""
+
+    def predict(x, rate):
+        own = bundle.predict(x, rate)
+        return dataclasses.replace(own, **{name: how(getattr(own, name)) for name, how in change.items()})
+
+    return predict
+
+
+def test_a_bundle_agrees_with_itself(bundle):
+    agreement = compare(bundle, bundle.predict, pixels(20, seed=9))
+    assert (agreement.examples, agreement.real, agreement.ties) == (20, True, 0)
+    assert agreement.probability == agreement.unknown_score == agreement.distance == agreement.p_value == 0
+
+
+def test_made_up_inputs_are_said_to_be(bundle):
+    agreement = compare(bundle, bundle.predict)
+    assert not agreement.real
+    assert str(agreement).startswith("64 made-up inputs: all decisions equal; largest differences: probability 0,")
+
+
+@pytest.mark.parametrize("make", RAW, ids=lambda make: make.__name__)
+def test_made_up_inputs_are_prepared_ones(make):
+    own = make()
+    x = made_up(own.preprocessing)
+    own.preprocessing.check(x)
+    assert torch.equal(x.nan_to_num(), made_up(own.preprocessing).nan_to_num())
+    assert compare(own, own.predict).ties == 0
+
+
+CHANGES = {
+    "score": ({"unknown_score": lambda s: s * 1.01}, r"unknown-score \S+ where it should be \S+; export with another"),
+    "nan": ({"unknown_score": lambda s: np.full_like(s, np.nan)}, "decisions differ|unknown-score is finite"),
+    "probability": ({"probability": lambda p: p + 0.01}, r"probability \S+ where it should be"),
+    "distance": ({"distance": lambda d: None}, "gives no distance for every input"),
+    "shape": ({"p_values": lambda p: p[:-1]}, "gives no p-value for every input"),
+    "decision": (
+        {"labels": lambda y: np.full_like(y, -1)},
+        r"of 20 decisions differ, the first is 'unknown' and should",
+    ),
+    "class": ({"nearest": lambda y: (y + 1) % 3, "labels": lambda y: y}, "of 20 decisions differ"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES)
+def test_what_differs_by_more_than_rounding_is_refused(bundle, change, message):
+    with pytest.raises(ExportError, match=message):
+        compare(bundle, changed(bundle, **change), pixels(20, seed=9))
+
+
+def test_a_decision_on_the_border_is_a_tie_and_counted(bundle):
+    """Scores of calibration data are thresholds themselves; the last bit of one decides."""
+    limit = bundle.classifier.rejector.threshold(0.1)
+
+    def predict(x, rate):
+        own = bundle.predict(x, rate)
+        above = np.nextafter(own.unknown_score, np.float32(np.inf))
+        border = np.isclose(own.unknown_score, limit, rtol=1e-6)
+        scores = np.where(border, above, own.unknown_score)
+        decided = bundle.classifier.rejector.decide(torch.from_numpy(scores), torch.from_numpy(own.nearest), rate)
+        return dataclasses.replace(own, unknown_score=scores, labels=decided.numpy())
+
+    agreement = compare(bundle, predict, pixels())
+    assert agreement.ties == 1
+    assert "1 decisions differ within rounding" in str(agreement)
+
+
+def test_an_export_is_checked_on_something(bundle):
+    with pytest.raises(
+        ExportError, match=r"^an export is checked on at least one input, got none; give some, or leave"
+    ):
+        compare(bundle, bundle.predict, [])
+
+
+class Choosy(nn.Module):
+    """A network with a choice that depends on values."""
+
+    def __init__(self, num_classes):
+        super().__init__()
+        self.classifier = nn.Linear(2, num_classes)
+
+    def forward(self, x):
+        return self.classifier(x) if x.sum() > 0 else self.classifier(-x)
+
+
+def test_a_network_with_choices_cannot_be_traced(tmp_path):
+    torch.manual_seed(0)
+    made = Bundle(classifier(Choosy(3), torch.randn(40, 2)), f"{__name__}:Choosy", {}, CLASSES, PointInputs(2))
+    message = (
+        r"^the network \S+:Choosy with RadialHead cannot be traced \(.+\); a graph holds no choice that depends on"
+    )
+    with pytest.raises(ExportError, match=message) as raised:
+        to_torch(made, tmp_path / "model")
+    assert "\n" not in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_no_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("openradial.export.writing.trace", lambda *_: None)
+    with pytest.raises(OptionError, match=r"^an export is a file, and .* is a folder; name a file in it$"):
+        to_onnx(point_bundle(), tmp_path)
