@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets  # type: ignor
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
+from openradial.classifier import Answer, OpenClassifier
 from openradial.data.examples import Examples
 from openradial.decision import Rejector
 from openradial.errors import OptionError, check_choice, check_count
@@ -26,12 +27,21 @@ from openradial.estimator.labels import (
     class_weights,
     with_unknown,
 )
-from openradial.estimator.network import Factory, check_network, make_network, outputs, own_random_numbers, train
+from openradial.estimator.network import (
+    Answering,
+    Factory,
+    check_network,
+    make_network,
+    make_objective,
+    own_random_numbers,
+    train,
+)
 from openradial.estimator.probabilities import closed_world, open_world, true_beta
+from openradial.estimator.rejection import Seen, calibrated, check_neighbours, has_hidden_layer
 from openradial.estimator.rows import as_rows, check_enough, fit_scaler, held_out, scaled
 from openradial.functional import safe_beta
 from openradial.functional.norms import MetricName
-from openradial.heads import RadialHead
+from openradial.heads import Combination, RadialHead, Scorer
 from openradial.nn import RadialLoss
 from openradial.training import Settings
 from openradial.training.log import Record
@@ -40,6 +50,7 @@ from openradial.training.settings import OptimiserName, ScheduleName
 Data = Any  # an array, a list or a data frame: scikit-learn takes what NumPy can
 Numbers = NDArray[np.floating[Any]]
 FLOATS = [np.float64, np.float32]
+CALIBRATION = ("rejector_", "scorers_", "combination_")
 METRICS: dict[str, MetricName] = {"distance": "euclidean", "squared": "squared_euclidean"}
 
 
@@ -47,9 +58,9 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Hidden layers and a radial layer as a scikit-learn classifier that may answer "unknown".
 
     A network maps each row to a point ``o``; class k has the prototype ``scale * e_k``. The nearest prototype is the
-    answer, and its distance is the :meth:`unknown_score`. With ``false_reject_rate`` set, a part of the training data
-    is held out, and a row that lies farther away than known rows do is answered with -1, or with ``"unknown"`` where
-    labels are strings.
+    answer, and its distance says how unknown the row is. With ``false_reject_rate`` set, a part of the training data
+    is held out, the distance to the nearest training row counts too, and a row that is more unknown than known rows
+    are is answered with -1, or with ``"unknown"`` where labels are strings.
 
     Args:
         hidden: widths of the hidden layers.
@@ -58,10 +69,15 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         beta: how fast probabilities fall with the distance; it changes no label. A number; ``"safe"``, see
             :func:`openradial.functional.safe_beta`; or ``"fit"``, found on the part that is held out.
         scale: distance of the prototypes to the origin.
-        loss: ``"distance"`` to the prototype of the label, as in the paper, or ``"squared"``, its square.
+        loss: ``"squared"``, the squared distance to the prototype of the label, or ``"distance"``, as in the paper.
+        outliers: how much outliers count that are made from each batch, of two rows of different classes each, and
+            whose outputs are pulled to the origin (see :mod:`openradial.outliers`); 0 for none.
         class_weight: None, ``"balanced"``, or a dict that says how much each label counts.
         standardise: bring every column to mean 0 and deviation 1 first.
         false_reject_rate: None, and no row is rejected; or the share of known rows that may be.
+        neighbours: where rows may be rejected, let the distance to the nearest training row count too, in the first
+            hidden layer. Up to 10,000 training rows are kept for it. A ``module`` or a network without hidden layers
+            does without, and so do fewer than about 60 rows that are held out.
         calibration_fraction: share of each class that is held out for ``false_reject_rate`` and ``beta="fit"``.
         max_epochs: how often the network sees the data.
         batch_size: rows per step.
@@ -78,7 +94,8 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     After ``fit`` there are ``classes_``, ``network_``, ``head_`` (a :class:`~openradial.heads.RadialHead`),
     ``scaler_``, ``history_`` (a record per epoch) and, where rows may be rejected, ``rejector_`` (a
-    :class:`~openradial.decision.Rejector`).
+    :class:`~openradial.decision.Rejector`). Where neighbours count too, ``scorers_`` has the two scores by the place in
+    the network that they look at, and ``combination_`` (a :class:`~openradial.heads.Combination`) makes them one.
 
     >>> X, y = [[0.0], [0.1], [1.0], [1.1]], ["low", "low", "high", "high"]
     >>> RadialClassifier((10,), learning_rate=0.01, random_state=0).fit(X, y).predict([[0.05], [1.05]])
@@ -89,8 +106,11 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     network_: nn.Module
     head_: RadialHead
     scaler_: StandardScaler | None
+    scorers_: dict[str, Scorer]
+    combination_: Combination
     rejector_: Rejector
     history_: list[Record]
+    _seen: Seen
 
     def __init__(
         self,
@@ -99,10 +119,12 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         module: nn.Module | Factory | None = None,
         beta: float | Literal["safe", "fit"] = "safe",
         scale: float = 1.0,
-        loss: Literal["distance", "squared"] = "distance",
+        loss: Literal["distance", "squared"] = "squared",
+        outliers: float = 0.3,
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         standardise: bool = True,
         false_reject_rate: float | None = None,
+        neighbours: bool = True,
         calibration_fraction: float = 0.2,
         max_epochs: int = 100,
         batch_size: int = 64,
@@ -122,9 +144,11 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.beta = beta
         self.scale = scale
         self.loss = loss
+        self.outliers = outliers
         self.class_weight = class_weight
         self.standardise = standardise
         self.false_reject_rate = false_reject_rate
+        self.neighbours = neighbours
         self.calibration_fraction = calibration_fraction
         self.max_epochs = max_epochs
         self.batch_size = batch_size
@@ -141,7 +165,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Data, y: Data) -> Self:
         """Train a new network on rows ``(n, d)`` and their labels ``(n,)``."""
-        self._forget("network_", "rejector_")
+        self._forget("network_", "_seen", *CALIBRATION)
         X, y = self._validated(X, y, reset=True)
         self._set_classes(np.unique(y))
         check_count("max_epochs", self.max_epochs)
@@ -162,7 +186,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.class_weight == "balanced":
             raise OptionError("class_weight='balanced' needs all labels at once; give partial_fit a dict of weights")
         begins = not hasattr(self, "network_")
-        self._forget("rejector_")
+        self._forget(*CALIBRATION)
         X, y = self._validated(X, y, reset=begins)
         if begins:
             self._set_classes(as_classes(classes))
@@ -176,7 +200,9 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def calibrate(self, X: Data, y: Data) -> Self:
         """Learn how far away known rows lie, from rows that were not trained on, and ``beta`` if it is ``"fit"``.
 
-        ``fit`` does this with the part that it holds out. What is learnt replaces what was learnt before.
+        ``fit`` does this with the part that it holds out. What is learnt replaces what was learnt before. Neighbours
+        are looked for among the rows that were trained on while ``false_reject_rate`` was set; a third of the rows
+        given here then serves to combine the two distances, and the others to find out how large they are together.
         """
         check_is_fitted(self, "network_")
         X, y = self._validated(X, y, reset=False)
@@ -190,18 +216,17 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Where there is a calibration, another ``false_reject_rate`` than the estimator's may be given; None stands for
         the estimator's own.
         """
-        o = self._outputs(X)
-        places = self.head_.predict(o)
+        x = self._rows(X)
         rate = self.false_reject_rate if false_reject_rate is None else false_reject_rate
         if rate is None:
-            return as_labels(places, self.classes_)
+            return as_labels(self.head_.predict(self._answering().outputs(x)), self.classes_)
         if not hasattr(self, "rejector_"):
             raise OptionError(
                 "rows can be rejected only after a calibration: set false_reject_rate and fit, "
                 "or call calibrate with known rows that were not trained on"
             )
-        decided = self.rejector_.decide(self.head_.unknown_score(o), places, rate)
-        return as_labels(decided, with_unknown(self.classes_))
+        decided = [answer.labels.cpu() for answer in self._answers(x, rate)]
+        return as_labels(torch.cat(decided), with_unknown(self.classes_))
 
     def predict_proba(self, X: Data) -> Numbers:
         r"""Probabilities of the classes, ``(n, k)``.
@@ -209,23 +234,26 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Where no row is rejected, each is taken to belong to a class and sums to 1:
         :math:`p_k = e^{-\beta d_k} / \sum_j e^{-\beta d_j}`. With a ``false_reject_rate`` a row may belong to none of
         them: :math:`p_k = e^{-\beta d_k}`, or less where the row would sum to more than 1. What it then lacks to 1 is
-        the probability of "none of these", which far from all prototypes is nearly everything.
+        the probability of "none of these", which far from all prototypes is nearly everything. Neighbours do not
+        count here.
         """
-        o = self._outputs(X)
-        log_probs = self.head_(o)
+        log_probs = self._log_probs(X)
         probs = closed_world(log_probs) if self.false_reject_rate is None else open_world(log_probs)
         return _array(probs)
 
     def decision_function(self, X: Data) -> Numbers:
         r"""Log-probabilities :math:`-\beta d_k`, ``(n, k)``; of two classes the second's less the first's, ``(n,)``."""
-        o = self._outputs(X)
-        log_probs = self.head_(o)
+        log_probs = self._log_probs(X)
         return _array(log_probs[:, 1] - log_probs[:, 0] if len(self.classes_) == 2 else log_probs)
 
     def unknown_score(self, X: Data) -> Numbers:
-        """How unknown each row is, ``(n,)``: the distance to the nearest prototype. Larger is more unknown."""
-        o = self._outputs(X)
-        return _array(self.head_.unknown_score(o))
+        """How unknown each row is, ``(n,)``; larger is more unknown.
+
+        It is the distance to the nearest prototype. After a calibration with ``neighbours`` it is the sum of the
+        logarithms of that distance and of the one to the nearest training row, each less its mean and divided by its
+        deviation on held-out known rows: about 0 for a typical known row, and no longer a distance.
+        """
+        return _array(torch.cat([answer.unknown_score.cpu() for answer in self._answers(self._rows(X))]))
 
     @property
     def beta_(self) -> float:
@@ -250,7 +278,8 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The next seed that follows from ``random_state``, or the first one."""
         if anew:
             self._random = check_random_state(self.random_state)
-        return int(self._random.randint(np.iinfo(np.int32).max))
+        self._seed = int(self._random.randint(np.iinfo(np.int32).max))
+        return self._seed
 
     def _divided(self, known: Examples, seed: int) -> tuple[Examples, Examples | None, Examples | None]:
         """Examples to train on, to calibrate with and to watch."""
@@ -278,13 +307,15 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return Settings(**{name: v.item() if isinstance(v, np.generic) else v for name, v in values.items()})
 
     def _train(self, known: Examples, watched: Examples | None, settings: Settings) -> None:
+        check_neighbours(self.neighbours)
         with own_random_numbers(self.device):
             torch.manual_seed(settings.seed)
             network = self.network_ if hasattr(self, "network_") else self._new_network(known)
+            known = scaled(known, self.scaler_)
             history = train(
                 network,
-                self._loss(known.labels),
-                scaled(known, self.scaler_),
+                make_objective(self._loss(known.labels), self.outliers),
+                known,
                 None if watched is None else scaled(watched, self.scaler_),
                 settings,
                 device=self.device,
@@ -292,6 +323,9 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         self.history_ += history.records
         self.network_ = network
+        if self._looks_for_neighbours():
+            seen = Seen.of(known.inputs, settings.seed)
+            self._seen = self._seen.joined(seen) if hasattr(self, "_seen") else seen
 
     def _new_network(self, known: Examples) -> nn.Module:
         """A network with its first weights, and the scaler and the head that go with it."""
@@ -311,20 +345,48 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight = class_weights(self.class_weight, self.classes_, y)
         return RadialLoss(scale=self.scale, weight=weight, metric=METRICS[self.loss])
 
+    def _looks_for_neighbours(self) -> bool:
+        return self.false_reject_rate is not None and bool(self.neighbours) and has_hidden_layer(self.network_)
+
     def _calibrate(self, held: Examples) -> Self:
-        o = outputs(self.network_, as_rows(held.inputs.numpy(), self.scaler_), self.device)
+        held, answering = scaled(held, self.scaler_), self._answering()
         if self.beta == "fit":
             is_open = self.false_reject_rate is not None
-            self.head_.layer.beta = true_beta(self.head_.layer.distances(o), held.labels, is_open=is_open)
+            distances = self.head_.layer.distances(answering.outputs(held.inputs))
+            self.head_.layer.beta = true_beta(distances, held.labels, is_open=is_open)
         if self.false_reject_rate is not None:
             check_classes(self.classes_, rejects=True)
-            self.rejector_ = Rejector(self.false_reject_rate).fit(self.head_.unknown_score(o))
+            seen = getattr(self, "_seen", None) if self._looks_for_neighbours() else None
+            self._keep(calibrated(answering, self.head_, self.false_reject_rate, seen, held, self._seed))
         return self
 
-    def _outputs(self, X: Data) -> Tensor:
+    def _keep(self, model: OpenClassifier) -> None:
+        self._forget(*CALIBRATION)
+        assert model.rejector is not None
+        self.rejector_ = model.rejector
+        if model.combination is not None:
+            pairs = zip(model.places, model.scorers, strict=True)
+            self.scorers_ = {place: scorer for place, scorer in pairs if isinstance(scorer, Scorer)}
+            self.combination_ = model.combination
+
+    def _rows(self, X: Data) -> Tensor:
         check_is_fitted(self, "network_")
-        X = validate_data(self, X, dtype=FLOATS, reset=False)
-        return outputs(self.network_, as_rows(X, self.scaler_), self.device)
+        return as_rows(validate_data(self, X, dtype=FLOATS, reset=False), self.scaler_)
+
+    def _answering(self) -> Answering:
+        is_on_cpu = hasattr(self, "scorers_") or self._looks_for_neighbours()  # neighbours are looked for there
+        return Answering(self.network_, "cpu" if is_on_cpu else self.device)
+
+    def _log_probs(self, X: Data) -> Tensor:
+        x = self._rows(X)
+        log_probs: Tensor = self.head_(self._answering().outputs(x))
+        return log_probs
+
+    def _answers(self, x: Tensor, rate: float | None = None) -> list[Answer]:
+        answering = self._answering()
+        parts = {name: getattr(self, f"{name}_", None) for name in ("scorers", "combination", "rejector")}
+        model = OpenClassifier(answering.net, self.head_, **parts)
+        return [model.answer(rows, rate) for rows in answering.parts(x)]
 
 
 def _array(values: Tensor) -> Numbers:

@@ -1,11 +1,13 @@
 """A network for a table of numbers: made, trained by the one loop, asked for outputs."""
 
 import copy
+import math
 import signal as signals
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature
+from numbers import Real
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from openradial.data.batches import Batches
 from openradial.data.examples import Examples
 from openradial.errors import OptionError, ShapeError, TrainingError, check_choice
 from openradial.models import MLP
+from openradial.outliers import DEFAULTS, OutlierObjective
 from openradial.training import History, Machine, Objective, Settings, fit
 
 DEVICES = ("cpu", "cuda", "mps")
@@ -74,9 +77,16 @@ def check_network(net: nn.Module, x: Tensor, classes: int) -> None:
         )
 
 
+def make_objective(loss: nn.Module, outliers: float) -> Objective | OutlierObjective:
+    """The loss of the rows; and of outliers made from them, if these have a weight."""
+    if not isinstance(outliers, Real) or isinstance(outliers, bool) or not 0 <= outliers < math.inf:
+        raise OptionError(f"outliers must be a finite number of at least 0, got {outliers!r}; 0 makes none")
+    return OutlierObjective(loss, DEFAULTS["table"], float(outliers)) if outliers else Objective(loss)
+
+
 def train(
     net: nn.Module,
-    loss: nn.Module,
+    objective: Objective | OutlierObjective,
     known: Examples,
     watched: Examples | None,
     settings: Settings,
@@ -88,7 +98,7 @@ def train(
     size = settings.batch_size
     history = fit(
         net,
-        Objective(loss),
+        objective,
         Batches(known, size, shuffle=True, seed=settings.seed),
         Batches(watched, size) if watched is not None else None,
         settings=settings,
@@ -102,17 +112,28 @@ def train(
     return history
 
 
-@torch.no_grad()
-def outputs(net: nn.Module, x: Tensor, device: str) -> Tensor:
-    """Outputs of all rows on the CPU, ``(n, features) -> (n, classes)``.
+class Answering:
+    """A trained network on the device and in the precision that it answers with.
 
     Our own networks answer in float64 where the device has it: in float32 the sums in a layer depend on how many rows
     are asked at once, by as much as the distance of a row close to its prototype.
     """
-    dtype = torch.float64 if isinstance(net, MLP) and device == "cpu" else torch.float32
-    if dtype == torch.float64 or device != "cpu":  # the kept one stays in float32 on the CPU, to be loaded anywhere
-        net = copy.deepcopy(net).to(device, dtype)
-    return torch.cat([net(rows.to(device, dtype)).cpu() for rows in torch.split(x, ROWS)])
+
+    def __init__(self, net: nn.Module, device: str) -> None:
+        self.device, self.dtype = device, torch.float32
+        if isinstance(net, MLP) and device == "cpu":
+            self.dtype = torch.float64
+        is_as_kept = self.dtype == torch.float32 and device == "cpu"  # to be loaded anywhere
+        self.net = net if is_as_kept else copy.deepcopy(net).to(device, self.dtype)
+
+    def parts(self, x: Tensor) -> list[Tensor]:
+        """The rows as the network takes them, so many at a time, ``(n, d) -> (b, d)`` each."""
+        return [rows.to(self.device, self.dtype) for rows in torch.split(x, ROWS)]
+
+    @torch.no_grad()
+    def outputs(self, x: Tensor) -> Tensor:
+        """Outputs of all rows on the CPU, ``(n, d) -> (n, k)``."""
+        return torch.cat([self.net(rows).cpu() for rows in self.parts(x)])
 
 
 @contextmanager
