@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from openradial.attacks import HeadLoss, fgsm, pgd
+from openradial.attacks import HeadLoss, accuracy_under_attack, fgsm, pgd
 from openradial.heads import SoftmaxHead
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # foolbox 3.3 imports from old places of scipy
-    foolbox = pytest.importorskip("foolbox")
+    import foolbox
 
 K = 4
 LOSS = HeadLoss("cross_entropy", SoftmaxHead(K))
@@ -75,6 +75,23 @@ def test_iterated_steps_on_a_linear_network_are_those_of_foolbox(norm, epsilon):
     (x, y), net = images(), straight()  # the last step is the worst there, so both return it
     ours, expected = iterated(norm, net, x, y, epsilon)
     torch.testing.assert_close(ours, expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.02, 0.1, 0.3])
+def test_accuracy_under_fgsm_is_that_of_foolbox(epsilon):
+    (x, y), net = images(), bent()
+    attacked = theirs(foolbox.attacks.LinfFastGradientAttack(), net, x, y, epsilon)
+    expected = float((net(attacked).argmax(1) == y).double().mean())
+    found = accuracy_under_attack(net, SoftmaxHead(K), x, y, [epsilon], attack=fgsm, losses=["cross_entropy"])
+    assert found.accuracies["cross_entropy"] == (expected,)
+
+
+def test_random_starts_and_restarts_are_never_weaker_than_those_of_foolbox():
+    (x, y), net = images(), bent()
+    attack = foolbox.attacks.LinfPGD(rel_stepsize=0.1, steps=20, random_start=True)
+    theirs_right = min(int((net(theirs(attack, net, x, y, 0.2)).argmax(1) == y).sum()) for _ in range(3))
+    ours = pgd(net, x, y, 0.2, loss=LOSS, step=0.1, steps=20, restarts=3)
+    assert int((net(ours).argmax(1) == y).sum()) <= theirs_right
 
 
 @pytest.mark.parametrize("epsilon", [0.02, 0.1, 0.3])
