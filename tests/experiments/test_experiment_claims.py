@@ -44,14 +44,14 @@ def test_numbers_are_shown_with_their_error():
 def far(**changes):
     """Measures of claim 2 that reproduce it, with changes."""
     measures = {
-        "softmax, far points called, radius 2": [0.9, 1.0],
-        "radial, far points called, radius 2": [0.0, 0.01],
-        "softmax, far points called, noise 0": [0.8, 0.9],
-        "radial, far points called, noise 0": [0.0, 0.0],
+        "softmax, far points with p > 0.9, radius 2": [0.9, 1.0],
+        "radial, far points with p > 0.9, radius 2": [0.0, 0.01],
+        "softmax, far points with p > 0.9, noise 0": [0.8, 0.9],
+        "radial, far points with p > 0.9, noise 0": [0.0, 0.0],
         "softmax, test accuracy": [0.99, 1.0],
         "radial, test accuracy": [0.99, 1.0],
-        "radial, area called, beta 1": [0.7, 0.6],
-        "radial, area called, beta 5": [0.2, 0.1],
+        "radial, area with p > 0.5, beta 1": [0.7, 0.6],
+        "radial, area with p > 0.5, beta 5": [0.2, 0.1],
         "the paper's softmax network, 1 seeds that learned": [0.0],
     }
     assert set(changes) <= set(measures)
@@ -62,12 +62,12 @@ def far(**changes):
     ("changes", "verdict"),
     [
         ({}, "reproduced"),
-        ({"softmax, far points called, noise 0": [0.4, 0.41]}, "partly"),
-        ({"radial, far points called, radius 2": [0.1, 0.11]}, "partly"),
-        ({"softmax, far points called, noise 0": [0.0, 0.6]}, "not reproduced"),
-        ({"radial, far points called, radius 2": [0.95, 0.95]}, "not reproduced"),
+        ({"softmax, far points with p > 0.9, noise 0": [0.4, 0.41]}, "partly"),
+        ({"radial, far points with p > 0.9, radius 2": [0.1, 0.11]}, "partly"),
+        ({"softmax, far points with p > 0.9, noise 0": [0.0, 0.6]}, "not reproduced"),
+        ({"radial, far points with p > 0.9, radius 2": [0.95, 0.95]}, "not reproduced"),
         ({"softmax, test accuracy": [0.94, 0.95]}, "not reproduced"),
-        ({"radial, area called, beta 5": [0.2, 0.6]}, "not reproduced"),
+        ({"radial, area with p > 0.5, beta 5": [0.2, 0.6]}, "not reproduced"),
     ],
 )
 def test_far_away_points_decide_claim_2(changes, verdict):
@@ -109,11 +109,11 @@ def test_wrong_labels_learned_by_heart_decide_claim_3(changes, verdict):
 def sure(**changes):
     """Measures of claim 4 that reproduce it, with changes."""
     measures = {
-        "radial, beta 5, far points called": [0.0, 0.02],
-        "radial, beta 5, its deviation over samples": [0.2, 0.22],
+        "radial, beta 5, far points with p > 0.9": [0.0, 0.02],
+        "radial, beta 5, deviation over samples": [0.2, 0.22],
         "radial, beta 5, accuracy": [0.99, 0.98],
-        "softmax, far points called": [0.9, 0.95],
-        "softmax, its deviation over samples": [0.02, 0.03],
+        "softmax, far points with p > 0.9": [0.9, 0.95],
+        "softmax, deviation over samples": [0.02, 0.03],
         "softmax, accuracy": [0.99, 0.98],
     }
     assert set(changes) <= set(measures)
@@ -124,10 +124,10 @@ def sure(**changes):
     ("changes", "verdict"),
     [
         ({}, "reproduced"),
-        ({"radial, beta 5, its deviation over samples": [0.01, 0.02]}, "partly"),
-        ({"softmax, far points called": [0.4, 0.41]}, "partly"),
-        ({"radial, beta 5, far points called": [0.1, 0.12]}, "partly"),
-        ({"softmax, far points called": [0.0, 0.3]}, "not reproduced"),
+        ({"radial, beta 5, deviation over samples": [0.01, 0.02]}, "partly"),
+        ({"softmax, far points with p > 0.9": [0.4, 0.41]}, "partly"),
+        ({"radial, beta 5, far points with p > 0.9": [0.1, 0.12]}, "partly"),
+        ({"softmax, far points with p > 0.9": [0.0, 0.3]}, "not reproduced"),
         ({"softmax, accuracy": [0.5, 0.6]}, "not reproduced"),
         ({"radial, beta 5, accuracy": [0.5, 0.6]}, "not reproduced"),
     ],

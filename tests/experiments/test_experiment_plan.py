@@ -8,6 +8,7 @@ import torch
 
 from openradial.errors import OptionError, TrainingError
 from openradial.experiments import Plan
+from openradial.experiments import plan as plans
 from openradial.experiments.plan import claim_folder
 
 
@@ -42,6 +43,18 @@ def test_tensors_are_computed_once_and_then_read(tmp_path):
     again = Plan(tmp_path).kept_tensors("net", never)
     assert torch.equal(first["0.weight"], weights["0.weight"])
     assert torch.equal(again["0.weight"], weights["0.weight"])
+
+
+def test_a_part_remembers_how_long_it_took_without_the_parts_inside_it(tmp_path, monkeypatch):
+    clock = iter([0.0, 10.0, 17.0, 20.0])
+    monkeypatch.setattr(plans.time, "monotonic", lambda: next(clock))
+    plan = Plan(tmp_path)
+    plan.kept("outer", lambda: plan.kept("inner", lambda: 1))
+    assert plan.made == {"inner.json": 7.0, "outer.json": 13.0}
+    monkeypatch.undo()
+    again = Plan(tmp_path)
+    assert again.kept("inner", never) == 1
+    assert (again.made, again.read) == ({}, {"inner.json": 7.0})
 
 
 def test_a_part_that_fails_leaves_no_file_and_is_computed_next_time(tmp_path):

@@ -57,6 +57,7 @@ def test_a_result_says_how_it_was_made(tiny_record):
     assert record["settings"] == {"epochs": 1, "seeds": 2, "places": 12, "learning_rate": 0.0005}
     assert record["title"] == find("fig1").title
     assert record["seconds"] >= 0
+    assert list(record["parts"]) == ["spiral-softmax-50x50x2-1-2-0.0005-2000-0.02-1-0.safetensors"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", record["finished"])
     assert set(record["versions"]) == {"openradial", "torch", "numpy", "python", "machine"}
 

@@ -1,13 +1,15 @@
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from openradial.errors import TrainingError
 from openradial.experiments import CLAIMS, find, write_report
 from openradial.experiments.claims import Claim
-from openradial.experiments.report import table
+from openradial.experiments.report import summed_up, table
 
+VERSIONS = {"openradial": "1.0", "torch": "2.0", "python": "3.11"}
 MADE_UP = Claim(
     number=1,
     text="One is <less> than two.",
@@ -91,6 +93,23 @@ def test_numbers_come_with_their_error_and_a_verdict():
     assert (row.said, row.ours) == ("not reproduced", ["one: 2.500"])
 
 
+def test_a_claim_of_many_numbers_shows_the_first_in_the_table_and_all_below():
+    many = replace(MADE_UP, measure=lambda results: {name: [1.0] for name in ("one", "b", "c", "d", "e", "f")})
+    (row,) = table({"fig1": {"numbers": {}}}, [many])
+    assert row.ours == ["one: 1.000", "b: 1.000", "c: 1.000", "d: 1.000"]
+    assert row.others == ["e: 1.000", "f: 1.000"]
+
+
+def test_the_summary_counts_verdicts_and_names_size_time_and_versions():
+    record = {"numbers": {"values": [1.0]}, "size": "quick", "versions": VERSIONS}
+    record |= {"seconds": 90, "parts": {"nets": 60}}
+    rows = [*table({"fig1": record}, [MADE_UP, MADE_UP]), *table({}, [MADE_UP])]
+    assert summed_up(rows, {"fig1": record, "fig2": record}).startswith(
+        "Claims: 2 reproduced, 1 not run. 2 experiments of quick size, 2 minutes of computing in all; "
+        "openradial 1.0, torch 2.0, Python 3.11. Numbers are means ± 2 s over seeds"
+    )
+
+
 def test_a_claim_whose_experiment_is_missing_has_no_verdict():
     (row,) = table({}, [MADE_UP])
     assert (row.verdict, row.said, row.ours) == (None, "not run: needs fig1", [])
@@ -101,8 +120,8 @@ def test_signs_of_the_markup_in_a_claim_do_no_harm():
     from openradial.experiments.report_markdown import markdown
 
     rows = table({"fig1": {"numbers": {"values": [1.0]}}}, [MADE_UP])
-    assert "One is &lt;less&gt; than two." in page(rows, [])
-    assert r"| 1 < 2 \| always |" in markdown(rows, [])
+    assert "One is &lt;less&gt; than two." in page("", rows, [])
+    assert r"| 1 < 2 \| always |" in markdown("", rows, [])
 
 
 def test_a_folder_without_results_has_no_report(tmp_path):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ class Plan:
         jobs: experiments that run at the same time, each in a process.
         options: what some experiments need, by name: ``tiny_imagenet``, a folder.
         listener: is told what :meth:`note` says.
+        made: seconds of the parts that were computed, by file.
+        read: seconds that the parts took which were found in the folder.
     """
 
     folder: Path
@@ -43,6 +46,8 @@ class Plan:
     jobs: int = 1
     options: Mapping[str, str] = field(default_factory=dict)
     listener: Callable[[str], None] = unheard
+    made: dict[str, float] = field(default_factory=dict, compare=False, repr=False)
+    read: dict[str, float] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_choice("size", self.size, SIZES)
@@ -64,7 +69,7 @@ class Plan:
     def kept(self, name: str, make: Callable[[], Any]) -> Any:
         """A finished part, from its file or computed now and kept; always as JSON gives it back."""
         path = self.folder / "parts" / f"{name}.json"
-        with self._alone(path):
+        with self._alone(path), self._timed(path):
             if not path.exists():
                 write_text(path, json.dumps(make(), allow_nan=False) + "\n")
             return read_json(path)
@@ -72,7 +77,7 @@ class Plan:
     def kept_tensors(self, name: str, make: Callable[[], Mapping[str, Tensor]]) -> dict[str, Tensor]:
         """Tensors by name, such as the weights of trained networks, from their file or computed now and kept."""
         path = self.folder / "parts" / f"{name}.safetensors"
-        with self._alone(path):
+        with self._alone(path), self._timed(path):
             if not path.exists():
                 write_tensors(path, make(), {})
             try:
@@ -87,6 +92,18 @@ class Plan:
     def facts(self) -> dict[str, Any]:
         """What numbers depend on: two runs with the same facts may share a folder."""
         return {"size": self.size, "seeds": self.seeds, "options": dict(self.options)}
+
+    @contextmanager
+    def _timed(self, path: Path) -> Iterator[None]:
+        """Note how long a part takes, without the parts inside it; or how long it took when it was made."""
+        beside, name = path.with_name(f".{path.name}.seconds"), path.name
+        is_new, start, inside = not path.exists(), time.monotonic(), sum(self.made.values())
+        yield
+        if is_new:
+            self.made[name] = time.monotonic() - start - (sum(self.made.values()) - inside)
+            write_text(beside, f"{self.made[name]:.2f}\n")
+        elif name not in self.made and beside.exists():
+            self.read[name] = float(beside.read_text())
 
     @contextmanager
     def _alone(self, path: Path) -> Iterator[None]:

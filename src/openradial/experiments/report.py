@@ -1,5 +1,6 @@
 """What a folder of finished experiments says: the claims with their verdicts, then the figures."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from openradial.experiments.report_markdown import markdown
 from openradial.files import write_text
 
 Record = dict[str, Any]
+FIRST = 4  # numbers of a claim that stand in the table itself
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,15 @@ class Row:
 
     @property
     def ours(self) -> list[str]:
-        """Our numbers as text, mean and error over seeds."""
+        """Our first numbers as text, mean and error over seeds: a claim begins with those that its rule is about."""
+        return self._numbers()[:FIRST]
+
+    @property
+    def others(self) -> list[str]:
+        """All our other numbers as text."""
+        return self._numbers()[FIRST:]
+
+    def _numbers(self) -> list[str]:
         return [f"{name}: {shown(values)}" for name, values in self.measures.items()]
 
     @property
@@ -65,10 +75,27 @@ def write_report(folder: Path) -> list[Path]:
     for section in sections:
         if not section.picture.exists():  # a run can be killed between numbers and picture
             save_picture(section.experiment, section.record, folder)
-    made = {"report.md": markdown(rows, sections), "report.html": page(rows, sections)}
+    summary = summed_up(rows, records)
+    made = {"report.md": markdown(summary, rows, sections), "report.html": page(summary, rows, sections)}
     for name, text in made.items():
         write_text(folder / name, text)
     return [folder / name for name in made]
+
+
+def summed_up(rows: Sequence[Row], records: Mapping[str, Record]) -> str:
+    """How many claims hold, how large the runs were, how long they took and what they ran with."""
+    verdicts = Counter(row.verdict or "not run" for row in rows)
+    said = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+    sizes = " and ".join(dict.fromkeys(record["size"] for record in records.values()))
+    parts = {name: took for record in records.values() for name, took in record["parts"].items()}
+    own = sum(record["seconds"] - sum(record["parts"].values()) for record in records.values())
+    minutes = (sum(parts.values()) + own) / 60  # parts that several experiments share count once
+    versions = next(iter(records.values()))["versions"]
+    return (
+        f"Claims: {said}. {len(records)} experiments of {sizes} size, {minutes:,.0f} minutes of computing in all; "
+        f"openradial {versions['openradial']}, torch {versions['torch']}, Python {versions['python']}. Numbers are "
+        "means ± 2 s over seeds; s is the corrected standard deviation. Rules were fixed before the numbers were there."
+    )
 
 
 def finished(folder: Path) -> dict[str, Record]:

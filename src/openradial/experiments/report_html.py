@@ -17,29 +17,29 @@ body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
   margin: 0 auto; padding: 1.5rem; }
 h1 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
 table { border-collapse: collapse; width: 100%; font-size: 0.9rem; }
-th, td { border-bottom: 1px solid var(--line); padding: 0.5rem; text-align: left; vertical-align: top; }
+th, td { padding: 0.6rem 0.8rem 0.3rem 0; text-align: left; vertical-align: top; }
+th:nth-child(2) { width: 36%; } th:nth-child(3) { width: 20%; } th:nth-child(4) { width: 14%; }
+tbody { border-top: 1px solid var(--line); }
 td ul { margin: 0; padding: 0; list-style: none; font-variant-numeric: tabular-nums; }
-.verdict { font-weight: 600; white-space: nowrap; }
+.verdict { font-weight: 600; }
 .reproduced { color: var(--good); } .partly { color: var(--half); } .not { color: var(--bad); }
 .facts, .rule { color: var(--soft); font-size: 0.85rem; }
+.rule td { padding-bottom: 0.8rem; } .rule ul { columns: 20rem; margin-top: 0.5rem; }
 figure { margin: 1rem 0; } img { width: 100%; background: #fff; border-radius: 6px; }
-.wide { overflow-x: auto; }
 @media print { :root { --ink: #000; --paper: #fff; --line: #bbb; --soft: #444; --good: #006a4d; --half: #8a5a00;
   --bad: #a83c00; } body { max-width: none; padding: 0; font-size: 11pt; }
-  figure, tr { break-inside: avoid; } h2 { break-after: avoid; } }
+  figure, tbody, .rule li { break-inside: avoid; } h2 { break-after: avoid; } }
 """
 
 
-def page(rows: Sequence["Row"], sections: Sequence["Section"]) -> str:
+def page(summary: str, rows: Sequence["Row"], sections: Sequence["Section"]) -> str:
     """The whole page."""
     body = [
         "<h1>The paper, reproduced</h1>",
-        "<p>Numbers are means ± 2 s over seeds; s is the corrected standard deviation. Rules were fixed before the "
-        "numbers were there.</p>",
-        '<div class="wide"><table><thead><tr><th>claim and rule</th><th>ours</th><th>the paper\'s</th><th>verdict</th>'
-        "</tr></thead><tbody>",
+        f"<p>{escape(summary)}</p>",
+        "<table><thead><tr><th>claim</th><th>ours</th><th>the paper's</th><th>verdict</th></tr></thead>",
         *map(_row, rows),
-        "</tbody></table></div>",
+        "</table>",
         *map(_section, sections),
     ]
     head = (
@@ -51,12 +51,16 @@ def page(rows: Sequence["Row"], sections: Sequence["Section"]) -> str:
 
 def _row(row: "Row") -> str:
     claim, kind = row.claim, (row.verdict or "").partition(" ")[0]
-    numbers = "".join(f"<li>{escape(line)}</li>" for line in row.ours)
     return (
-        f'<tr><td>{claim.number}. {escape(claim.text)}<p class="rule">{escape(claim.rule)}</p></td>'
-        f"<td><ul>{numbers}</ul></td><td>{escape(claim.paper)}</td>"
-        f'<td class="verdict {kind}">{escape(row.said)}</td></tr>'
+        f"<tbody><tr><td>{claim.number}. {escape(claim.text)}</td><td>{_list(row.ours)}</td>"
+        f'<td>{escape(claim.paper)}</td><td class="verdict {kind}">{escape(row.said)}</td></tr>'
+        f'<tr class="rule"><td colspan="4">{escape(claim.rule)}{_list(row.others)}</td></tr></tbody>'
     )
+
+
+def _list(lines: Sequence[str]) -> str:
+    items = [f"<li>{escape(line).replace(' ± ', '&nbsp;±&nbsp;')}</li>" for line in lines]
+    return f"<ul>{''.join(items)}</ul>" if lines else ""
 
 
 def _section(section: "Section") -> str:

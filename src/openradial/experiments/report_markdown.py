@@ -6,20 +6,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from openradial.experiments.report import Row, Section
 
-NUMBERS = "Numbers are means ± 2 s over seeds; s is the corrected standard deviation."
 
-
-def markdown(rows: Sequence["Row"], sections: Sequence["Section"]) -> str:
+def markdown(summary: str, rows: Sequence["Row"], sections: Sequence["Section"]) -> str:
     """Claims as a table, rules below it, then the figures."""
     lines = [
         "# The paper, reproduced",
         "",
-        NUMBERS,
+        summary,
+        "",
+        "| claim | ours | the paper's | verdict |",
+        "|---|---|---|---|",
     ]
-    lines += ["", "| claim | ours | the paper's | verdict |", "|---|---|---|---|"]
     lines += [_line(row) for row in rows]
-    lines += ["", "**Rules**, fixed before the numbers were there:", ""]
-    lines += [f"{row.claim.number}. {row.claim.rule}" for row in rows]
+    lines += ["", "## Rules", ""]
+    for row in rows:
+        lines += [f"- **{row.claim.number}.** {row.claim.rule}"]
+        lines += [f"  Our other numbers: {'; '.join(row.others)}."] if row.others else []
     for section in sections:
         experiment = section.experiment
         lines += ["", f"## {experiment.id}: {experiment.title}", "", f"![{experiment.title}]({experiment.id}.png)"]

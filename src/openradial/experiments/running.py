@@ -63,9 +63,10 @@ def run_all(experiments: Sequence[Experiment], plan: Plan) -> Failures:
 
 
 def run_one(id: str, plan: Plan) -> None:
-    """Run one experiment and write its JSON file."""
-    experiment, start = find(id), time.monotonic()
+    """Run one experiment and write its JSON file. Its seconds include those of parts that another run had made."""
+    experiment, start, plan = find(id), time.monotonic(), dataclasses.replace(plan, made={}, read={})
     numbers = experiment.run(plan)
+    seconds = time.monotonic() - start + sum(plan.read.values())
     settings = plan.settings(experiment.settings)
     record = {
         "experiment": id,
@@ -74,7 +75,8 @@ def run_one(id: str, plan: Plan) -> None:
         "settings": dataclasses.asdict(settings),
         "options": dict(plan.options),
         "numbers": numbers,
-        "seconds": round(time.monotonic() - start, 1),
+        "seconds": round(seconds, 1),
+        "parts": {name: round(took, 1) for name, took in (plan.made | plan.read).items()},
         "finished": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "versions": versions(),
     }

@@ -17,11 +17,11 @@ def measure(results: Mapping[str, Numbers]) -> Measures:
     measures: Measures = {}
     for ring in found["rings"]:
         for head in ("softmax", "radial"):
-            measures[f"{head}, far points called, {ring['name']}"] = ring[head]
+            measures[f"{head}, far points with p > 0.9, {ring['name']}"] = ring[head]
     for head, accuracies in found["accuracy"].items():
         measures[f"{head}, test accuracy"] = accuracies
     for beta, areas in zip(found["betas"], found["areas"], strict=True):
-        measures[f"radial, area called, beta {beta:g}"] = areas
+        measures[f"radial, area with p > 0.5, beta {beta:g}"] = areas
     if learned:
         measures[f"the paper's softmax network, {len(learned)} seeds that learned"] = learned
     return measures

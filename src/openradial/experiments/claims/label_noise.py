@@ -6,25 +6,25 @@ from statistics import fmean
 from openradial.experiments.claims.claim import Claim, Measures, Verdict, clearly_above
 from openradial.experiments.plan import Numbers
 
+HEADS = ("softmax", "radial")
 SOFTMAX_AT_LEAST, RADIAL_AT_MOST, LOSS_AT_MOST = 0.25, 0.05, 0.02
 
 
 def measure(results: Mapping[str, Numbers]) -> Measures:
-    """Shares of wrong labels learned by heart in all cases; accuracies in the first, that of high capacity."""
-    cases = results["fig4"]["cases"]
-    heads = ("softmax", "radial")
-    measures = {f"{head}, by heart, {case['name']}": case[head]["memorised"] for case in cases for head in heads}
-    for head in heads:
-        measures[f"{head}, test accuracy"] = cases[0][head]["accuracy"]
-        measures[f"{head}, test accuracy without noise"] = results["fig4"]["without_noise"][head]
-    return measures
+    """Shares of wrong labels learned by heart, and accuracies; first those of the case of high capacity."""
+    found, measures = results["fig4"], {}
+    for place, case in enumerate(found["cases"]):
+        for head in HEADS:
+            measures[f"{head}, by heart, {case['name']}"] = case[head]["memorised"]
+        if place == 0:
+            measures |= {f"{head}, test accuracy": case[head]["accuracy"] for head in HEADS}
+    return measures | {f"{head}, test accuracy without noise": found["without_noise"][head] for head in HEADS}
 
 
 def verdict(measures: Mapping[str, Sequence[float]]) -> Verdict:
     """See the rule."""
     softmax, radial = (
-        next(values for name, values in measures.items() if name.startswith(f"{head}, by heart"))
-        for head in ("softmax", "radial")
+        next(values for name, values in measures.items() if name.startswith(f"{head}, by heart")) for head in HEADS
     )
     better = clearly_above(measures["radial, test accuracy"], measures["softmax, test accuracy"])
     lost = fmean(measures["radial, test accuracy without noise"]) - fmean(measures["radial, test accuracy"])
