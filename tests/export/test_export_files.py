@@ -15,6 +15,8 @@ from openradial import data
 from openradial.bundle import Predictions, load
 from openradial.errors import DataError, ExportError, OptionError, ShapeError
 from openradial.export import OnnxModel, TorchModel, to_onnx, to_torch
+from openradial.export.graph import Graph
+from openradial.export.tracing import trace
 
 MODEL = Path(__file__).parents[1] / "bundle" / "data" / "v1"
 
@@ -31,20 +33,28 @@ def digits():
 
 
 @pytest.fixture(scope="module")
-def onnx_file(bundle, digits, tmp_path_factory):
-    path = tmp_path_factory.mktemp("onnx") / "model.onnx"
-    return path, to_onnx(bundle, path, digits)
+def files(bundle, digits, tmp_path_factory):
+    """An ONNX file and a program of torch, from one trace, each with its agreement."""
+    folder, program = tmp_path_factory.mktemp("exports"), trace(Graph(bundle), bundle)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("openradial.export.writing.trace", lambda *_: program)
+        writers = {"onnx": (to_onnx, folder / "model.onnx"), "torch": (to_torch, folder / "model.pt2")}
+        return {name: (path, write(bundle, path, digits)) for name, (write, path) in writers.items()}
 
 
 @pytest.fixture(scope="module")
-def torch_file(bundle, digits, tmp_path_factory):
-    path = tmp_path_factory.mktemp("torch") / "model.pt2"
-    return path, to_torch(bundle, path, digits)
+def onnx_file(files):
+    return files["onnx"]
+
+
+@pytest.fixture(scope="module")
+def torch_file(files):
+    return files["torch"]
 
 
 @pytest.fixture(scope="module", params=["onnx", "torch"])
-def exported(request):
-    path, agreement = request.getfixturevalue(f"{request.param}_file")
+def exported(request, files):
+    path, agreement = files[request.param]
     return (OnnxModel if request.param == "onnx" else TorchModel)(path), agreement
 
 

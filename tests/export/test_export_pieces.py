@@ -77,7 +77,6 @@ SCORERS = {
     "normalised": NeighbourDensity(1, normalise=True),
     "mahalanobis": MahalanobisDensity(relative=True),
     "parzen": ParzenDensity(0.4),
-    "mixture": GaussianMixtureDensity(2, "diag"),
 }
 
 
@@ -88,6 +87,15 @@ def test_scorers_of_a_graph_score_alike(scorer):
     asked = torch.cat([2 * torch.randn(50, 4), 1e3 * torch.randn(5, 4)])
     expected = scorer.unknown_score(asked)
     torch.testing.assert_close(traceable(scorer).unknown_score(asked), expected)
+
+
+def test_a_mixture_in_a_graph_scores_alike():
+    torch.manual_seed(0)
+    parts = {"log_weights": torch.tensor([0.3, 0.7]).log(), "means": torch.randn(2, 4), "factors": torch.rand(2, 4)}
+    mixture = GaussianMixtureDensity(2, "diag").restore(parts)  # found without scikit-learn
+    asked = torch.randn(20, 4)
+    expected = mixture.unknown_score(asked)
+    torch.testing.assert_close(traceable(mixture).unknown_score(asked), expected)
 
 
 @pytest.mark.parametrize("method", ["fisher", "mean", "min", "cauchy", "standardised"])
