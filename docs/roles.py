@@ -31,6 +31,7 @@ PAGES = (
     "classifier",
     "attacks",
     "estimator",
+    "experiments",
     "errors",
     "plots",
 )
