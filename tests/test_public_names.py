@@ -13,6 +13,7 @@ from openradial import (
     data,
     decision,
     errors,
+    experiments,
     export,
     fetch,
     functional,
@@ -221,6 +222,7 @@ PUBLIC = {
         "fit_beta",
         "operating_point",
     ],
+    experiments: ["CLAIMS", "IDS", "Claim", "Experiment", "Plan", "find", "reproduce", "write_report"],
     fetch: ["ARCHIVE", "Mirror", "Package", "Problem", "Source", "check", "fetch", "file_matches", "folder"],
 }
 every_module = pytest.mark.parametrize("module", PUBLIC, ids=lambda module: module.__name__)
