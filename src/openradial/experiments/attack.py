@@ -46,7 +46,9 @@ class AttackSettings(MnistTraining):
 SETTINGS: dict[Size, AttackSettings] = {
     "tiny": AttackSettings(**asdict(TRAINING["tiny"]), images=10, calibration=50, steps=1, restarts=1),
     "quick": AttackSettings(**asdict(TRAINING["quick"]), images=200, calibration=1_000, steps=10, restarts=1),
-    "full": AttackSettings(**asdict(TRAINING["full"]), images=2_000, calibration=5_000, steps=20, restarts=2),
+    "full": AttackSettings(
+        **asdict(TRAINING["full"]) | {"seeds": 3}, images=2_000, calibration=5_000, steps=20, restarts=2
+    ),
 }
 
 
@@ -122,14 +124,14 @@ def _draw_curves(ax: "Axes", numbers: Numbers) -> None:
     for head, color, mark in (("softmax", SOFTMAX, "s"), ("radial", RADIAL, "o")):
         seeds = numbers["heads"][head]
         ways = {
-            "FGSM, its own loss": ([seed["fgsm"] for seed in seeds], {"linestyle": ":"}),
-            "PGD, its own loss": ([seed["pgd"][_own(head)] for seed in seeds], {"linestyle": "--"}),
-            "PGD, worst of all losses": ([seed["pgd"]["worst"] for seed in seeds], {"linestyle": "-"}),
+            "FGSM, its own loss": ([seed["fgsm"] for seed in seeds], ":"),
+            "PGD, its own loss": ([seed["pgd"][_own(head)] for seed in seeds], "--"),
+            "PGD, worst of all losses": ([seed["pgd"]["worst"] for seed in seeds], "-"),
         }
-        for way, (curves, line) in ways.items():
-            draw_band(ax, numbers["epsilons"], curves, color, mark, label=f"{head}: {way}", line=line)
+        for way, (curves, linestyle) in ways.items():
+            draw_band(ax, numbers["epsilons"], curves, color, mark, label=f"{head}: {way}", linestyle=linestyle)
     ax.set(xlabel="$\\epsilon$ (largest change of a pixel, of 0 to 1)", ylabel="test accuracy (%)", ylim=(0, 101))
-    ax.legend(fontsize=7.5)
+    ax.legend(fontsize=7.5, handlelength=3.5)
 
 
 def _own(head: str) -> str:

@@ -1,6 +1,6 @@
 """Figure 8: accuracy on MNIST under FGSM of growing epsilon."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -76,16 +76,17 @@ def draw_band(
     mark: str,
     *,
     label: str,
-    line: Mapping[str, object] | None = None,
+    linestyle: str = "-",
 ) -> None:
-    """Mean over seeds, with a band of the error."""
+    """Mean over seeds; a solid line has a band of the error."""
     from openradial.experiments.claims import error_of
 
     columns = [[100 * value for value in column] for column in zip(*curves, strict=True)]
     means, errors = [sum(column) / len(column) for column in columns], [error_of(column) or 0.0 for column in columns]
-    ax.plot(epsilons, means, color=color, marker=mark, markersize=5, label=label, **(line or {}))  # type: ignore[arg-type]
-    low, high = ([mean + sign * error for mean, error in zip(means, errors, strict=True)] for sign in (-1, 1))
-    ax.fill_between(epsilons, low, high, color=color, alpha=0.2, linewidth=0)
+    ax.plot(epsilons, means, color=color, marker=mark, markersize=5, label=label, linestyle=linestyle)
+    if linestyle == "-":
+        low, high = ([mean + sign * error for mean, error in zip(means, errors, strict=True)] for sign in (-1, 1))
+        ax.fill_between(epsilons, low, high, color=color, alpha=0.2, linewidth=0)
 
 
 EXPERIMENT = Experiment(

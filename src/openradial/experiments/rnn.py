@@ -138,7 +138,8 @@ def draw(numbers: Numbers) -> "Figure":
         ax = figure.add_subplot(grid[row, 1])
         _draw_open(ax, [each for each in numbers["open_world"] if each["title"] == title])
         ax.set_title(f"{title}: macro-F1 over known classes and unknown")
-    figure.axes[-1].legend(ncols=3, fontsize=8, loc="lower center")
+    handles, labels = figure.axes[-1].get_legend_handles_labels()
+    figure.legend(handles, labels, ncols=len(METHODS), fontsize=8, loc="outside lower right")
     return figure
 
 
@@ -152,11 +153,12 @@ def _draw_closed(ax: "Axes", found: list[Numbers]) -> None:
             label = head if place == 0 else None
             mean = sum(values) / len(values)
             ax.errorbar(place + shift, mean, yerr=error_of(values), fmt=mark, color=color, capsize=4, label=label)
-            ax.annotate(f"{mean:.1f}", (place + shift, mean), (7, -3), textcoords="offset points", fontsize=8)
+            beside = {"xytext": (60 * shift, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
+            ax.annotate(f"{mean:.1f}", (place + shift, mean), ha="right" if shift < 0 else "left", **beside)
     ax.set_xticks(
         range(len(found)), [f"{each['architecture']}\n{each['title'].replace(', ', chr(10))}" for each in found]
     )
-    ax.set(title="all classes known", ylabel="test accuracy (%); bars: error over seeds", xlim=(-0.4, len(found) - 0.4))
+    ax.set(title="all classes known", ylabel="test accuracy (%); bars: error over seeds", xlim=(-0.5, len(found) - 0.5))
     ax.legend(loc="lower left")
 
 

@@ -78,7 +78,7 @@ def draw(numbers: Numbers) -> "Figure":
     for ax, (a, steps) in zip(panels[0], numbers["curves"].items(), strict=False):
         _draw_curve(ax, steps["loss"], BLUE, "loss")
         noisy = numbers["image_noise"][a]
-        ax.set(title=f"a = {a}: noise {noisy:.3f}, of a {100 * noisy / float(a):.1f} %", ylabel="loss", ylim=(0, None))
+        ax.set(title=f"a = {a}: noise {noisy:.3f} ({100 * noisy / float(a):.1f} % of a)", ylabel="loss", ylim=(0, None))
     steps = numbers["curves"][f"{DRAWN[0]:g}"]
     for name, label, color in (("top_1", "top-1", BLUE), ("top_5", "top-5", ORANGE)):
         _draw_curve(panels[0, 2], [100 * value for value in steps[name]], color, label)

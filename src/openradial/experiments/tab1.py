@@ -65,7 +65,7 @@ def draw(numbers: Numbers) -> "Figure":
 
 def _draw_accuracies(ax: "Axes", found: dict[str, list[float]]) -> None:
     """A dot per seed, the mean with its error, and the paper's number as a line."""
-    from openradial.experiments.claims import error_of, shown
+    from openradial.experiments.claims import error_of
     from openradial.plots.colors import RADIAL, SOFTMAX
 
     for place, (variant, values) in enumerate(found.items()):
@@ -74,13 +74,15 @@ def _draw_accuracies(ax: "Axes", found: dict[str, list[float]]) -> None:
         mean, error = sum(percent) / len(percent), error_of(percent)
         ax.scatter([place - 0.12] * len(percent), percent, s=14, color=color, alpha=0.5, linewidths=0)
         ax.errorbar(place + 0.08, mean, yerr=error, fmt="o", color=color, capsize=4, markersize=6)
-        ax.annotate(shown(values), (place + 0.08, mean), (8, 0), textcoords="offset points", va="center", fontsize=8)
+        said = f"{mean:.2f}" if error is None else f"{mean:.2f}\n± {error:.2f}"
+        ax.annotate(said, (place + 0.08, mean), (8, 0), textcoords="offset points", va="center", fontsize=8)
         if variant in PAPER:
-            ax.hlines(100 * PAPER[variant], place - 0.3, place + 0.3, color="0.3", linestyle="--", linewidth=1)
-    ax.plot([], [], color="0.3", linestyle="--", linewidth=1, label="the paper")
+            paper = 100 * PAPER[variant]
+            ax.hlines(paper, place - 0.3, place + 0.3, color="0.3", linestyle="--", linewidth=1)
+            above = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "fontsize": 8, "color": "0.3"}
+            ax.annotate(f"paper {paper:.2f}", (place, paper), **above)
     ax.set_xticks(range(len(found)), list(found))
     ax.set_xlim(-0.5, len(found) - 0.1)
-    ax.legend(loc="lower right")
 
 
 def _draw_table(ax: "Axes", images: dict[str, Any]) -> None:
@@ -103,6 +105,8 @@ def _draw_table(ax: "Axes", images: dict[str, Any]) -> None:
     table.set_fontsize(7.5)
     table.scale(1, 1.35)
     for (row, _), cell in table.get_celld().items():
+        cell.PAD = 0.02
+        cell.get_text().set_ha("left")
         cell.set(linewidth=0.4, edgecolor="0.6", facecolor="white" if row else "0.93")
         if row > len(IMAGENET):
             cell.set_facecolor("#E8F1F8")
