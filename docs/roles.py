@@ -31,6 +31,8 @@ PAGES = (
     "classifier",
     "attacks",
     "estimator",
+    "bundle",
+    "export",
     "experiments",
     "errors",
     "plots",
