@@ -1,0 +1,103 @@
+"""Two classifiers of digits that come with the package, and drawings made like the images they know."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from openradial.bundle import Bundle, load
+from openradial.bundle.predictions import UNKNOWN_NAME
+from openradial.errors import DataError
+from openradial.heads import RadialHead
+
+MODELS = Path(__file__).parent / "models"
+NAMES = ("softmax", "radial")
+SIDE, BOX = 28, 20  # pixels of an image of MNIST, and of the box that its digit was scaled to
+CENTRE = 14.5  # where MNIST's images have their centre of mass: in the middle of pixel 14
+Pixels = NDArray[np.uint8]
+
+
+@cache
+def digit_model(name: str) -> Bundle:
+    """One of the two, ready to predict: its weights are kept in half precision."""
+    bundle = load(MODELS / name)
+    bundle.classifier.net.float()
+    return bundle
+
+
+def like_mnist(ink: Pixels) -> Pixels:
+    """A drawing as MNIST would have it: ``(h, w) -> (28, 28)``, both bright on black.
+
+    What is drawn is scaled to a box of 20 x 20 without changing its shape, then moved so that its centre of mass is
+    in the middle of pixel 14, 14.
+
+    >>> drawing = np.zeros((100, 100), np.uint8)
+    >>> drawing[10:90, 5:25] = 255
+    >>> image = like_mnist(drawing)
+    >>> np.flatnonzero(image.any(1))[[0, -1]], np.flatnonzero(image.any(0))[[0, -1]]
+    (array([ 4, 23]), array([12, 16]))
+    """
+    rows, columns = np.flatnonzero(ink.any(1)), np.flatnonzero(ink.any(0))
+    if not len(rows):
+        raise DataError("the drawing is empty; draw something first")
+    cut = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    factor = BOX / max(cut.shape)
+    size = [max(1, round(side * factor)) for side in cut.shape]
+    values = torch.from_numpy(cut.astype(np.float32))[None, None]
+    small = interpolate(values, size, mode="bilinear", align_corners=False, antialias=True)[0, 0].numpy()
+    image = np.zeros((SIDE, SIDE), np.uint8)
+    top, left = (_start(small, axis) for axis in (0, 1))
+    image[top : top + size[0], left : left + size[1]] = small.round().clip(0, 255)
+    return image
+
+
+def _start(values: NDArray[np.float32], axis: int) -> int:
+    """Where a picture begins if its centre of mass is to be that of MNIST, as far as there is room."""
+    mass = values.sum(1 - axis)
+    centre = float((mass * (np.arange(len(mass)) + 0.5)).sum() / max(float(mass.sum()), 1e-9))
+    return int(np.clip(round(CENTRE - centre), 0, SIDE - len(mass)))
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What one classifier says of an image."""
+
+    probabilities: list[float]  # of the ten digits
+    distances: list[float] | None  # to the prototypes, where it has some
+    nearest: int
+    label: str
+    p_value: float
+
+
+def opinion(bundle: Bundle, image: Pixels) -> Opinion:
+    """All that a classifier says of an image ``(28, 28)``."""
+    x = bundle.prepare([image[:, :, None]])
+    answer = bundle.classifier.answer(bundle.preprocessing.transform(x))
+    label, nearest = int(answer.labels[0]), int(answer.nearest[0])
+    assert answer.p_values is not None  # both come with a rejector
+    return Opinion(
+        probabilities=answer.log_probs[0].exp().tolist(),
+        distances=_distances(bundle, answer.log_probs),
+        nearest=nearest,
+        label=UNKNOWN_NAME if label < 0 else bundle.classes[label],
+        p_value=float(answer.p_values[0]),
+    )
+
+
+def _distances(bundle: Bundle, log_probs: Tensor) -> list[float] | None:
+    head = bundle.classifier.head
+    if not isinstance(head, RadialHead):
+        return None
+    found: list[float] = (-log_probs[0] / head.layer.beta).tolist()
+    return found
+
+
+def facts() -> dict[str, Any]:
+    """What was measured of both when they were trained."""
+    return {name: dict(digit_model(name).facts["measured"]) for name in NAMES}

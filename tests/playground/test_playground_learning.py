@@ -1,0 +1,130 @@
+"""The pair of networks on the spiral, against plain loops and by what learning must do."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from openradial.errors import OptionError
+from openradial.server.playground.learning import (
+    CLASSES,
+    Learner,
+    Pair,
+    Viewer,
+    Wishes,
+    accuracies,
+    fresh_points,
+    probabilities,
+)
+
+
+def naive_probabilities(o, wishes):
+    """Softmax and radial probabilities of six outputs, written as in the paper."""
+    soft, radial = o[:3], o[3:]
+    total = sum(math.exp(value) for value in soft)
+    distances = []
+    for k in range(3):
+        square = 0.0
+        for j in range(3):
+            square += (radial[j] - (wishes.scale if j == k else 0.0)) ** 2
+        distances.append(math.sqrt(square))
+    return [math.exp(value) / total for value in soft], [math.exp(-wishes.beta * d) for d in distances]
+
+
+def test_probabilities_are_those_of_the_formulas():
+    wishes = Wishes(scale=2.0, beta=3.0)
+    outputs = torch.from_numpy(np.random.default_rng(0).normal(0, 1, (4, 5, 6)))
+    found = probabilities(outputs, wishes)
+    for s in range(4):
+        for b in range(5):
+            expected = naive_probabilities(outputs[s, b].tolist(), wishes)
+            for head in (0, 1):
+                np.testing.assert_allclose(found[head][s, b], expected[head], rtol=1e-6)
+
+
+def test_accuracy_is_that_of_the_mean_over_samples():
+    wishes, y = Wishes(), torch.tensor([0, 1, 2, 0])
+    right = torch.eye(CLASSES)[y]
+    outputs = torch.cat([5 * right, right], 1).expand(3, 4, 6)
+    assert accuracies(outputs, y, wishes) == {"softmax": 1.0, "radial": 1.0}
+    assert accuracies(outputs, (y + 1) % 3, wishes) == {"softmax": 0.0, "radial": 0.0}
+
+
+def test_both_networks_learn_the_arms_in_a_few_frames():
+    wishes = Wishes()
+    learner, viewer, fresh = Learner(wishes), Viewer(bayesian=False), fresh_points(wishes)
+    for _ in range(40):
+        state = learner.advance()
+    found = accuracies(viewer.outputs(state, fresh.inputs, 1), fresh.labels, wishes)
+    assert found["softmax"] > 0.95
+    assert found["radial"] > 0.95
+
+
+def test_each_network_learns_as_if_it_were_alone():
+    together, other = Learner(Wishes(scale=1.0)), Learner(Wishes(scale=3.0))
+    first, second = together.advance(), other.advance()
+    for name, tensor in first.items():
+        if name.startswith("softmax."):
+            assert torch.equal(tensor, second[name])
+    assert any(not torch.equal(first[name], second[name]) for name in first if name.startswith("radial."))
+
+
+def test_the_same_wishes_give_the_same_networks():
+    first, second = Learner(Wishes(seed=3)).advance(), Learner(Wishes(seed=3)).advance()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_state_does_not_change_while_learning_goes_on():
+    learner = Learner(Wishes())
+    state = learner.state()
+    kept = {name: tensor.clone() for name, tensor in state.items()}
+    learner.advance()
+    assert all(torch.equal(state[name], kept[name]) for name in kept)
+
+
+def test_a_viewer_of_plain_networks_says_what_the_networks_say():
+    learner = Learner(Wishes())
+    x = torch.tensor([[0.3, -0.2], [2.0, 2.0]])
+    shown = Viewer(bayesian=False).outputs(learner.state(), x, 1)
+    assert shown.shape == (1, 2, 6)
+    assert torch.equal(shown[0], learner.net(x).detach())
+
+
+def test_bayesian_networks_differ_from_draw_to_draw_and_not_from_look_to_look():
+    learner, viewer = Learner(Wishes(bayesian=True)), Viewer(bayesian=True)
+    state, x = learner.advance(), torch.tensor([[0.3, -0.2], [2.0, 2.0]])
+    first = viewer.outputs(state, x, 5)
+    assert first.shape == (5, 2, 6)
+    assert (first.std(0) > 0).all()
+    torch.testing.assert_close(first, viewer.outputs(state, x, 5), rtol=0, atol=0)
+    torch.testing.assert_close(first[:, :1], viewer.outputs(state, x[:1], 5), rtol=1e-5, atol=1e-6)
+
+
+def test_label_noise_changes_labels_and_no_points():
+    clean, noisy = Learner(Wishes()).data, Learner(Wishes(label_noise=0.5)).data
+    assert torch.equal(clean.inputs, noisy.inputs)
+    assert 0.2 < float((clean.labels != noisy.labels).float().mean()) < 0.45
+
+
+def test_a_pair_is_softmax_first_and_radial_second():
+    pair, x = Pair(), torch.randn(4, 2)
+    assert torch.equal(pair(x), torch.cat([pair.softmax(x), pair.radial(x)], 1))
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"label_noise": 0.6}, "label_noise must be a number from 0 to 0.5, got 0.6"),
+        ({"scale": "big"}, "scale must be a number from 0.5 to 5, got 'big'"),
+        ({"beta": float("nan")}, "beta must be a number from 0.5 to 50, got nan"),
+        ({"beta": True}, "beta must be a number from 0.5 to 50, got True"),
+        ({"seed": 1.5}, "seed must be a whole number from 0 to 1e+06, got 1.5"),
+        ({"bayesian": 1}, "bayesian must be true or false, got 1"),
+        ({"betta": 1}, "there is no setting 'betta'; did you mean 'beta'?"),
+    ],
+)
+def test_wrong_wishes_say_what_is_expected(values, sentence):
+    with pytest.raises(OptionError) as caught:
+        Wishes.from_mapping(values)
+    assert str(caught.value) == sentence
