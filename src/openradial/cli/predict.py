@@ -14,8 +14,10 @@ from openradial import progress
 from openradial.bundle import Bundle, Predictions, load
 from openradial.bundle.predictions import TOP
 from openradial.cli import BROKEN_INPUTS
+from openradial.errors import OptionError
 from openradial.evaluation import predict_rows, records, rows_of
 from openradial.evaluation.rows import count_rows
+from openradial.export import OnnxModel
 
 WIDTHS = {"input": 40, "label": 16, "probability": 13, "distance": 10, "p-value": 10}
 NUMBERS = ("probability", "distance", "p_value", "unknown_score")
@@ -37,7 +39,9 @@ class Runtime(StrEnum):
 
 
 def predict_command(
-    model: Annotated[Path, typer.Argument(help="The folder of a model, as openradial fit writes it.")],
+    model: Annotated[
+        Path, typer.Argument(help="The folder of a model, as openradial fit writes it; with --runtime onnx a file.")
+    ],
     inputs: Annotated[
         list[str], typer.Argument(help="Images, folders of images, tables; - reads paths or rows from the input.")
     ],
@@ -45,7 +49,9 @@ def predict_command(
         Format, typer.Option("--format", help="table for people, jsonl or csv for programs.")
     ] = Format.TABLE,
     false_reject_rate: Annotated[float | None, typer.Option(help="Another rate than the model's own.")] = None,
-    runtime: Annotated[Runtime, typer.Option(help="What computes: torch, or onnx by onnxruntime.")] = Runtime.TORCH,
+    runtime: Annotated[
+        Runtime, typer.Option(help="torch, or onnx: the file that openradial export wrote, by onnxruntime.")
+    ] = Runtime.TORCH,
     module: Annotated[
         list[str] | None, typer.Option(help="A module of yours that makes the model's network. Repeatable.")
     ] = None,
@@ -55,11 +61,14 @@ def predict_command(
     Answers are written as inputs are read, in their order. A broken input is a line with its error; the exit code is
     then 3.
     """
-    bundle = load(model, modules=module or ())
-    predict = _predictor(bundle, runtime, false_reject_rate)
+    loaded = _loaded(model, runtime, module or [])
+
+    def predict(raw: Sequence[Any]) -> Predictions:
+        return loaded.predict(raw, false_reject_rate)
+
     write, broken = WRITERS[form](sys.stdout), 0
-    with progress.bar("predicting", count_rows(inputs, bundle.preprocessing), unit="inputs") as advance:
-        for run in predict_rows(predict, rows_of(inputs, bundle.preprocessing)):
+    with progress.bar("predicting", count_rows(inputs, loaded.preprocessing), unit="inputs") as advance:
+        for run in predict_rows(predict, rows_of(inputs, loaded.preprocessing)):
             for record in records(run):
                 write(record)
             broken += run.predictions is None
@@ -70,8 +79,15 @@ def predict_command(
         raise typer.Exit(BROKEN_INPUTS)
 
 
-def _predictor(bundle: Bundle, runtime: Runtime, rate: float | None) -> Callable[[Sequence[Any]], Predictions]:
-    return lambda raw: bundle.predict(raw, rate)
+def _loaded(model: Path, runtime: Runtime, modules: list[str]) -> Bundle | OnnxModel:
+    if runtime is Runtime.TORCH:
+        return load(model, modules=modules)
+    if model.is_dir():
+        raise OptionError(
+            f"--runtime onnx takes the file that openradial export wrote, got the folder {model}; run: openradial "
+            f"export {model} --to onnx"
+        )
+    return OnnxModel(model)
 
 
 def _table_writer(stream: TextIO) -> Callable[[dict[str, Any]], None]:

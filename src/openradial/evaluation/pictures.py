@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,8 @@ def _svg(name: str, draw: Any) -> str:
 
 
 def _of_the_page(text: str, name: str) -> str:
-    svg = text[text.index("<svg") :].replace(INK, "currentColor")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    svg = svg.replace(INK, "currentColor")
     svg = svg.replace("'sans-serif'", "inherit").replace("sans-serif", "inherit")
     svg = svg.replace('id="', f'id="{name}-').replace('"#', f'"#{name}-').replace("url(#", f"url(#{name}-")
     rest = svg.split(">", 1)[1]

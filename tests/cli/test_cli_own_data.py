@@ -1,0 +1,280 @@
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import openradial
+from openradial import cli
+from openradial.cli.app import COMMANDS
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """Run ``openradial``: its exit code, output and errors."""
+
+    def run(*arguments, stdin=None):
+        monkeypatch.setattr(sys, "argv", ["openradial", *map(str, arguments)])
+        if stdin is not None:
+            monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        printed = capsys.readouterr()
+        return ended.value.code or 0, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table of three kinds, a model of two of them, and its numbers."""
+    root = tmp_path_factory.mktemp("own")
+    random = np.random.default_rng(0)
+    lines = ["length,width,kind"]
+    for i in range(240):
+        length, width = random.normal([3 * (i % 3), 5 - 2 * (i % 3)], 0.5)
+        lines.append(f"{length:.3f},{width:.3f},{'abc'[i % 3]}")
+    (root / "t.csv").write_text("\n".join(lines) + "\n")
+    (root / "run.toml").write_text(
+        f'data = "{root / "t.csv"}"\nlabel = "kind"\nnovel = "c"\n[training]\nepochs = 12\nlearning_rate = 0.01\n'
+    )
+    command = [sys.executable, "-m", "openradial.cli", "fit", "--config", str(root / "run.toml"), "--json"]
+    done = subprocess.run([*command, "--out", str(root / "model")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return root, json.loads(done.stdout), done.stderr
+
+
+def test_fit_says_what_it_does_and_gives_its_numbers_as_json(folder):
+    root, numbers, said = folder
+    assert numbers["accuracy"] == 1.0
+    assert numbers["false_rejects"]["asked"] == 0.05
+    assert numbers["novel"]["classes"] == ["c"]
+    assert set(numbers) == {
+        "model",
+        "accuracy",
+        "false_rejects",
+        "matrix",
+        "confused",
+        "hardest",
+        "novel",
+        "examples",
+        "seconds",
+        "notes",
+    }
+    assert "2 known classes; examples: 88 train" in said
+    assert "network mlp, 12 epochs" in said
+    assert (root / "model" / "bundle.json").is_file()
+
+
+def test_fit_prints_what_one_wants_to_know(call, folder, tmp_path):
+    root, _, _ = folder
+    code, out, err = call("fit", root / "t.csv", "--label", "kind", "--epochs", 3, "--out", tmp_path / "m")
+    assert code == 0, err
+    for line in ("accuracy ", "called unknown ", "taken for (rows: true class)", "time ", f"model in {tmp_path / 'm'}"):
+        assert line in out
+    assert "95 % interval" in out
+
+
+def test_fit_refuses_to_replace_a_model_unasked(call, folder):
+    root, _, _ = folder
+    code, out, err = call("fit", "--config", root / "run.toml", "--out", root / "model")
+    assert (code, out) == (2, "")
+    assert err.endswith("name another folder, or replace it with overwrite (--overwrite)\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "a model needs data"),
+        (["digts"], 2, "did you mean 'digits'"),
+        (["digits", "--false-reject-rate", "5"], 2, "must be a number above 0 and below 1"),
+        (["digits", "--known", "0,11"], 1, "'11' is no class of this set"),
+        (["/no/where"], 1, "there is no folder or file /no/where"),
+    ],
+)
+def test_fit_refuses_what_cannot_be_in_one_line(call, tmp_path, arguments, code, message):
+    got, out, err = call("fit", *arguments, "--out", tmp_path / "m")
+    assert (got, out, err.count("\n")) == (code, "", 1)
+    assert message in err
+
+
+def test_an_interrupted_fit_leaves_a_checkpoint_and_goes_on(call, folder, tmp_path, monkeypatch):
+    import os
+    import signal
+
+    root, _, _ = folder
+    fit = sys.modules["openradial.cli.fit"]
+
+    def stop(console):
+        return lambda record: os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(fit, "_epochs", stop)
+    code, _, err = call("fit", "--config", root / "run.toml", "--out", tmp_path / "m")
+    assert code == 130
+    assert "stopped by SIGINT after 1 epochs; go on with --resume" in err
+    monkeypatch.undo()
+    monkeypatch.setattr(
+        sys, "argv", ["openradial", "fit", "--config", str(root / "run.toml"), "--out", str(tmp_path / "m"), "--resume"]
+    )
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert not ended.value.code
+    assert (tmp_path / "m" / "card.md").is_file()
+
+
+def test_evaluate_writes_a_report_and_shows_a_table(call, folder, tmp_path):
+    root, _, _ = folder
+    known = ("--known", root / "t.csv", "--novel", root / "t.csv", "--label", "kind")
+    code, out, err = call("evaluate", root / "model", *known, "--out", tmp_path / "r")
+    assert code == 0, err
+    assert "t.csv, other classes" in out
+    assert "note: the model was fitted on data called t.csv" in out
+    assert out.endswith(f"report in {tmp_path / 'r' / 'report.html'}\n")
+    assert (tmp_path / "r" / "report.html").stat().st_size > 20_000
+
+
+def test_evaluate_gives_its_numbers_as_json(call, folder, tmp_path):
+    root, _, _ = folder
+    code, out, _ = call("evaluate", root / "model", "--known", root / "t.csv", "--json", "--out", tmp_path / "r")
+    assert code == 0
+    found = json.loads(out)
+    assert found["known"]["examples"] == 160
+    assert found["report"] == str(tmp_path / "r" / "report.html")
+
+
+def test_predict_writes_lines_of_json(call, folder):
+    root, _, _ = folder
+    code, out, err = call("predict", root / "model", root / "t.csv", "--format", "jsonl")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert (code, err, len(rows)) == (0, "", 240)
+    assert rows[0]["label"] in ("a", "unknown")
+    assert list(rows[0]) == [
+        "input",
+        "label",
+        "is_unknown",
+        "nearest",
+        "probability",
+        "distance",
+        "p_value",
+        "unknown_score",
+        "top",
+    ]
+
+
+def test_predict_writes_csv_that_reads_back(call, folder):
+    root, _, _ = folder
+    code, out, _ = call("predict", root / "model", "-", "--format", "csv", stdin="length,width\n0,5\nx,5\n3,3\n")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert code == 3
+    assert [row["label"] for row in rows] == ["a", "", "b"]
+    assert rows[1]["error"] == "column 'length' must hold numbers, got 'x'; correct it"
+    assert rows[0]["class_1"] == "a"
+    assert float(rows[0]["probability_1"]) == float(rows[0]["probability"])
+
+
+def test_a_broken_row_is_a_line_and_exit_code_3_says_so(call, folder, tmp_path):
+    root, _, _ = folder
+    code, out, err = call("predict", root / "model", "-", tmp_path / "no.csv", stdin="length,width\n0,5\n1\n")
+    assert code == 3
+    assert err == "2 inputs could not be read\n"
+    lines = out.splitlines()
+    assert lines[0].split() == ["input", "label", "probability", "distance", "p-value", "nearest", "classes"]
+    assert lines[1].split()[:2] == ["-:1", "a"]
+    assert lines[2].split(None, 1) == ["-:2", "error: the row has 1 values for 2 columns"]
+    assert lines[3].endswith("error: there is no such file")
+
+
+def test_another_rate_rejects_more(call, folder):
+    root, _, _ = folder
+
+    def unknown(*options):
+        out = call("predict", root / "model", root / "t.csv", "--format", "jsonl", *options)[1]
+        return sum(json.loads(line)["is_unknown"] for line in out.splitlines())
+
+    assert unknown("--false-reject-rate", "0.5") > unknown()
+
+
+def test_a_rate_that_was_not_calibrated_for_is_refused(call, folder):
+    root, _, _ = folder
+    code, _, err = call("predict", root / "model", root / "t.csv", "--false-reject-rate", "0.001")
+    assert code == 2
+    assert "a rate of 0.001 needs at least 999 calibration scores" in err
+
+
+def test_a_reader_that_goes_away_ends_the_run_quietly(folder, tmp_path):
+    root, _, _ = folder
+    (tmp_path / "big.csv").write_text("length,width\n" + "1,2\n" * 5_000)
+    command = [sys.executable, "-m", "openradial.cli", "predict", str(root / "model"), str(tmp_path / "big.csv")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stdout.readline().startswith("input")
+        run.stdout.close()
+        assert run.stderr.read() == ""
+        assert run.wait(timeout=60) == 1
+
+
+def test_the_runtime_onnx_takes_a_file(call, folder):
+    root, _, _ = folder
+    code, _, err = call("predict", root / "model", root / "t.csv", "--runtime", "onnx")
+    assert code == 2
+    assert f"got the folder {root / 'model'}; run: openradial export {root / 'model'} --to onnx" in err
+
+
+def test_the_runtime_onnx_says_what_torch_says(call, folder):
+    from openradial.bundle import load
+    from openradial.export import to_onnx
+
+    root, _, _ = folder
+    to_onnx(load(root / "model"), root / "model.onnx")
+    lines = "length,width\n0,5\n3,3\n6,1\n"
+    said = [
+        [json.loads(line) for line in call("predict", *model, "-", "--format", "jsonl", stdin=lines)[1].splitlines()]
+        for model in ((root / "model",), (root / "model.onnx", "--runtime", "onnx"))
+    ]
+    assert [row["label"] for row in said[0]] == [row["label"] for row in said[1]]
+    assert [row["distance"] for row in said[0]] == pytest.approx([row["distance"] for row in said[1]], abs=1e-5)
+
+
+def test_help_lists_all_commands_in_groups(call):
+    code, out, _ = call("--help")
+    assert code == 0
+    for text in ("Your own data", "Networks and experiments", "Data sets", "Exit codes: 0 done, 1 failure, 2 bad use"):
+        assert text in out
+    assert all(name in out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_help_page(call, name):
+    code, out, err = call(name, "--help")
+    assert code == 0, err
+    assert f"Usage: openradial {name}" in out
+
+
+def complete(words, place):
+    environment = {"_OPENRADIAL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(place)}
+    code = (
+        "import sys, os; os.environ.update(" + repr(environment) + "); sys.argv = ['openradial']\n"
+        "from openradial import cli\n"
+        "try:\n    cli.main()\nfinally:\n    print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return done.stdout.split()
+
+
+def test_commands_are_completed_without_waiting_for_torch():
+    assert complete("openradial ", 1) == [*COMMANDS, "False"]
+
+
+def test_options_are_completed():
+    assert complete("openradial predict --f", 2)[:2] == ["--format", "--false-reject-rate"]
+
+
+def test_the_version_needs_no_torch():
+    code = (
+        "import sys; sys.argv = ['openradial', '--version']\nfrom openradial import cli\n"
+        "try:\n    cli.main()\nfinally:\n    print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == ["openradial", openradial.__version__, "False"]
