@@ -1,3 +1,4 @@
+import math
 import re
 import subprocess
 import sys
@@ -38,6 +39,11 @@ def fit(**options):
         ({"beta": -1.0}, "beta must be a finite number above 0, got -1.0; the paper uses beta=1.0"),
         ({"scale": 0.0}, "scale must be a finite number above 0, got 0.0; the paper uses scale=1.0"),
         ({"loss": "hinge"}, "loss must be one of 'distance', 'squared', got 'hinge'"),
+        ({"outliers": -0.1}, "outliers must be a finite number of at least 0, got -0.1; 0 makes none"),
+        ({"outliers": math.inf}, "outliers must be a finite number of at least 0, got inf; 0 makes none"),
+        ({"outliers": True}, "outliers must be a finite number of at least 0, got True; 0 makes none"),
+        ({"outliers": "mean"}, "outliers must be a finite number of at least 0, got 'mean'; 0 makes none"),
+        ({"neighbours": 5}, "neighbours must be True or False, got 5; it is always the one nearest row"),
         ({"device": "tpu"}, "device must be one of 'cpu', 'cuda', 'mps', got 'tpu'"),
         (
             {"early_stopping": True, "validation_fraction": 1.0},

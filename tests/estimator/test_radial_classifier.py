@@ -189,10 +189,11 @@ def test_without_early_stopping_nothing_is_held_out(fitted):
     assert "validation_loss" not in fitted.history_[0]
 
 
-def test_the_squared_loss_is_another_one(fitted, blobs):
-    squared = RadialClassifier(**QUICK, loss="squared").fit(*blobs)
-    assert squared.score(*blobs) > 0.8
-    assert not torch.equal(weights(squared), weights(fitted))
+@pytest.mark.parametrize("option", [{"loss": "distance"}, {"outliers": 0}])
+def test_the_paper_s_loss_and_no_outliers_are_other_choices(fitted, blobs, option):
+    other = RadialClassifier(**QUICK, **option).fit(*blobs)
+    assert other.score(*blobs) > 0.8
+    assert not torch.equal(weights(other), weights(fitted))
 
 
 def test_beta_and_what_is_predicted_have_nothing_to_do_with_each_other(fitted, blobs):

@@ -39,17 +39,20 @@ class Seen:
     @classmethod
     def of(cls, rows: Tensor, seed: int) -> Self:
         keys = torch.rand(len(rows), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        return cls(rows, keys)._smallest()
+        return cls(rows, keys)._smallest()._different()
 
     def joined(self, other: Self) -> Self:
         """Both together, as if they had been drawn from all rows at once."""
-        return type(self)(torch.cat([self.rows, other.rows]), torch.cat([self.keys, other.keys]))._smallest()
+        both = type(self)(torch.cat([self.rows, other.rows]), torch.cat([self.keys, other.keys]))
+        return both._different()._smallest()  # more epochs show the same rows again
 
     def _smallest(self) -> Self:
         order = self.keys.argsort()[:REFERENCES]
-        # more epochs show the same rows again
-        rows, place = torch.unique(self.rows[order], dim=0, return_inverse=True)
-        keys = self.keys.new_ones(len(rows)).scatter_reduce(0, place, self.keys[order], "amin")
+        return type(self)(self.rows[order], self.keys[order])
+
+    def _different(self) -> Self:
+        rows, place = torch.unique(self.rows, dim=0, return_inverse=True)
+        keys = self.keys.new_ones(len(rows)).scatter_reduce(0, place, self.keys, "amin")
         return type(self)(rows, keys)
 
 
