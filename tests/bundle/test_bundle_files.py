@@ -90,11 +90,15 @@ def test_simplex_prototypes_take_a_network_with_one_output_less(tmp_path):
     assert_equal_bundles(load(save(bundle, tmp_path / "model")), bundle)
 
 
-def test_double_precision_stays_double(tmp_path):
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_precision_of_the_weights_stays(dtype, tmp_path):
     torch.manual_seed(0)
-    made = classifier(build("spiral_radial", 3).double(), torch.randn(50, 2).double())
+    made = classifier(build("spiral_radial", 3).to(dtype), torch.randn(50, 2).to(dtype))
     bundle = Bundle(made, "spiral_radial", {}, CLASSES, PointInputs(2))
-    assert_equal_bundles(load(save(bundle, tmp_path / "model")), bundle)
+    loaded = load(save(bundle, tmp_path / "model"))
+    assert_equal_bundles(loaded, bundle)
+    raw = np.random.default_rng(0).normal(size=(9, 2))
+    assert_same(loaded.predict(raw), bundle.predict(raw))
 
 
 def test_a_bundle_without_rejector_rejects_nothing_and_comes_back(tmp_path):
@@ -102,6 +106,15 @@ def test_a_bundle_without_rejector_rejects_nothing_and_comes_back(tmp_path):
     found = load(save(bundle, tmp_path / "model")).predict(pixels())
     assert found.p_values is None
     np.testing.assert_array_equal(found.labels, found.nearest)
+
+
+def test_a_loaded_bundle_no_longer_needs_its_files(tmp_path):
+    bundle = point_bundle()
+    folder = save(bundle, tmp_path / "model")
+    loaded = load(folder)
+    with (folder / "weights.safetensors").open("r+b") as file:
+        file.write(bytes((folder / "weights.safetensors").stat().st_size))
+    assert_equal_bundles(loaded, bundle)
 
 
 def test_loading_leaves_the_random_numbers_alone(tmp_path):

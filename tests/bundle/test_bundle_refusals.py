@@ -2,6 +2,7 @@ import json
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 import torch
@@ -252,6 +253,49 @@ def test_damage_is_a_bundle_error_or_does_no_harm(small, data):
     except BundleError:
         return
     assert_equal_bundles(loaded, bundle)
+
+
+JSON_VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 99),
+    st.just(2**80),
+    st.floats(allow_nan=False),
+    st.text(max_size=9),
+    st.just([]),
+    st.just({}),
+    st.lists(st.integers(-2, 5), max_size=3),
+    st.dictionaries(st.text(max_size=4), st.integers(0, 4), max_size=2),
+)
+
+
+def places_of(value, at=()):
+    """The way to everything inside a JSON value."""
+    yield at
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield from places_of(child, (*at, key))
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_forged_record_is_a_bundle_error_or_makes_a_bundle(small, data):
+    _, whole, place = small
+    shutil.rmtree(place / "model", ignore_errors=True)
+    shutil.copytree(whole, place / "model")
+    record = json.loads((whole / RECORD).read_text())
+    *way, last = data.draw(st.sampled_from([at for at in places_of(record) if at]))
+    parent = record
+    for key in way:
+        parent = parent[key]
+    if data.draw(st.booleans()):
+        parent[last] = data.draw(JSON_VALUES)
+    else:
+        del parent[last]
+    record["checksum"] = record_checksum(record)
+    (place / "model" / RECORD).write_text(json.dumps(record))
+    with suppress(BundleError):
+        load(place / "model")
 
 
 def test_threads_may_predict_with_one_bundle_of_plain_scores():

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.bundle.inputs import Inputs
@@ -15,6 +16,7 @@ from openradial.bundle.predictions import Predictions
 from openradial.classifier import Answer, OpenClassifier
 from openradial.errors import OptionError
 from openradial.heads import Head, RadialHead
+from openradial.heads.base import at_least_float32
 
 
 def library_versions() -> dict[str, str]:
@@ -72,17 +74,22 @@ class Bundle:
         x = self.preprocessing.ready(raw)
         if not len(x):
             return self._none()
-        answer = self.classifier.answer(self.preprocessing.transform(x.to(self.device)), false_reject_rate)
+        answer = self.classifier.answer(self._network_inputs(x), false_reject_rate)
         distance = nearest_distance(self.classifier.head, answer)
         return Predictions.of(
             self.classes,
             labels=answer.labels.cpu().numpy(),
             nearest=answer.nearest.cpu().numpy(),
-            log_probs=answer.log_probs.cpu().numpy(),
-            distance=None if distance is None else distance.cpu().numpy(),
-            unknown_score=answer.unknown_score.cpu().numpy(),
-            p_values=None if answer.p_values is None else answer.p_values.cpu().numpy(),
+            log_probs=_array(answer.log_probs),
+            distance=None if distance is None else _array(distance),
+            unknown_score=_array(answer.unknown_score),
+            p_values=None if answer.p_values is None else _array(answer.p_values),
         )
+
+    def _network_inputs(self, x: Tensor) -> Tensor:
+        """Prepared inputs transformed, where the network is and as precise as it is."""
+        z = self.preprocessing.transform(x.to(self.device))
+        return z.to(self.dtype) if z.is_floating_point() else z
 
     def _none(self) -> Predictions:
         """The predictions of no input."""
@@ -103,6 +110,12 @@ class Bundle:
         return next((tensor.device for tensor in self.classifier.net.parameters()), torch.device("cpu"))
 
     @property
+    def dtype(self) -> torch.dtype:
+        """How precise the network is."""
+        kinds = (tensor.dtype for tensor in self.classifier.net.parameters() if tensor.is_floating_point())
+        return next(kinds, torch.float32)
+
+    @property
     def parameters(self) -> int:
         """How many numbers the network has learned."""
         return sum(parameter.numel() for parameter in self.classifier.net.parameters())
@@ -114,6 +127,11 @@ def nearest_distance(head: Head, answer: Answer) -> Tensor | None:
         return None
     own = answer.log_probs.gather(1, answer.nearest[:, None]).squeeze(1)
     return -own / head.layer.beta
+
+
+def _array(values: Tensor) -> NDArray[Any]:
+    """An array of float32 at least: NumPy has no bfloat16."""
+    return at_least_float32(values).cpu().numpy()
 
 
 def _check_classes(classes: tuple[str, ...], head: Head) -> None:

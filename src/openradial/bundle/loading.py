@@ -128,7 +128,8 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
     broken = first_broken(tensors)
     if broken is not None:
         raise BundleError(f"the weights of {folder} hold nan in {broken!r}; its training went wrong, train again")
-    return tensors
+    # in memory of their own: the file may go, and some kernels want addresses that a file does not give
+    return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
 def _check_weights(folder: Path, record: Mapping[str, Any]) -> None:

@@ -26,7 +26,7 @@ class Graph(nn.Module):
         scorers = {place: traceable(scorer) for place, scorer in pairs if isinstance(scorer, Scorer)}
         merge = None if whole.combination is None else GraphCombination(whole.combination)
         self.classifier = OpenClassifier(whole.net, whole.head, scorers=scorers, combination=merge)
-        self.transform = _transform(bundle.preprocessing)
+        self.transform, self.dtype = _transform(bundle.preprocessing), bundle.dtype
         self.rejector = None if whole.rejector is None else GraphRejector(whole.rejector)
         self.eval()
 
@@ -38,7 +38,8 @@ class Graph(nn.Module):
         return ("log_probs", "nearest", *distance, "unknown_score", *decided)
 
     def forward(self, inputs: Tensor, false_reject_rate: Tensor) -> tuple[Tensor, ...]:
-        answer = self.classifier.answer(self.transform(inputs))
+        x = self.transform(inputs)
+        answer = self.classifier.answer(x.to(self.dtype) if x.is_floating_point() else x)
         # nan must reach the decision, and what clamps or sorts elsewhere may lose it
         score = torch.where(answer.log_probs.isnan().any(1), torch.nan, answer.unknown_score)
         distance = nearest_distance(self.classifier.head, answer)
