@@ -17,8 +17,8 @@ help:  ## list the targets
 
 setup: $(READY)  ## build .venv with the versions of constraints.txt
 
-demo: $(READY)  ## train on digits with softmax and with the radial layer, compare, decide
-	$(BIN)/python examples/digits_demo.py
+demo: $(READY)  ## fit a model on digits, evaluate it on known and novel ones, write a report
+	$(BIN)/python examples/own_data.py
 
 test: check  ## check, then run all tests
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal

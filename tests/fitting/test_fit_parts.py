@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from openradial.data.examples import Examples
 from openradial.decision import Rejector
 from openradial.errors import DataError, OptionError
-from openradial.fitting.parts import FEWEST, MOST, SHARE, Parts, examples_needed, hold_out
+from openradial.fitting.parts import FEWEST, MOST, SHARE, Parts, hold_out
 
 
 def known(counts):
@@ -72,14 +72,6 @@ def test_a_combination_needs_enough_rows_to_learn_from():
     enough = math.ceil(FEWEST / SHARE / 2)
     assert hold_out(known([enough, enough]), 0.05).combination is not None
     assert hold_out(known([enough - 2, enough - 2]), 0.05).combination is None
-
-
-@pytest.mark.parametrize(("rate", "needed"), [(0.3, 3), (0.05, 19), (0.1, 9), (0.01, 99), (0.03, 33)])
-def test_the_number_of_calibration_examples_is_that_of_the_rejector(rate, needed):
-    assert examples_needed(rate) == needed
-    Rejector(rate).fit(torch.arange(float(needed)))
-    with pytest.raises(OptionError, match=f"needs at least {needed}"):
-        Rejector(rate).fit(torch.arange(float(needed - 1)))
 
 
 def test_a_rate_that_the_data_cannot_keep_names_one_that_they_can():

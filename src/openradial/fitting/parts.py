@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from openradial.data.examples import Examples
 from openradial.data.splits import train_test_split
+from openradial.decision.calibration import examples_needed
 from openradial.errors import DataError, OptionError
 
 MOST = 5_000  # examples of a part that is held out: a rate of 5 % is then known to about ± 0.6 %
@@ -31,15 +32,6 @@ class Parts:
         """How many examples each part has."""
         parts = {name: getattr(self, name) for name in ("train", "combination", "calibration", "report")}
         return {name: len(part) for name, part in parts.items() if part is not None}
-
-
-def examples_needed(rate: float) -> int:
-    """How many calibration examples a false-reject rate takes.
-
-    >>> examples_needed(0.05)
-    19
-    """
-    return math.ceil(1 / rate - 1e-9) - 1
 
 
 def hold_out(known: Examples, rate: float, *, tested: bool = False, seed: int = 0) -> Parts:
