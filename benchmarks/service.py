@@ -24,7 +24,7 @@ import torch
 
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table, write
-from benchmarks.service_load import Address, Request, load
+from benchmarks.service_load import Request, load
 from benchmarks.service_requests import good_requests, mixed_requests, parsed
 from openradial import data
 from openradial.bundle import Bundle, ImageInputs, save

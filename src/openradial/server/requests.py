@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any, NamedTuple, NoReturn
 
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
@@ -102,6 +102,13 @@ async def _from_form(request: Request, body: bytes, limits: Limits) -> Asked:
         if error.message.startswith("Too many files"):
             raise _too_many(limits) from error
         raise RequestError(400, f"the form cannot be read: {error.message}") from error
+    try:
+        return await _asked(form)
+    finally:
+        await form.close()
+
+
+async def _asked(form: FormData) -> Asked:
     rate, files = None, []
     for name, value in form.multi_items():
         if isinstance(value, UploadFile):

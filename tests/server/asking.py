@@ -1,0 +1,64 @@
+"""Ask a service without a network."""
+
+import asyncio
+import io
+
+import httpx
+import numpy as np
+from PIL import Image
+
+from openradial.server import create_app
+
+PATH = "/v1/predict"
+
+
+def ask(service, *calls):
+    """The answers to calls that are made at the same time; a call is a method, a path and httpx's options."""
+
+    async def all_of_them():
+        transport = httpx.ASGITransport(create_app(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://service", timeout=30) as client:
+            return await asyncio.gather(*(client.request(method, path, **options) for method, path, options in calls))
+
+    return asyncio.run(all_of_them())
+
+
+def call(path=PATH, method="POST", **options):
+    return method, path, options
+
+
+def predict(service, inputs, **others):
+    """The answer to one request in JSON."""
+    return ask(service, call(json={"inputs": inputs, **others}))[0]
+
+
+def send(service, body, kind, path=PATH, **headers):
+    """The answer to one request of some content type."""
+    return ask(service, call(path, content=body, headers={"Content-Type": kind, **headers}))[0]
+
+
+def png(image):
+    stream = io.BytesIO()
+    Image.fromarray(image).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def as_json(raw):
+    """Raw inputs as JSON can hold them."""
+    return [each.tolist() if isinstance(each, np.ndarray) else each for each in raw]
+
+
+def assert_says(found, expected):
+    """An answer says what predictions say, up to the rounding that the size of a batch may change."""
+    assert len(found) == len(expected)
+    for row, wanted in zip(found, expected.rows(), strict=True):
+        assert row.keys() == wanted.keys()
+        for name in ("label", "is_unknown", "nearest"):
+            assert row[name] == wanted[name]
+        for name in ("probability", "distance", "p_value", "unknown_score"):
+            np.testing.assert_allclose(number(row[name]), number(wanted[name]), rtol=1e-4, atol=1e-6, err_msg=name)
+        assert [each["class"] for each in row["top"]] == [each["class"] for each in wanted["top"]]
+
+
+def number(value):
+    return np.nan if value is None else value
