@@ -31,6 +31,8 @@ PAGES = (
     "classifier",
     "attacks",
     "estimator",
+    "fitting",
+    "evaluation",
     "bundle",
     "export",
     "experiments",

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from openradial.bundle import load
+from openradial.cli import BROKEN_INPUTS
 from openradial.evaluation import Evaluation, evaluate, known_sample, novel_sample, write_report
 
 
@@ -39,6 +40,12 @@ def evaluate_command(
         typer.echo(json.dumps({"model": str(model), "report": str(page), **found.as_dict()}, indent=1))
     else:
         _show(found, page)
+    if _broken(found):
+        raise typer.Exit(BROKEN_INPUTS)
+
+
+def _broken(found: Evaluation) -> int:
+    return sum(len(part.broken) for part in (found.known, *found.novel))
 
 
 def _show(found: Evaluation, page: Path) -> None:
@@ -48,8 +55,7 @@ def _show(found: Evaluation, page: Path) -> None:
     console.print(f"called unknown  {100 * rejects.measured:.1f} % of them, {100 * rejects.asked:g} % asked; {between}")
     if found.numbers:
         console.print(_table(found))
-    broken = sum(len(part.broken) for part in (found.known, *found.novel))
-    if broken:
+    if broken := _broken(found):
         console.print(f"{broken:,} input{'s' * (broken != 1)} could not be read; the report names them")
     for note in found.notes:
         console.print(f"note: {note}", markup=False)
