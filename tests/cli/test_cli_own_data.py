@@ -145,6 +145,30 @@ def test_evaluate_gives_its_numbers_as_json(call, folder, tmp_path):
     assert found["report"] == str(tmp_path / "r" / "report.html")
 
 
+def test_evaluate_goes_past_inputs_that_cannot_be_read(call, folder, tmp_path, monkeypatch):
+    from openradial.evaluation import Row, samples
+
+    root, _, _ = folder
+    rows = samples._rows
+
+    def with_a_broken_one(*arguments):
+        return [Row("gone", None, "there is no such file"), *rows(*arguments)[1:]]
+
+    monkeypatch.setattr(samples, "_rows", with_a_broken_one)
+    code, out, _ = call("evaluate", root / "model", "--known", root / "t.csv", "--out", tmp_path / "r")
+    assert code == 3
+    assert "1 input could not be read; the report names them" in out
+    assert "could not be read: gone: there is no such file" in (tmp_path / "r" / "report.html").read_text()
+
+
+def test_evaluate_names_what_the_report_needs_before_it_starts(call, folder, monkeypatch):
+    root, _, _ = folder
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, _, err = call("evaluate", root / "model", "--known", root / "t.csv")
+    assert code == 1
+    assert err.endswith("which is not installed; run: pip install 'openradial[plot]'\n")
+
+
 def test_predict_writes_lines_of_json(call, folder):
     root, _, _ = folder
     code, out, err = call("predict", root / "model", root / "t.csv", "--format", "jsonl")

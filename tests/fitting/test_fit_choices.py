@@ -89,3 +89,10 @@ def test_settings_of_the_user_replace_the_chosen_ones():
     settings = choose_settings(FitJob("x", seed=3, training={"epochs": 2, "optimiser": "sgd"}), Choice("mlp"), 100)
     assert (settings.epochs, settings.optimiser, settings.schedule, settings.seed) == (2, "sgd", "cosine", 3)
     assert choose_settings(FitJob("x"), Choice("e", weights="imagenet"), 1000).warmup_epochs == 0.5
+
+
+def test_many_classes_get_wider_networks():
+    names = tuple(map(str, range(51)))
+    for size, options in ((8, {"hidden": (256, 256)}), (32, {"width": 64})):
+        data = Examples(torch.zeros(51, 3, size, size, dtype=torch.uint8), torch.arange(51), names)
+        assert options.items() <= choose(FitJob("set"), Labelled("set", "images", data)).options.items()

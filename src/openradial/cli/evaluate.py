@@ -10,6 +10,7 @@ from rich.table import Table
 
 from openradial.bundle import load
 from openradial.cli import BROKEN_INPUTS
+from openradial.errors import require
 from openradial.evaluation import Evaluation, evaluate, known_sample, novel_sample, write_report
 
 
@@ -32,6 +33,7 @@ def evaluate_command(
 
     Where a set holds known and other classes, --known takes the ones and --novel the others.
     """
+    require("matplotlib", "plot", "the report")  # before the work, not after it
     bundle = load(model, modules=module or ())
     samples = [novel_sample(bundle, each, label) for each in novel or []]
     found = evaluate(bundle, known_sample(bundle, known, label), samples, false_reject_rate)

@@ -15,6 +15,8 @@ from openradial.training import Settings
 PRETRAINED = "efficientnet_lite0"
 PRETRAINED_SIZE = 128  # pixels: a third of the work of 224
 USUAL: Mapping[str, Mapping[str, Any]] = {"mlp": {"hidden": (100, 100)}, "resnet18": {"width": 32}}
+WIDE: Mapping[str, Mapping[str, Any]] = {"mlp": {"hidden": (256, 256)}, "resnet18": {"width": 64}}
+MANY = 50  # classes, beyond which networks are wide
 SIZES = (8, 16, 28, 32, 64)  # pixels: images of a folder get the largest that is not above theirs
 
 
@@ -39,14 +41,15 @@ class Choice:
 
 def choose(job: FitJob, found: Labelled, num_inputs: int | None = None, vocabulary: int | None = None) -> Choice:
     """The network that a job names, or the usual one for its data; ``num_inputs`` of an encoded table."""
+    widths = WIDE if len(found.classes) > MANY else USUAL
     if found.kind == "images":
-        return _for_images(job, *_picture(job, found))
+        return _for_images(job, *_picture(job, found), widths)
     if job.size is not None or job.flip:
         raise OptionError(f"size and flip are for images, and {found.name} holds {found.kind}")
     shape = tuple(getattr(found.data, "inputs", found.data.labels).shape)
     implied = {"inputs": num_inputs or shape[-1], "channels": shape[-1], "vocabulary": vocabulary}
     usual = {"table": "mlp", "points": "mlp", "sequences": "gru", "texts": "text_cnn"}[found.kind]
-    defaults = USUAL.get(usual, {}) if job.model == "auto" else {}
+    defaults = widths.get(usual, {}) if job.model == "auto" else {}
     name = usual if job.model == "auto" else job.model
     return Choice(name, _options(name, implied, defaults, job))
 
@@ -85,7 +88,9 @@ def _picture(job: FitJob, found: Labelled) -> tuple[int, int, bool]:
     return height, channels, False
 
 
-def _for_images(job: FitJob, side: int, channels: int, from_files: bool) -> Choice:
+def _for_images(
+    job: FitJob, side: int, channels: int, from_files: bool, widths: Mapping[str, Mapping[str, Any]]
+) -> Choice:
     asked = job.model == PRETRAINED
     if asked or (job.model == "auto" and from_files and side >= 64 and channels == 3 and _is_installed()):
         size = job.size or (PRETRAINED_SIZE if from_files else side)
@@ -93,7 +98,7 @@ def _for_images(job: FitJob, side: int, channels: int, from_files: bool) -> Choi
     size = job.size or (max((s for s in SIZES if s <= side), default=SIZES[0]) if from_files else side)
     name = job.model if job.model != "auto" else _usual(size)
     implied = {"channels": channels, "size": size, "inputs": channels * size * size}
-    defaults = dict(USUAL.get(name, {})) if job.model == "auto" else {}
+    defaults = dict(widths.get(name, {})) if job.model == "auto" else {}
     if name.startswith("resnet") and size < 128:
         defaults["stem"] = "small"
     return Choice(name, _options(name, implied, defaults, job), None, size, channels, size // 8 if size >= 32 else 0)
