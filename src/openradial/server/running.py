@@ -65,6 +65,7 @@ def serve(app: FastAPI, opened: socket.socket, *, limits: Limits | None = None, 
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=grace,
     )
     _Server(config).run([opened])
