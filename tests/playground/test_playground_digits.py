@@ -30,7 +30,11 @@ def centre_of_mass(image):
 
 
 @given(
-    tall=st.integers(8, 90), wide=st.integers(8, 90), top=st.integers(0, 20), left=st.integers(0, 20), seed=st.integers(0, 9)
+    tall=st.integers(8, 90),
+    wide=st.integers(8, 90),
+    top=st.integers(0, 20),
+    left=st.integers(0, 20),
+    seed=st.integers(0, 9),
 )
 def test_a_drawing_fills_a_box_of_20_and_has_its_mass_where_mnist_has_it(tall, wide, top, left, seed):
     ink = blot(120, 120, top, left, tall, wide)

@@ -61,7 +61,7 @@ def test_a_paused_run_waits_and_goes_on(run):
 
 def test_a_picture_holds_the_outputs_on_the_grid_from_the_bottom(run):
     values = np.frombuffer(run.picture(0), np.float16).reshape(1, 8, 8, 6)
-    left, right, bottom, top = EXTENT
+    left, right, bottom, _ = EXTENT
     step = (right - left) / 8
     for row, column in [(0, 0), (0, 7), (5, 2)]:
         place = run.at(0, left + (column + 0.5) * step, bottom + (row + 0.5) * step)

@@ -13,7 +13,7 @@ from openradial.server.playground.learning import Learner, State, Viewer, Wishes
 from openradial.server.refusals import RequestError
 
 EXTENT = (-3.0, 3.0, -3.0, 3.0)  # of the map; the data lie within a radius of 1.1
-SHOWN = 600  # points that the page draws
+SHOWN = 300  # points that the page draws
 AT_CROSS = 200  # networks drawn where the distribution at one place is asked for
 MOST = 4  # runs that are kept: a new one takes the place of the oldest
 REST = 0.04  # seconds between two frames at least, so that eyes can follow
@@ -121,8 +121,8 @@ class Run:
         with self._looking:
             o = self._viewer.outputs(state, self._test.inputs, self.pace.samples)
         place = len(self.frames)
-        facts = {"frame": place, "step": place * self.pace.steps}
-        facts |= {"accuracy": accuracies(o, self._test.labels, self.wishes)}
+        accuracy = accuracies(o, self._test.labels, self.wishes)
+        facts = {"frame": place, "step": place * self.pace.steps, "accuracy": accuracy}
         with self._changed:
             self.frames.append(Frame(state, facts))
             self._changed.notify_all()

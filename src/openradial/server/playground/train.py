@@ -1,7 +1,7 @@
 """Train the playground's two digit classifiers: ``python -m openradial.server.playground.train``.
 
-Both have the paper's network for MNIST, the same images, the same number of epochs and a rejector that was calibrated on
-the same images. One is trained with softmax, the other by the radial recipe, of which only the distance to the
+Both have the paper's network for MNIST, the same images, the same number of epochs and a rejector that was calibrated
+on the same images. One is trained with softmax, the other by the radial recipe, of which only the distance to the
 prototypes decides: neighbours in hidden layers would need the training images. Weights are rounded to half precision
 before anything is calibrated or measured.
 """
@@ -58,7 +58,7 @@ def train_digits(head: str, material: Material, settings: Settings) -> Bundle:
         material.train, settings.batch_size, shuffle=True, seed=settings.seed, transform=INPUTS.normalise()
     )
     fit(net, objective, batches, settings=settings)
-    net.half().float()
+    net.to(memory_format=torch.contiguous_format).half().float()
     held = Held(Batches(material.calibration, 1000, transform=INPUTS.normalise()))
     if head == "radial":
         classifier = open_classifier(net, recipe, RATE, train=held, combination=None, calibration=held)
@@ -91,12 +91,13 @@ def keep(bundle: Bundle, folder: Path) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Train both and put them where the playground looks for them."""
     parser = argparse.ArgumentParser(description="Train the playground's digit classifiers on MNIST.")
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--head", choices=NAMES, action="append", help="one of them alone")
     parser.add_argument("--out", type=Path, default=MODELS, help="the folder that gets both bundles")
     given = parser.parse_args(arguments)
     material = Material.read()
-    settings = Settings(epochs=given.epochs, batch_size=128, schedule="cosine")
-    for head in NAMES:
+    settings = Settings(epochs=given.epochs, batch_size=128, schedule="cosine", channels_last=True)
+    for head in given.head or NAMES:
         bundle = train_digits(head, material, settings)
         keep(bundle, given.out / head)
         print(head, bundle.facts["measured"])  # noqa: T201

@@ -9,6 +9,11 @@ const STARTS = { spiral: startSpiral, draw: startDrawing, model: startModel };
 const tabs = [...document.querySelectorAll("[role=tab]")];
 const started = new Set();
 
+// The tab that the address names; "#/spiral" is no place to scroll to.
+function named() {
+  return Object.keys(STARTS).find((name) => location.hash === `#/${name}`);
+}
+
 function choose(name, { focus = false } = {}) {
   for (const tab of tabs) {
     const chosen = tab.getAttribute("aria-controls") === name;
@@ -19,7 +24,7 @@ function choose(name, { focus = false } = {}) {
   }
   if (!started.has(name)) STARTS[name]();
   started.add(name);
-  if (location.hash.slice(1) !== name) history.replaceState(null, "", `#${name}`);
+  if (named() !== name) history.replaceState(null, "", `#/${name}`);
   document.dispatchEvent(new CustomEvent("tab", { detail: name }));
 }
 
@@ -58,5 +63,5 @@ find("#theme").onclick = () => {
 dark.onchange = () => remembered() || paint(dark.matches);
 paint(remembered() ? remembered() === "dark" : dark.matches);
 
-addEventListener("hashchange", () => location.hash.slice(1) in STARTS && choose(location.hash.slice(1)));
-choose(location.hash.slice(1) in STARTS ? location.hash.slice(1) : "spiral");
+addEventListener("hashchange", () => named() && choose(named()));
+choose(named() ?? "spiral");

@@ -36,7 +36,7 @@ export function drawMap(canvas, probabilities, run, cross) {
 }
 
 function drawPoints(context, run, place, width) {
-  const size = Math.max(1.3, width / 260);
+  const size = Math.max(1.4, width / 210);
   const paths = [0, 1, 2].map(() => new Path2D());
   run.points.forEach((point, i) => {
     const [x, y] = place(point);

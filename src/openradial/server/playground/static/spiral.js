@@ -21,6 +21,7 @@ let frame = 0;
 let following = true;
 let paused = false;
 let ended = false;
+let playing = 0; // the timer of a replay
 let seed = 0;
 let outputs = null;
 let place = null;
@@ -32,7 +33,7 @@ const settings = () => ({ beta: beta(), scale: wishes.scale, cutoff: cutoff() })
 
 export function startSpiral() {
   for (const head of HEADS) prepare(head);
-  control("go").onclick = () => (ended ? begin() : hold(!paused));
+  control("go").onclick = () => (ended ? replay() : hold(!paused));
   control("again").onclick = () => ((seed += 1), begin());
   control("progress").oninput = scrub;
   control("beta").oninput = () => (wishes?.bayesian ? label() : react());
@@ -126,6 +127,8 @@ function open(described) {
 }
 
 function leave() {
+  clearInterval(playing);
+  playing = 0;
   stream?.close();
   stream = null;
   if (run) drop(run);
@@ -162,7 +165,28 @@ async function hold(wanted) {
   await ask(`/play/spiral/${run.id}/${paused ? "pause" : "resume"}`, { method: "POST" }).catch((error) => finish(error.message));
 }
 
+// From the first frame to the last, as it was.
+function replay() {
+  const isOver = frame >= accuracy.length - 1;
+  clearInterval(playing);
+  if (playing && !isOver) {
+    playing = 0;
+    return label();
+  }
+  if (isOver) show(0);
+  playing = setInterval(() => {
+    if (frame < accuracy.length - 1) return show(frame + 1);
+    clearInterval(playing);
+    playing = 0;
+    label();
+    announce();
+  }, calm.matches ? 1000 : 70);
+  label();
+}
+
 function scrub() {
+  clearInterval(playing);
+  playing = 0;
   const wanted = Math.min(Number(control("progress").value), accuracy.length - 1);
   following = wanted === accuracy.length - 1 && !ended;
   show(wanted);
@@ -273,7 +297,7 @@ function label() {
   control("beta-note").textContent = control("bayesian").checked
     ? "For Bayesian networks beta weighs the data against the prior: moving it starts them again."
     : "The networks stay as they are: only what is read from their outputs changes.";
-  control("go").textContent = ended ? "Train again" : paused ? "Continue" : "Pause";
+  control("go").textContent = ended ? (playing ? "Stop" : "Replay") : paused ? "Continue" : "Pause";
   if (!run) return;
   control("progress").value = frame;
   put("progress", `step ${frame * run.steps} of ${(run.frames - 1) * run.steps}`);

@@ -1,0 +1,87 @@
+"""A server in a thread and a browser without a window, for the tests that drive the page."""
+
+import os
+import shutil
+import threading
+from contextlib import contextmanager
+
+import pytest
+import uvicorn
+
+from openradial.server import Service, running
+from openradial.server.playground import create_playground
+from openradial.server.playground.digits import digit_model
+
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PATIENCE = 30_000  # milliseconds; a busy machine may take its time
+
+
+@contextmanager
+def served(app, opened):
+    """The address of an application while it is served."""
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=3))
+    thread = threading.Thread(target=server.run, args=([opened],))
+    thread.start()
+    try:
+        yield running.url_of(opened)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if not os.path.exists(CHROMIUM) and shutil.which("chromium") is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("CI must have chromium: make setup installs it where apt can")
+        pytest.skip("chromium is not installed: apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        path = CHROMIUM if os.path.exists(CHROMIUM) else shutil.which("chromium")
+        opened = driver.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="session")
+def playground():
+    """The address of a playground with the digits that come with it."""
+    with running.listen("127.0.0.1", 0) as opened:
+        app = create_playground(Service(digit_model("radial")), stopped=lambda: opened.fileno() < 0)
+        with served(app, opened) as url:
+            yield url
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a page; at the end nothing may have gone wrong on it, and nothing may have left this computer."""
+    contexts, trouble = [], []
+
+    def open_page(url, **options):
+        context = browser.new_context(**{"viewport": {"width": 1100, "height": 900}, **options})
+        context.set_default_timeout(PATIENCE)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda said: said.type in ("error", "warning") and trouble.append(said.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("request", lambda asked: _is_local(asked.url) or trouble.append(f"asked {asked.url}"))
+        page.goto(url)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert trouble == []
+
+
+def _is_local(url):
+    return url.startswith(("http://127.0.0.1:", "blob:http://127.0.0.1:", "data:"))
