@@ -1,8 +1,10 @@
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 
 import pytest
@@ -12,7 +14,7 @@ from openradial.errors import MissingError, OptionError, TrainingError
 from openradial.experiments import IDS, Experiment, Plan, find, reproduce, running
 from openradial.experiments.catalog import chosen
 from openradial.experiments.pictures import save_picture
-from openradial.experiments.processes import _NoTerminal
+from openradial.experiments.processes import _NoTerminal, run_in_processes
 
 KILLED = """
 import os, signal, sys
@@ -113,6 +115,37 @@ def test_several_at_a_time_find_the_same_and_one_failure_stops_no_other(tmp_path
     assert "fig2" in (tmp_path / "report.md").read_text()
     assert "fig2: training 2 Bayesian softmax networks, 1 epochs" in notes
     assert "fig2: finished" in notes
+
+
+def end_process(id, plan):
+    os._exit(9)
+
+
+def note_and_wait(id, plan):
+    plan.note(str(os.getpid()))
+    threading.Event().wait()
+
+
+def test_a_worker_that_is_killed_is_told_with_the_way_out(tmp_path):
+    message = (
+        "a process that ran experiments was ended from outside, perhaps for lack of memory; "
+        "go on with --resume, perhaps with fewer --jobs"
+    )
+    with pytest.raises(TrainingError, match=f"^{re.escape(message)}$"):
+        run_in_processes(end_process, ["fig1"], Plan(tmp_path, "tiny"))
+
+
+def test_an_interruption_ends_the_workers_at_once(tmp_path):
+    notes = []
+
+    def listener(text):
+        notes.append(text)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_in_processes(note_and_wait, ["fig1"], Plan(tmp_path, "tiny", listener=listener))
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(notes[0].removeprefix("fig1: ")), 0)
 
 
 def test_failures_are_told_at_the_end_also_where_nothing_else_was_run(tmp_path, monkeypatch):

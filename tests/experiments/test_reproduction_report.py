@@ -1,6 +1,7 @@
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -134,3 +135,9 @@ def test_a_damaged_result_is_named(tmp_path):
     (tmp_path / "fig1.json").write_text(json.dumps({"numbers": 1})[:5])
     with pytest.raises(TrainingError, match=r"fig1\.json is damaged \(.*\); delete it and go on with --resume"):
         write_report(tmp_path)
+
+
+def test_the_page_names_what_decides_each_claim():
+    page = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text()
+    rows = dict(re.findall(r"^\| (\d)\. [^|]+\| ([^|]+) \|$", page, re.MULTILINE))
+    assert rows == {str(claim.number): ", ".join(claim.experiments) for claim in CLAIMS}

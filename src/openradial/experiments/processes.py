@@ -2,17 +2,19 @@
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TextIO, cast
 
 import torch
 
-from openradial.errors import OpenRadialError
+from openradial.errors import OpenRadialError, TrainingError
 from openradial.experiments.plan import Plan, unheard
 from openradial.progress import bar
 
@@ -24,9 +26,10 @@ def run_in_processes(run: Run, ids: Sequence[str], plan: Plan) -> dict[str, str]
     """Run experiments by id, ``plan.jobs`` at a time; the messages of those that failed."""
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads may stand still
     jobs = min(plan.jobs, len(ids))
+    alive, ours = context.Pipe(duplex=False)
     failures: dict[str, str] = {}
     with _heard(context.Queue(), plan) as notes, bar("experiments", len(ids)) as advance:
-        start = (notes, max(1, torch.get_num_threads() // jobs))
+        start = (notes, alive, max(1, torch.get_num_threads() // jobs))
         with ProcessPoolExecutor(jobs, context, _start_worker, start) as pool:
             running = {pool.submit(_work, run, id, replace(plan, listener=unheard)): id for id in ids}
             try:
@@ -34,7 +37,7 @@ def run_in_processes(run: Run, ids: Sequence[str], plan: Plan) -> dict[str, str]
                     failures |= _conclude(done, running[done], plan)
                     advance(1)
             except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
+                ours.close()  # else leaving the pool would wait until all is computed
                 raise
     return {id: failures[id] for id in ids if id in failures}
 
@@ -44,6 +47,11 @@ def _conclude(done: Future[None], id: str, plan: Plan) -> dict[str, str]:
         done.result()
     except OpenRadialError as error:
         return {id: str(error)}
+    except BrokenProcessPool as error:
+        raise TrainingError(
+            "a process that ran experiments was ended from outside, perhaps for lack of memory; "
+            "go on with --resume, perhaps with fewer --jobs"
+        ) from error
     plan.note(f"{id}: finished")
     return {}
 
@@ -62,24 +70,25 @@ def _heard(notes: Any, plan: Plan) -> Iterator[Any]:
         yield notes
     finally:
         notes.put(None)
-        listener.join()
+        listener.join(timeout=2)  # a worker that was ended while it wrote leaves the queue locked for ever
         notes.close()
+        notes.cancel_join_thread()
 
 
-def _start_worker(notes: Any, threads: int) -> None:
+def _start_worker(notes: Any, alive: Any, threads: int) -> None:
     global _notes
     _notes = notes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent decides
     torch.set_num_threads(threads)
     sys.stderr = cast(TextIO, _NoTerminal(sys.stderr))
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(alive,), daemon=True).start()
 
 
-def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for ever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+def _end_with_parent(alive: Any) -> None:
+    """End this process when its parent closes the other end of the pipe, or is killed: else it would wait for ever."""
+    with suppress(EOFError):
+        alive.recv()
+    os._exit(1)
 
 
 def _work(run: Run, id: str, plan: Plan) -> None:
