@@ -31,6 +31,7 @@ PAGES = (
     "classifier",
     "attacks",
     "estimator",
+    "server",
     "fitting",
     "evaluation",
     "bundle",

@@ -12,6 +12,7 @@ from openradial.server.application import create_app  # noqa: E402
 from openradial.server.batching import Batcher  # noqa: E402
 from openradial.server.limits import Limits  # noqa: E402
 from openradial.server.refusals import RequestError  # noqa: E402
+from openradial.server.running import listen, serve  # noqa: E402
 from openradial.server.service import Service  # noqa: E402
 
-__all__ = ["Batcher", "Limits", "RequestError", "Service", "create_app"]
+__all__ = ["Batcher", "Limits", "RequestError", "Service", "create_app", "listen", "serve"]
