@@ -123,7 +123,7 @@ class Learner:
 
     def _loss(self, o: Tensor, y: Tensor) -> Tensor:
         beta = self.wishes.beta if self.wishes.bayesian else 1.0
-        softmax, radial = o.split(CLASSES, 1)
+        softmax, radial = o[:, :CLASSES], o[:, CLASSES:]
         return cross_entropy(softmax, y) + radial_loss(radial, y, beta=beta, scale=self.wishes.scale)
 
     def _endless(self) -> Any:
@@ -163,7 +163,7 @@ def accuracies(outputs: Tensor, y: Tensor, wishes: Wishes) -> dict[str, float]:
 
 def probabilities(outputs: Tensor, wishes: Wishes) -> tuple[Tensor, Tensor]:
     """Probabilities of softmax and of the radial layer, ``(samples, b, 6) -> (samples, b, 3)`` each."""
-    softmax, radial = outputs.split(CLASSES, -1)
+    softmax, radial = outputs[..., :CLASSES], outputs[..., CLASSES:]
     return softmax.softmax(-1), radial_probs(radial, beta=wishes.beta, scale=wishes.scale)
 
 

@@ -58,7 +58,8 @@ def train_digits(head: str, material: Material, settings: Settings) -> Bundle:
         material.train, settings.batch_size, shuffle=True, seed=settings.seed, transform=INPUTS.normalise()
     )
     fit(net, objective, batches, settings=settings)
-    net.to(memory_format=torch.contiguous_format).half().float()
+    net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    net.half().float()
     held = Held(Batches(material.calibration, 1000, transform=INPUTS.normalise()))
     if head == "radial":
         classifier = open_classifier(net, recipe, RATE, train=held, combination=None, calibration=held)
