@@ -58,4 +58,6 @@ $(READY): constraints.txt pyproject.toml
 	@rm -f $@
 	@$(PIP) hatchling editables
 	@$(PIP) --no-build-isolation -e ".[dev]"
+	@command -v chromium > /dev/null || (apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium) > /dev/null 2>&1 \
+		|| echo "chromium is not there and apt cannot install it: tests in a browser will be skipped"
 	@touch $@

@@ -25,6 +25,7 @@ What to try next
   openradial export {out}/model --to onnx  one file to deploy
   openradial fit YOUR_FOLDER --out model   a folder with one folder of images per class, or a table with --label
   python examples/digits_demo.py           softmax beside the radial layer, on the same digits
+  openradial play {out}/model              the playground: open the address that it prints in a browser
 """
 
 
