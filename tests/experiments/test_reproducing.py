@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 
 import pytest
@@ -14,7 +16,7 @@ from openradial.errors import MissingError, OptionError, TrainingError
 from openradial.experiments import IDS, Experiment, Plan, find, reproduce, running
 from openradial.experiments.catalog import chosen
 from openradial.experiments.pictures import save_picture
-from openradial.experiments.processes import _NoTerminal, run_in_processes
+from openradial.experiments.processes import _conclude, _NoTerminal, run_in_processes
 
 KILLED = """
 import os, signal, sys
@@ -117,22 +119,20 @@ def test_several_at_a_time_find_the_same_and_one_failure_stops_no_other(tmp_path
     assert "fig2: finished" in notes
 
 
-def end_process(id, plan):
-    os._exit(9)
-
-
 def note_and_wait(id, plan):
     plan.note(str(os.getpid()))
     threading.Event().wait()
 
 
 def test_a_worker_that_is_killed_is_told_with_the_way_out(tmp_path):
+    done = Future()
+    done.set_exception(BrokenProcessPool())
     message = (
         "a process that ran experiments was ended from outside, perhaps for lack of memory; "
         "go on with --resume, perhaps with fewer --jobs"
     )
     with pytest.raises(TrainingError, match=f"^{re.escape(message)}$"):
-        run_in_processes(end_process, ["fig1"], Plan(tmp_path, "tiny"))
+        _conclude(done, "fig1", Plan(tmp_path, "tiny"))
 
 
 def test_an_interruption_ends_the_workers_at_once(tmp_path):

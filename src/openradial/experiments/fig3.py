@@ -50,9 +50,11 @@ def run(plan: Plan) -> Numbers:
         d, winners = radial_distances(first(grid(settings.places))).min(-1)
     both = {nets.head: nets for nets in (softmax, radial)}
     rings = [{"name": f"radius {radius:g}", **called(plan, both, [radius])} for radius in RADII]
+    accuracies = tested(plan, both)
     for name, change in VARIANTS.items():
         other = {head: replace(nets, epochs=settings.variant_epochs, **change) for head, nets in both.items()}
         rings.append({"name": name, **called(plan, other, RADII)})
+        accuracies |= {f"{head}, {name}": values for head, values in tested(plan, other).items()}
     return {
         "betas": list(BETAS),
         "beta": BETA,
@@ -64,9 +66,7 @@ def run(plan: Plan) -> Numbers:
         "data": sample(radial.data(), 600),
         "rings": rings,
         "areas": [areas(plan, radial, beta) for beta in BETAS],
-        "accuracy": {
-            head: [accuracy(net, nets.data("test")) for net in trained(plan, nets)] for head, nets in both.items()
-        },
+        "accuracy": accuracies,
     }
 
 
@@ -77,6 +77,11 @@ def called(plan: Plan, both: dict[str, Nets], radii: Any) -> dict[str, list[floa
         head: [float((winning(net, head, x, BETA)[1] > 0.9).float().mean()) for net in trained(plan, nets)]
         for head, nets in both.items()
     }
+
+
+def tested(plan: Plan, both: dict[str, Nets]) -> dict[str, list[float]]:
+    """Accuracy of each network on test points of its own spiral."""
+    return {head: [accuracy(net, nets.data("test")) for net in trained(plan, nets)] for head, nets in both.items()}
 
 
 def areas(plan: Plan, nets: Nets, beta: float) -> list[float]:

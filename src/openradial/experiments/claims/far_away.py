@@ -18,8 +18,8 @@ def measure(results: Mapping[str, Numbers]) -> Measures:
     for ring in found["rings"]:
         for head in ("softmax", "radial"):
             measures[f"{head}, far points with p > 0.9, {ring['name']}"] = ring[head]
-    for head, accuracies in found["accuracy"].items():
-        measures[f"{head}, test accuracy"] = accuracies
+    for kind, accuracies in found["accuracy"].items():
+        measures[f"{kind}, test accuracy"] = accuracies
     for beta, areas in zip(found["betas"], found["areas"], strict=True):
         measures[f"radial, area with p > 0.5, beta {beta:g}"] = areas
     if learned:
@@ -54,9 +54,9 @@ CLAIM = Claim(
         "The share of a ring of far-away points that a network calls with p > 0.9, on rings of several radii, and with "
         "other noise and turns of the spiral. Reproduced: the mean over seeds is at least 0.5 for softmax and at most "
         "0.05 for radial (beta 5) on every ring, the area that radial calls with p > 0.5 is smaller for every larger "
-        "beta in every seed, and both have a test accuracy of at least 0.95. Partly: one of the two limits fails, but "
-        "on every ring softmax calls more than radial by more than the error. Not reproduced: otherwise. Both heads "
-        "have the same network (3 × 50 units); the paper's with 2 units before softmax is shown beside it."
+        "beta in every seed, and all have a mean test accuracy of at least 0.95. Partly: one of the two limits fails, "
+        "but on every ring softmax calls more than radial by more than the error. Not reproduced: otherwise. Both "
+        "heads have the same network (3 × 50 units); the paper's with 2 units before softmax is shown beside it."
     ),
     experiments=("fig1", "fig3"),
     measure=measure,
