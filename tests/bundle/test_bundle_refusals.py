@@ -3,6 +3,7 @@ import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import torch
@@ -210,6 +211,51 @@ def test_no_code_is_loaded_from_a_module_that_the_user_did_not_name(folder, name
 def test_a_record_that_makes_no_sense_is_refused_in_one_sentence(folder, change, message):
     rewrite(folder, change)
     assert re.search(message, refusal(folder))
+
+
+def move(folder, before, after):
+    """Let the tensors of one part be those of another."""
+
+    def change(tensors):
+        for name in [name for name in tensors if name.startswith(after)]:
+            del tensors[name]
+        for name in [name for name in tensors if name.startswith(before)]:
+            tensors[name.replace(before, after)] = tensors[name].clone()
+
+    rewrite_weights(folder, change)
+
+
+def test_a_scorer_is_no_head(folder):
+    move(folder, "scorers.2.", "head.")
+    rewrite(folder, lambda record: record.update(head=record["scorers"][2]))
+    assert refusal(folder).endswith("the head must say which class, and a MahalanobisDensity does not")
+
+
+def test_a_scorer_is_no_combination(folder):
+    move(folder, "scorers.2.", "combination.")
+    rewrite(folder, lambda record: record.update(combination=record["scorers"][2]))
+    assert refusal(folder).endswith("the combination must be a Combination, and is a MahalanobisDensity")
+
+
+def test_a_part_without_what_it_learned_is_refused(folder):
+    rewrite_weights(folder, lambda tensors: [tensors.pop(name) for name in list(tensors) if "scorers.1" in name])
+    assert refusal(folder).endswith("the NeighbourDensity of the bundle lacks what it has learned")
+
+
+@pytest.mark.parametrize("name", [RECORD, WEIGHTS])
+def test_a_disk_that_fails_is_one_sentence(folder, monkeypatch, name):
+    def fails(*arguments):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(*((Path, "read_bytes") if name == RECORD else (limits, "file_matches")), fails)
+    assert refusal(folder) == f"{folder / name} cannot be read (Input/output error)"
+
+
+def test_weights_that_are_no_safetensors_are_refused(folder):
+    (folder / WEIGHTS).write_bytes(b"noise" * 9)
+    digest = checksum(folder / WEIGHTS, "sha256")
+    rewrite(folder, lambda record: record["files"][WEIGHTS].update(bytes=45, checksum=digest))
+    assert refusal(folder).startswith(f"{folder / WEIGHTS} is no whole safetensors file (SafetensorError: ")
 
 
 def test_inspecting_checks_the_weights_too(folder):

@@ -1,15 +1,18 @@
 """When an export counts as equal, and what cannot be exported; nothing is written here."""
 
 import dataclasses
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from made_bundles import CLASSES, RAW, classifier, image_bundle, pixels, point_bundle
+from onnx import helper
 from torch import nn
 
 from openradial.bundle import Bundle, PointInputs
-from openradial.errors import ExportError, OptionError
+from openradial.errors import ExportError, MissingError, OptionError
 from openradial.export import to_onnx, to_torch
 from openradial.export.checking import compare, made_up
 
@@ -84,7 +87,7 @@ def test_a_decision_on_the_border_is_a_tie_and_counted(bundle):
 
     agreement = compare(bundle, predict, pixels())
     assert agreement.ties == 1
-    assert "1 decisions differ within rounding" in str(agreement)
+    assert "all decisions equal but 1 within rounding" in str(agreement)
 
 
 def test_an_export_is_checked_on_something(bundle):
@@ -115,6 +118,54 @@ def test_a_network_with_choices_cannot_be_traced(tmp_path):
         to_torch(made, tmp_path / "model")
     assert "\n" not in str(raised.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def onnx_exporter(monkeypatch):
+    """Let ``torch.onnx.export`` do something else, without tracing."""
+
+    def replace(exporter):
+        monkeypatch.setattr("openradial.export.writing.trace", lambda *_: None)
+        monkeypatch.setattr(torch.onnx, "export", exporter)
+
+    return replace
+
+
+def test_an_operation_that_onnx_does_not_have_is_named(onnx_exporter, tmp_path):
+    def fails(*arguments, **options):
+        raise RuntimeError("no such operator\nat all")
+
+    onnx_exporter(fails)
+    with pytest.raises(ExportError, match=r"^the network spiral_radial has no form in ONNX \(no such operator\)$"):
+        to_onnx(point_bundle(), tmp_path / "model.onnx")
+
+
+def test_an_onnx_file_that_would_be_too_large_is_refused(onnx_exporter, tmp_path, monkeypatch):
+    model = helper.make_model(helper.make_graph([], "empty", [], []))
+    onnx_exporter(lambda *arguments, **options: SimpleNamespace(model_proto=model))
+    monkeypatch.setattr("openradial.export.writing.LARGEST", 10)
+    with pytest.raises(ExportError, match=r"^an ONNX file holds at most 2 GB, and this one would have [\d,]+ bytes$"):
+        to_onnx(point_bundle(), tmp_path / "model.onnx")
+
+
+def test_a_disk_that_fails_is_one_sentence(tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("openradial.export.writing._onnx_bytes", full)
+    with pytest.raises(
+        ExportError, match=r"^the export cannot be written to .*model.onnx \(\[Errno 28\] No space left"
+    ):
+        to_onnx(point_bundle(), tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_package_names_the_command_that_installs_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(
+        MissingError, match=r"onnxruntime, which is not installed; run: pip install 'openradial\[onnx\]'"
+    ):
+        to_onnx(point_bundle(), tmp_path / "model.onnx")
 
 
 def test_a_folder_is_no_file(tmp_path, monkeypatch):

@@ -40,7 +40,7 @@ class Agreement:
         differences |= {} if self.distance is None else {"distance": self.distance}
         differences |= {} if self.p_value is None else {"p-value": self.p_value}
         worst = ", ".join(f"{name} {value:.2g}" for name, value in differences.items())
-        same = "all decisions equal" if not self.ties else f"{self.ties} decisions differ within rounding"
+        same = "all decisions equal" if not self.ties else f"all decisions equal but {self.ties} within rounding"
         return f"{self.examples:,} {'given' if self.real else 'made-up'} inputs: {same}; largest differences: {worst}"
 
 
