@@ -6,12 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from torch import nn
 
 from openradial import cli
+from openradial.bundle import Bundle, PointInputs, save
+from openradial.classifier import OpenClassifier
 from openradial.cli import export as command
 from openradial.export import Agreement
+from openradial.heads import RadialHead
 
 MODEL = Path(__file__).parents[1] / "bundle" / "data" / "v1"
+NETWORK = "from torch.nn import Linear\nmake = lambda num_classes: Linear(2, num_classes)\n"
 AGREED = Agreement(3, True, (0.05, 0.5), 1e-7, 2e-6, 3e-7, 0.0, 0)
 
 
@@ -79,3 +84,17 @@ def test_another_target_is_bad_use(export):
 def test_a_model_that_is_not_there_is_exit_code_1(export, tmp_path):
     code, _, err, _ = export(tmp_path / "none")
     assert (code, err) == (1, f"error: expected a bundle's folder, but {tmp_path / 'none'} does not exist\n")
+
+
+def test_a_module_of_the_users_beside_the_run_is_found(export, tmp_path, monkeypatch):
+    (tmp_path / "nets_beside.py").write_text(NETWORK)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    model = OpenClassifier(nn.Linear(2, 2), RadialHead(2))
+    save(Bundle(model, "nets_beside:make", {}, ("a", "b"), PointInputs(2)), "model")
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place != str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "nets_beside")
+    code, _, err, _ = export("model")
+    assert (code, "--module nets_beside" in err) == (1, True)
+    code, _, err, calls = export("model", "--module", "nets_beside")
+    assert (code, err, calls[0][0]) == (0, "", ("a", "b"))

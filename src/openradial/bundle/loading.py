@@ -23,7 +23,8 @@ LARGEST_RECORD = 64 * 2**20  # bytes of bundle.json
 KINDS: dict[str, type[Inputs]] = {
     kind.kind: kind for kind in (ImageInputs, PointInputs, SequenceInputs, TableInputs, TextInputs)
 }
-DAMAGE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)  # what contents may raise
+# what contents may raise, and networks that are built from them
+DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
 
 
 def load(folder: Path | str, *, modules: Iterable[str] = ()) -> Bundle:

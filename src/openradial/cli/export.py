@@ -1,6 +1,7 @@
 """``openradial export``: a bundle as one file for deployment."""
 
 import json
+import sys
 from dataclasses import asdict
 from enum import StrEnum
 from itertools import islice
@@ -40,6 +41,8 @@ def export_command(
     as_json: Annotated[bool, typer.Option("--json", help="The result for a script.")] = False,
 ) -> None:
     """Write a model as one file that runs without openradial, if it says the same as PyTorch does."""
+    if module:
+        sys.path.insert(0, str(Path.cwd()))  # a module of the user's beside the run
     bundle = load(model, modules=module or ())
     write, ending = WRITERS[to]
     path = out or model.resolve().with_name(f"{model.resolve().name}{ending}")
