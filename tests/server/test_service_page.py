@@ -1,12 +1,17 @@
+import importlib.util
 import re
 import shutil
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
+import pytest
 from asking import call
 from fastapi import FastAPI
 
+from openradial import server
 from openradial.cli.serve import serve_command
+from openradial.errors import MissingError
 from openradial.server import Limits
 from openradial.server.schema import STATUSES
 
@@ -24,13 +29,29 @@ def test_the_example_makes_an_application(python_blocks, tmp_path, monkeypatch):
     assert names["app"].state.service.limits.batch == 32
 
 
+def test_the_public_names_are_pinned_and_documented():
+    assert server.__all__ == ["Batcher", "Limits", "RequestError", "Service", "create_app", "listen", "serve"]
+    assert all(getattr(server, name).__doc__ for name in server.__all__)
+
+
+@pytest.mark.parametrize("package", ["fastapi", "uvicorn", "python_multipart", "prometheus_client"])
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    spec = importlib.util.spec_from_file_location("server_again", server.__file__)
+    sentence = (
+        f"the service needs the package {package}, which is not installed; run: pip install 'openradial\\[serve\\]'"
+    )
+    with pytest.raises(MissingError, match=f"^{sentence}$"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
 def test_the_page_names_every_status_and_path():
     assert set(map(str, STATUSES)) == set(re.findall(r"^\| (\d{3}) \|", PAGE, re.MULTILINE))
     assert call()[1] in PAGE
 
 
 def test_the_page_states_the_limits_as_they_are():
-    stated = {name: value for name, value in re.findall(r"\| `--max-(\w+)` \| ([\d,]+) \|", PAGE)}
+    stated = dict(re.findall(r"\| `--max-(\w+)` \| ([\d,]+) \|", PAGE))
     limits = asdict(Limits())
     assert {name: int(value.replace(",", "")) for name, value in stated.items()} == {
         name: limits[name] for name in stated

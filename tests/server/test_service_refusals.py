@@ -1,5 +1,6 @@
 import asyncio
 import base64
+import io
 import json
 import struct
 import zlib
@@ -8,6 +9,7 @@ import httpx
 import pytest
 from asking import PATH, ask, call, png, predict, send
 from made_bundles import image_bundle, pixels, point_bundle, sequence_bundle, table_bundle, text_bundle
+from PIL import Image
 
 from openradial.bundle import Bundle
 from openradial.errors import OptionError
@@ -197,6 +199,22 @@ def test_a_large_body_is_413_whether_it_is_announced_or_not(make_service):
     assert send(service, b'{"inputs": [[1, 2]]}'.ljust(100), JSON).status_code == 200
 
 
+def test_requests_that_hold_too_much_together_are_503(make_service):
+    async def slow():
+        yield b'{"inputs": [[1, 2]]'
+        for _ in range(20):
+            await asyncio.sleep(0)
+        yield b"}"
+
+    service = make_service(POINTS, body=60, memory=60)
+    answers = ask(service, *(call(content=slow(), headers={"Content-Type": JSON}) for _ in range(4)))
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 200, 503]
+    refused = next(answer for answer in answers if answer.status_code == 503)
+    says(refused, 503, "all requests together may hold 60 bytes, and they do; ask again later")
+    assert service.memory.used == 0
+    assert predict(service, [[1, 2]]).status_code == 200
+
+
 def test_an_image_with_too_many_pixels_is_413_before_it_is_decoded(make_service):
     service = make_service(IMAGES, pixels=1000)
     sentence = "an image may have 1,000 pixels, got 40 x 30; send a smaller one"
@@ -205,9 +223,16 @@ def test_an_image_with_too_many_pixels_is_413_before_it_is_decoded(make_service)
     assert send(service, png(pixels(1)[0, 0].numpy()), "image/png").status_code == 200
 
 
+def test_the_pixels_of_a_jpeg_are_counted_too(make_service):
+    stream = io.BytesIO()
+    Image.new("L", (40, 30)).save(stream, "JPEG")
+    answer = send(make_service(IMAGES, pixels=1000), stream.getvalue(), "image/jpeg")
+    says(answer, 413, "an image may have 1,000 pixels, got 40 x 30; send a smaller one")
+
+
 def test_a_decompression_bomb_is_413(make_service):
     answer = send(make_service(IMAGES), header_only(60_000, 60_000), "image/png")
-    says(answer, 413, "an image may have 25,000,000 pixels, and this one has far more")
+    says(answer, 413, "an image may have 25,000,000 pixels, and this one has far more; send a smaller one")
 
 
 def test_long_sequences_and_texts_are_413(make_service):
@@ -300,6 +325,9 @@ def test_limits_that_make_no_sense_are_refused():
         Limits(reading=0)
     with pytest.raises(OptionError, match=r"^delay must be a number of milliseconds, at least 0, got -1$"):
         Limits(delay=-1)
+    sentence = r"^the memory must have room for one request: 9 bytes but 8 for all; raise memory or lower body$"
+    with pytest.raises(OptionError, match=sentence):
+        Limits(body=9, memory=8)
     sentence = r"^the queue must have room for one request: 20 items but a queue of 10; raise queue or lower items$"
     with pytest.raises(OptionError, match=sentence):
         Limits(items=20, queue=10)

@@ -58,8 +58,9 @@ def routes(service: Service) -> APIRouter:
     )
     async def predict(request: Request) -> Response:
         """A class or unknown for each input. A broken input among others is an error in its place."""
-        asked = await read(request, service.limits, images=service.takes_images)
-        found = await service.predict(asked, lambda: _vanished(request))
+        with service.memory.lease() as take:
+            asked = await read(request, service.limits, take, images=service.takes_images)
+            found = await service.predict(asked, lambda: _vanished(request))
         request.state.noted = {"inputs": len(found), "unknown": _unknown(found)}
         rate = service.false_reject_rate if asked.rate is None else asked.rate
         return _answered(found, rate)

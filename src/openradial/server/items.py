@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.bundle import Bundle, ImageInputs, PointInputs, SequenceInputs, TableInputs, TextInputs
-from openradial.data.images import FORMATS
+from openradial.data.images import FORMATS, jpeg_size
 from openradial.errors import DataError, DTypeError, ShapeError, require
 from openradial.server.limits import Limits
 from openradial.server.refusals import RequestError
@@ -70,17 +70,26 @@ def _pixels(value: list[Any]) -> NDArray[np.uint8]:
 
 def _check_size(data: bytes, most: int) -> None:
     """Refuse an image that says it has too many pixels; whatever else is wrong with it, decoding will tell."""
+    found = jpeg_size(data) or _size(data)
+    if found is None:
+        raise RequestError(413, f"an image may have {most:,} pixels, and this one has far more; send a smaller one")
+    width, height = found[:2]
+    if width * height > most:
+        raise RequestError(413, f"an image may have {most:,} pixels, got {width} x {height}; send a smaller one")
+
+
+def _size(data: bytes) -> tuple[int, int] | None:
+    """Width and height from the head of a file; None if even Pillow finds them too large, nothing if there are none."""
     pillow = require("PIL.Image", "images", "reading images")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            width, height = pillow.open(io.BytesIO(data), formats=FORMATS).size
-        except pillow.DecompressionBombError as error:
-            raise RequestError(413, f"an image may have {most:,} pixels, and this one has far more") from error
+            size: tuple[int, int] = pillow.open(io.BytesIO(data), formats=FORMATS).size
+            return size
+        except pillow.DecompressionBombError:
+            return None
         except Exception:  # readers of damaged files let through whatever they stumble over
-            return
-    if width * height > most:
-        raise RequestError(413, f"an image may have {most:,} pixels, got {width} x {height}; send a smaller one")
+            return 0, 0
 
 
 def _point(value: Any, limits: Limits) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ class Limits:
         queue: inputs that wait for the model, of all requests together.
         batch: inputs that go through the model together.
         delay: milliseconds that a request waits for others, and only while others come.
+        memory: bytes of all requests that are being read or wait, together.
         connections: of all clients together.
         reading: seconds that a client has to send its request.
         waiting: seconds that an answer may take.
@@ -29,6 +30,7 @@ class Limits:
     queue: int = 1024
     batch: int = 64
     delay: float = 5.0
+    memory: int = 256 * 2**20
     connections: int = 1000
     reading: float = 20.0
     waiting: float = 60.0
@@ -41,6 +43,11 @@ class Limits:
             check_positive(name, getattr(self, name))
         if not 0 <= self.delay < float("inf"):
             raise OptionError(f"delay must be a number of milliseconds, at least 0, got {self.delay!r}")
+        if self.body > self.memory:
+            raise OptionError(
+                f"the memory must have room for one request: {self.body:,} bytes but {self.memory:,} for all; "
+                "raise memory or lower body"
+            )
         if self.items > self.queue:
             raise OptionError(
                 f"the queue must have room for one request: {self.items} items but a queue of {self.queue}; "

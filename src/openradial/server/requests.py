@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
 from starlette.datastructures import FormData, UploadFile
@@ -10,11 +11,12 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from openradial.server.limits import Limits
-from openradial.server.refusals import CLOSE, RequestError
+from openradial.server.refusals import CLOSE, RequestError, busy
 
 RATE = "false_reject_rate"
 KEYS = ("inputs", RATE)
 FIELDS = 8  # of a form, beside files
+Take = Callable[[int], None]
 
 
 class Asked(NamedTuple):
@@ -30,14 +32,38 @@ class Form(MultiPartParser):
     spool_max_size = 2**62
 
 
-async def read(request: Request, limits: Limits, *, images: bool) -> Asked:
+class Memory:
+    """The bytes that all requests hold together."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.used = most, 0
+
+    @contextmanager
+    def lease(self) -> Iterator[Take]:
+        """A function that takes bytes for one request, which are given back at its end."""
+        own = 0
+
+        def take(size: int) -> None:
+            nonlocal own
+            if self.used + size > self.most:
+                raise busy(f"all requests together may hold {self.most:,} bytes, and they do; ask again later")
+            self.used += size
+            own += size
+
+        try:
+            yield take
+        finally:
+            self.used -= own
+
+
+async def read(request: Request, limits: Limits, take: Take, *, images: bool) -> Asked:
     """Values and rate from JSON, uploads or the bytes of one image; ``images`` says that the model takes such."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     is_image = kind.startswith("image/") or kind == "application/octet-stream"
     if kind != "application/json" and not (images and (is_image or kind == "multipart/form-data")):
         others = ", or images as multipart/form-data or image/*" if images else ""
         raise RequestError(415, f"send application/json{others}, got {kind or 'no Content-Type'}")
-    body = await read_body(request, limits)
+    body = await read_body(request, limits, take)
     asked = request.query_params.get(RATE)
     if is_image:
         return Asked([body], _rate(asked))
@@ -45,27 +71,28 @@ async def read(request: Request, limits: Limits, *, images: bool) -> Asked:
     return _checked(found if asked is None else Asked(found.values, _rate(asked)), limits)
 
 
-async def read_body(request: Request, limits: Limits) -> bytes:
+async def read_body(request: Request, limits: Limits, take: Take) -> bytes:
     """The whole body, if it is small enough and comes in time."""
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limits.body:
         raise _too_large(limits)
     try:
         async with asyncio.timeout(limits.reading):
-            return await _read_body(request, limits)
+            return await _read_body(request, limits, take)
     except TimeoutError as error:
         raise RequestError(408, f"the request must be sent within {limits.reading:g} s, and was not", CLOSE) from error
     except ClientDisconnect as error:
         raise RequestError(400, "the client was gone before its request was whole") from error
 
 
-async def _read_body(request: Request, limits: Limits) -> bytes:
+async def _read_body(request: Request, limits: Limits, take: Take) -> bytes:
     parts, size = [], 0
     async for part in request.stream():
         parts.append(part)
         size += len(part)
         if size > limits.body:
             raise _too_large(limits)
+        take(len(part))
     return b"".join(parts)
 
 

@@ -4,6 +4,7 @@ import ipaddress
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -76,7 +77,8 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        numbers = (signal.SIGINT, signal.SIGTERM)
+        is_main = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()  # elsewhere signals do not come
         before = {number: signal.signal(number, self._stop) for number in numbers}
         try:
             yield

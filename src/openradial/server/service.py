@@ -13,7 +13,7 @@ from openradial.server.batching import Batcher
 from openradial.server.limits import Limits
 from openradial.server.metrics import Metrics
 from openradial.server.refusals import RequestError, busy
-from openradial.server.requests import Asked
+from openradial.server.requests import Asked, Memory
 
 PATIENCE = 0.1  # seconds before it is asked whether the client is still there
 Vanished = Callable[[], Awaitable[None]]
@@ -30,7 +30,7 @@ class Service:
 
     def __init__(self, bundle: Bundle, limits: Limits | None = None, token: str | None = None) -> None:
         self.bundle, self.limits, self.token = bundle, limits or Limits(), token
-        self.metrics = Metrics()
+        self.metrics, self.memory = Metrics(), Memory(self.limits.memory)
         self.batcher = Batcher(bundle, self.limits, self.metrics.count_batch)
         self.metrics.watch_queue(lambda: self.batcher.waiting)
 
