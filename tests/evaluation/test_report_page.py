@@ -119,8 +119,8 @@ def test_rows_of_a_table_are_shown_as_rows(tmp_path):
     rows = [Row("t.csv:1", {"x": 0.0, "y": 0.9, "word": "<b>"}), Row("t.csv:2", {"x": 1.0, "y": 0.0, "word": "left"})]
     found = evaluate(table_bundle(), Sample("t", rows, np.array([0, 0]), ("a", "a")), [])
     text = write_report(found, table_bundle(), tmp_path).read_text()
-    assert "<th>input</th><th>x</th><th>y</th><th>word</th><th>true</th><th>said</th><th>p-value</th>" in text
-    assert "<td>t.csv:1</td><td>0.0</td><td>0.9</td><td>&lt;b&gt;</td><td>a</td><td>b</td>" in text
+    assert "<th>input</th><th>said</th><th>is</th><th>p-value</th><th>x</th><th>y</th><th>word</th>" in text
+    assert "<td>t.csv:1</td><td>b</td><td>a</td><td>0.9</td><td>0.0</td><td>0.9</td><td>&lt;b&gt;</td>" in text
 
 
 def test_a_thumbnail_is_small_and_shows_few_grey_values():

@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 from hypothesis import given
@@ -8,7 +6,7 @@ from hypothesis import strategies as st
 from openradial.data.examples import Examples
 from openradial.decision import Rejector
 from openradial.errors import DataError, OptionError
-from openradial.fitting.parts import FEWEST, MOST, SHARE, Parts, hold_out
+from openradial.fitting.parts import FEWEST, MOST, Parts, hold_out
 
 
 def known(counts):
@@ -69,9 +67,8 @@ def test_few_examples_are_spent_on_the_calibration_first():
 
 
 def test_a_combination_needs_enough_rows_to_learn_from():
-    enough = math.ceil(FEWEST / SHARE / 2)
-    assert hold_out(known([enough, enough]), 0.05).combination is not None
-    assert hold_out(known([enough - 2, enough - 2]), 0.05).combination is None
+    assert len(hold_out(known([55, 55]), 0.05).combination) == FEWEST
+    assert hold_out(known([50, 50]), 0.05).combination is None
 
 
 def test_a_rate_that_the_data_cannot_keep_names_one_that_they_can():

@@ -92,7 +92,7 @@ def plot_rates(rates: Array, known: Array, novel: Mapping[str, Array], ax: Axes)
     for (name, found), color, dash in _styled(novel):
         ax.plot(100 * rates, 100 * found, color=color, linestyle=dash, label=name)
     ax.set(xlabel="false-reject rate asked for (%)", ylabel="called unknown (%)", ylim=(-1, 101))
-    ax.legend(frameon=False, loc="center right")
+    ax.legend(frameon=False)
     return ax
 
 

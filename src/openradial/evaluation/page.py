@@ -135,16 +135,10 @@ def _shown(found: Sequence[Mistake], bundle: Bundle) -> str:
         return f'<div class="thumbs">{"".join(map(_card, found, pictures))}</div>'
     columns = list(found[0].row.raw)[:8] if isinstance(found[0].row.raw, dict) else []
     rows = [
-        (
-            each.row.name,
-            *(str(each.row.raw.get(column, "")) for column in columns),
-            each.true,
-            each.said,
-            f"{each.p:.3g}",
-        )
+        (each.row.name, each.said, each.true, f"{each.p:.3g}", *(str(each.row.raw.get(name, "")) for name in columns))
         for each in found
     ]
-    return _table(("input", *columns, "true", "said", "p-value"), rows)
+    return _table(("input", "said", "is", "p-value", *columns), rows)
 
 
 def _card(mistake: Mistake, picture: str | None) -> str:

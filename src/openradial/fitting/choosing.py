@@ -74,7 +74,7 @@ def _budget(choice: Choice) -> tuple[int, int]:
         return 100_000, 30
     if choice.network == "mlp":
         return 300_000, 100
-    return (600_000, 60) if choice.network.startswith("mnist") else (1_000_000, 60)
+    return (600_000, 60) if choice.network.startswith("mnist") else (500_000, 60)
 
 
 def _picture(job: FitJob, found: Labelled) -> tuple[int, int, bool]:
@@ -99,7 +99,7 @@ def _for_images(
     name = job.model if job.model != "auto" else _usual(size)
     implied = {"channels": channels, "size": size, "inputs": channels * size * size}
     defaults = dict(widths.get(name, {})) if job.model == "auto" else {}
-    if name.startswith("resnet") and size < 128:
+    if name.startswith("resnet") and size < 64:
         defaults["stem"] = "small"
     return Choice(name, _options(name, implied, defaults, job), None, size, channels, size // 8 if size >= 32 else 0)
 

@@ -46,7 +46,7 @@ def hold_out(known: Examples, rate: float, *, tested: bool = False, seed: int = 
     wanted = ["calibration"]
     if not tested and each >= FOR_TWO:
         wanted.append("report")
-    if each >= FOR_THREE and SHARE * len(known) >= FEWEST:
+    if each >= FOR_THREE:
         wanted.append("combination")
     while True:
         sizes = _sizes(len(known), wanted, rate)
@@ -64,12 +64,11 @@ def hold_out(known: Examples, rate: float, *, tested: bool = False, seed: int = 
 
 
 def _sizes(n: int, wanted: list[str], rate: float) -> dict[str, int] | None:
-    """Examples of each part, or None if the calibration would take too much."""
-    usual = min(MOST, round(SHARE * n))
-    needed = examples_needed(rate)
-    if needed > LARGEST * n or max(needed, usual) + usual * (len(wanted) - 1) > 0.6 * n:
-        return None
-    return {name: max(usual, needed) if name == "calibration" else max(usual, 1) for name in wanted}
+    """Examples of each part, or None if they would take too much."""
+    least = {"calibration": examples_needed(rate), "report": 1, "combination": FEWEST}
+    sizes = {name: max(min(MOST, round(SHARE * n)), least[name]) for name in wanted}
+    fits = sizes["calibration"] <= LARGEST * n and sum(sizes.values()) <= n / 2
+    return sizes if fits else None
 
 
 def _taken(rest: Examples, size: int, least: int, seed: int) -> tuple[Examples, Examples]:

@@ -19,7 +19,7 @@ from openradial.fitting.choosing import choose_settings
 from openradial.fitting.job import FitJob
 from openradial.fitting.material import Encoded, Material, prepare
 from openradial.fitting.recipe import Held, Recipe, make_recipe, open_classifier
-from openradial.fitting.report import FitReport, Said, make_report, say
+from openradial.fitting.report import FitReport, make_report, say
 from openradial.training import History, Settings, fit
 from openradial.training.checkpoint import LAST, load
 from openradial.training.execution import start_near_zero
@@ -61,126 +61,139 @@ def fit_job(
     While it trains, ``out`` with ``.training`` at its end holds checkpoints, and ``resume`` goes on from them. That
     folder is removed when the bundle is written. ``started`` is told what was chosen, ``report`` each epoch.
     """
-    place = None if out is None else Path(out).expanduser().absolute()
-    if place is not None:
-        _check_place(place, overwrite)
     began = time.monotonic()
+    place = None if out is None else _checked_place(out, overwrite)
     material = prepare(job)
-    settings = choose_settings(job, material.choice, len(material.train))
+    run = _Run(job, material, choose_settings(job, material.choice, len(material.train)))
     if started is not None:
-        started(material, settings)
-    torch.manual_seed(job.seed)
-    net = _network(material)
-    recipe = make_recipe(net, material.choice.network, material.kind, len(material.split.known))
+        started(material, run.settings)
+    net, recipe = run.network()
     folder = None if place is None else training_folder(place)
-    facts = _run_facts(job, material)
-    if resume and folder is not None:
-        _check_same(folder, facts)
-    history = _trained(net, recipe, material, settings, job, folder, resume, facts, report, show_progress)
-    classifier = _calibrated(net.cpu(), recipe, material, job.false_reject_rate)
-    measured = _measured(classifier, material, round(time.monotonic() - began, 1))
-    bundle = Bundle(
-        classifier,
-        material.choice.network,
-        dict(material.choice.options),
-        material.split.known,
-        material.inputs,
-        _facts(job, material, settings, history, measured),
-    )
-    if place is not None and folder is not None:
+    history = run.train(net, recipe, folder, resume, report, show_progress)
+    classifier = run.calibrate(net.cpu(), recipe)
+    measured = run.measure(classifier, round(time.monotonic() - began, 1))
+    bundle = run.bundle(classifier, history, measured)
+    if place is not None:
         save(bundle, place, overwrite=overwrite)
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(training_folder(place), ignore_errors=True)
     return Fitted(bundle, measured, place)
 
 
-def _check_place(place: Path, overwrite: bool) -> None:
+@dataclass(frozen=True)
+class _Run:
+    """The steps of a job, with what is chosen for it."""
+
+    job: FitJob
+    material: Material
+    settings: Settings
+
+    def network(self) -> tuple[nn.Module, Recipe]:
+        """The network at its start, and how it is to be trained."""
+        torch.manual_seed(self.job.seed)
+        choice, count = self.material.choice, len(self.material.split.known)
+        if choice.weights is None:
+            net = models.build(choice.network, count, **choice.options)
+        else:
+            net = models.build(choice.network, count, weights=choice.weights, reset="classifier", **choice.options)
+            start_near_zero(net)
+        return net, make_recipe(net, choice.network, self.material.kind, count)
+
+    def train(
+        self,
+        net: nn.Module,
+        recipe: Recipe,
+        folder: Path | None,
+        resume: bool,
+        report: Callable[[Record], None] | None,
+        show_progress: bool,
+    ) -> History:
+        """Train in place; the part for the combination is watched."""
+        job, material, facts = self.job, self.material, self._facts_to_keep()
+        if resume and folder is not None:
+            _check_same(folder, facts)
+        history = fit(
+            net,
+            recipe.objective,
+            material.batches(material.train, self.settings.batch_size, shuffle=True, seed=job.seed, flip=job.flip),
+            None if material.combination is None else material.batches(material.combination, CHUNK),
+            settings=self.settings,
+            folder=folder,
+            resume=resume,
+            facts=facts,
+            report=report,
+            show_progress=show_progress,
+        )
+        if not history.finished:
+            raise StoppedError(
+                f"stopped by {history.stopped_by} after {len(history.records)} epochs; go on with --resume"
+            )
+        return history
+
+    def calibrate(self, net: nn.Module, recipe: Recipe) -> OpenClassifier:
+        """The classifier with all its parts fitted, each on data of its own."""
+        material = self.material
+        return open_classifier(
+            net,
+            recipe,
+            self.job.false_reject_rate,
+            train=self._held(material.references),
+            combination=None if material.combination is None else self._held(material.combination),
+            calibration=self._held(material.calibration),
+        )
+
+    def measure(self, classifier: OpenClassifier, seconds: float) -> FitReport:
+        """What the classifier says of examples that served nothing else."""
+        material = self.material
+        known, novel = (
+            None if part is None else say(classifier, material.batches(part, CHUNK))
+            for part in (material.report, material.novel)
+        )
+        return make_report(
+            classifier,
+            material.split.known,
+            known,
+            novel,
+            material.split.novel,
+            examples=material.counts(),
+            seconds=seconds,
+            notes=material.notes,
+        )
+
+    def bundle(self, classifier: OpenClassifier, history: History, report: FitReport) -> Bundle:
+        """All that a prediction needs, with the facts of how it came about."""
+        material, choice = self.material, self.material.choice
+        data = {
+            "name": Path(material.name).name if Path(material.name).exists() else material.name,
+            "kind": material.kind,
+            "label": material.label,
+            "examples": material.counts(),
+            "novel_classes": material.split.novel,
+        }
+        said = report.as_dict()
+        rates = said["false_rejects"] or {"asked": self.job.false_reject_rate}
+        numbers = {"accuracy": report.accuracy, "false_reject_rate": rates, "novel": said["novel"]}
+        training = {"epochs": len(history.records), "seconds": report.seconds, "settings": self.settings.as_dict()}
+        facts = {"data": data, "measured": numbers, "training": training, "notes": report.notes}
+        return Bundle(
+            classifier, choice.network, dict(choice.options), material.split.known, material.inputs, _plain(facts)
+        )
+
+    def _held(self, data: Encoded) -> Held:
+        return Held(self.material.batches(data, CHUNK))
+
+    def _facts_to_keep(self) -> dict[str, Any]:
+        """What must be the same where a run goes on."""
+        job = {**self.job.as_dict(), "training": {}}
+        return _plain({"job": job, "classes": self.material.split.known, "examples": self.material.counts()})
+
+
+def _checked_place(out: Path | str, overwrite: bool) -> Path:
+    place = Path(out).expanduser().absolute()
     if place.is_file():
         raise OptionError(f"a bundle is a folder, and {place} is a file; name another place")
     if place.is_dir() and any(place.iterdir()) and not overwrite:
         raise OptionError(f"{place} is there already; name another folder, or replace it with overwrite (--overwrite)")
-
-
-def _network(material: Material) -> nn.Module:
-    choice = material.choice
-    count = len(material.split.known)
-    if choice.weights is None:
-        return models.build(choice.network, count, **choice.options)
-    net = models.build(choice.network, count, weights=choice.weights, reset="classifier", **choice.options)
-    start_near_zero(net)
-    return net
-
-
-def _trained(
-    net: nn.Module,
-    recipe: Recipe,
-    material: Material,
-    settings: Settings,
-    job: FitJob,
-    folder: Path | None,
-    resume: bool,
-    facts: dict[str, Any],
-    report: Callable[[Record], None] | None,
-    show_progress: bool,
-) -> History:
-    size = settings.batch_size
-    watched = None if material.combination is None else material.batches(material.combination, CHUNK)
-    history = fit(
-        net,
-        recipe.objective,
-        material.batches(material.train, size, shuffle=True, seed=job.seed, flip=job.flip),
-        watched,
-        settings=settings,
-        folder=folder,
-        resume=resume,
-        facts=facts,
-        report=report,
-        show_progress=show_progress,
-    )
-    if not history.finished:
-        raise StoppedError(f"stopped by {history.stopped_by} after {len(history.records)} epochs; go on with --resume")
-    return history
-
-
-def _calibrated(net: nn.Module, recipe: Recipe, material: Material, rate: float) -> OpenClassifier:
-    def held(data: Encoded) -> Held:
-        return Held(material.batches(data, CHUNK))
-
-    combination = None if material.combination is None else held(material.combination)
-    return open_classifier(
-        net,
-        recipe,
-        rate,
-        train=held(material.references),
-        combination=combination,
-        calibration=held(material.calibration),
-    )
-
-
-def _measured(classifier: OpenClassifier, material: Material, seconds: float) -> FitReport:
-    def said(data: Encoded | None) -> Said | None:
-        return None if data is None else say(classifier, material.batches(data, CHUNK))
-
-    return make_report(
-        classifier,
-        material.split.known,
-        said(material.report),
-        said(material.novel),
-        material.split.novel,
-        examples=material.counts(),
-        seconds=seconds,
-        notes=material.notes,
-    )
-
-
-def _run_facts(job: FitJob, material: Material) -> dict[str, Any]:
-    """What must be the same where a run goes on."""
-    facts = {
-        "job": {**job.as_dict(), "training": {}},
-        "classes": material.split.known,
-        "examples": material.counts(),
-    }
-    plain: dict[str, Any] = json.loads(json.dumps(facts))
-    return plain
+    return place
 
 
 def _check_same(folder: Path, now: dict[str, Any]) -> None:
@@ -195,18 +208,7 @@ def _check_same(folder: Path, now: dict[str, Any]) -> None:
             )
 
 
-def _facts(job: FitJob, material: Material, settings: Settings, history: History, report: FitReport) -> dict[str, Any]:
-    data = {
-        "name": material.name if ":" in material.name or not Path(material.name).exists() else Path(material.name).name,
-        "kind": material.kind,
-        "label": material.label,
-        "examples": material.counts(),
-        "novel_classes": list(material.split.novel),
-    }
-    said = report.as_dict()
-    rates = said["false_rejects"] or {"asked": job.false_reject_rate}
-    numbers = {"accuracy": report.accuracy, "false_reject_rate": rates, "novel": said["novel"]}
-    training = {"epochs": len(history.records), "seconds": report.seconds, "settings": settings.as_dict()}
-    facts = {"data": data, "measured": numbers, "training": training, "notes": list(report.notes)}
+def _plain(facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts as JSON gives them back."""
     plain: dict[str, Any] = json.loads(json.dumps(facts))
     return plain
