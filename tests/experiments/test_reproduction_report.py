@@ -137,6 +137,15 @@ def test_a_damaged_result_is_named(tmp_path):
         write_report(tmp_path)
 
 
+@pytest.mark.parametrize("record", [[], {"numbers": {}}])
+def test_a_result_of_another_version_is_refused(tmp_path, record):
+    path = tmp_path / "fig1.json"
+    path.write_text(json.dumps(record))
+    message = f"{path} was written by another version; delete it and go on with --resume"
+    with pytest.raises(TrainingError, match=f"^{re.escape(message)}$"):
+        write_report(tmp_path)
+
+
 def test_the_page_names_what_decides_each_claim():
     page = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text()
     rows = dict(re.findall(r"^\| (\d)\. [^|]+\| ([^|]+) \|$", page, re.MULTILINE))

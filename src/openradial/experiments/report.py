@@ -17,6 +17,7 @@ from openradial.experiments.report_markdown import markdown
 from openradial.files import write_text
 
 Record = dict[str, Any]
+KEYS = {"experiment", "size", "settings", "numbers", "seconds", "parts", "finished", "versions"}
 FIRST = 4  # numbers of a claim that stand in the table itself
 
 
@@ -101,7 +102,15 @@ def summed_up(rows: Sequence[Row], records: Mapping[str, Record]) -> str:
 def finished(folder: Path) -> dict[str, Record]:
     """Records of the finished experiments, in the paper's order."""
     paths = {id: folder / f"{id}.json" for id in IDS}
-    return {id: read_json(path) for id, path in paths.items() if path.exists()}
+    return {id: read_record(path) for id, path in paths.items() if path.exists()}
+
+
+def read_record(path: Path) -> Record:
+    """The file of a finished experiment."""
+    record = read_json(path)
+    if not (isinstance(record, dict) and record.keys() >= KEYS):
+        raise TrainingError(f"{path} was written by another version; delete it and go on with --resume")
+    return record
 
 
 def table(records: Mapping[str, Record], claims: Sequence[Claim] = CLAIMS) -> list[Row]:

@@ -14,9 +14,9 @@ from openradial.errors import OpenRadialError, TrainingError, require
 from openradial.experiments.catalog import chosen, find
 from openradial.experiments.experiment import Experiment
 from openradial.experiments.pictures import save_picture
-from openradial.experiments.plan import Plan, claim_folder, read_json
+from openradial.experiments.plan import Plan, claim_folder
 from openradial.experiments.processes import run_in_processes
-from openradial.experiments.report import finished, write_report
+from openradial.experiments.report import finished, read_record, write_report
 from openradial.files import write_text
 
 Failures = dict[str, str]
@@ -85,8 +85,7 @@ def run_one(id: str, plan: Plan) -> None:
 
 def draw_result(experiment: Experiment, folder: Path) -> None:
     """Draw a finished experiment from its JSON file: a PNG and an SVG beside it."""
-    record = read_json(result_path(folder, experiment.id))
-    save_picture(experiment, record, folder)
+    save_picture(experiment, read_record(result_path(folder, experiment.id)), folder)
 
 
 def result_path(folder: Path, id: str) -> Path:
