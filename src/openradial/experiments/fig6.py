@@ -56,7 +56,7 @@ def draw(numbers: Numbers) -> "Figure":
             counts = summed([seed["histograms"][part] for seed in seeds])
             draw_shares(ax, counts, color, part, hatch=hatch)
         share = sum(seed["wrong_above"] for seed in seeds) / len(seeds)
-        ax.set_title(f"{variant}: {100 * share:.0f} % of the wrong ones above {HIGH:g}")
+        ax.set_title(f"{variant}: {100 * share:.0f} % of wrong ones above {HIGH:g}")
         ax.legend(loc="upper left", title="predictions", fontsize=8)
     panels[0].set_ylabel("share of these predictions (%)")
     return figure

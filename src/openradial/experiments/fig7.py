@@ -58,7 +58,8 @@ def draw(numbers: Numbers) -> "Figure":
         value = sum(each["auroc"] for each in runs) / len(runs)
         upper.set(title=f"{head}: AUROC known against novel {100 * value:.1f} %", xlabel="")
         for ax in (upper, lower):
-            ax.legend(loc="upper center", fontsize=8)
+            ax.legend(loc="upper left", fontsize=8)
+    panels[0, 0].set_ylim(top=100)
     figure.supylabel("share of these images (%)", fontsize=9)
     return figure
 

@@ -79,8 +79,8 @@ def _draw_accuracies(ax: "Axes", found: dict[str, list[float]]) -> None:
         if variant in PAPER:
             paper = 100 * PAPER[variant]
             ax.hlines(paper, place - 0.3, place + 0.3, color="0.3", linestyle="--", linewidth=1)
-            above = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "fontsize": 8, "color": "0.3"}
-            ax.annotate(f"paper {paper:.2f}", (place, paper), **above)
+            above: dict[str, Any] = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "color": "0.3"}
+            ax.annotate(f"paper {paper:.2f}", (place, paper), fontsize=8, **above)
     ax.set_xticks(range(len(found)), list(found))
     ax.set_xlim(-0.5, len(found) - 0.1)
 
@@ -106,7 +106,7 @@ def _draw_table(ax: "Axes", images: dict[str, Any]) -> None:
     table.scale(1, 1.35)
     for (row, _), cell in table.get_celld().items():
         cell.PAD = 0.02
-        cell.get_text().set_ha("left")
+        cell.get_text().set_horizontalalignment("left")
         cell.set(linewidth=0.4, edgecolor="0.6", facecolor="white" if row else "0.93")
         if row > len(IMAGENET):
             cell.set_facecolor("#E8F1F8")
@@ -120,9 +120,10 @@ EXPERIMENT = Experiment(
     id="tab1",
     title="Accuracies of softmax and radial networks",
     caption=(
-        "On MNIST radial networks are as accurate as softmax networks in both settings; only the second ones reach "
-        "the paper's accuracy (dashed). The table has the paper's numbers on ImageNet and, tinted, ours on other data "
-        "with other networks: they show that both heads train there, and are not to be compared with the paper's."
+        "MNIST: a dot per run, the mean with its error (twice the standard deviation over seeds), and the paper's "
+        "accuracy, dashed; within each panel softmax and radial differ in nothing but the head. The table has the "
+        "paper's numbers on ImageNet and, tinted, ours on other data with other networks: they show how both heads "
+        "train there, and are not to be compared with the paper's."
     ),
     settings=TRAINING,
     run=run,
