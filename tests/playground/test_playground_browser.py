@@ -86,7 +86,7 @@ def test_label_noise_starts_both_networks_again(visit, playground):
     with page.expect_request(lambda asked: asked.method == "POST" and asked.url.endswith("/play/spiral")) as asked:
         slide(page, "#noise", 30)
     assert asked.value.post_data_json["label_noise"] == 0.3
-    assert page.inner_text("#noise-value") == "30 %"
+    assert page.inner_text("#noise-value") == "30\u00a0%"
 
 
 def test_bayesian_mode_shows_how_far_the_networks_agree(visit, playground):

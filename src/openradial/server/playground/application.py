@@ -36,8 +36,8 @@ def create_playground(
     """
     app, runs = create_app(service), Runs()
     app.router.lifespan_context = _with_runs(app.router.lifespan_context, runs)
-    app.include_router(spiral_routes.routes(runs, stopped), include_in_schema=False)
-    app.include_router(digit_routes.routes(), include_in_schema=False)
+    app.include_router(spiral_routes.routes(runs, service.memory, stopped), include_in_schema=False)
+    app.include_router(digit_routes.routes(service.memory), include_in_schema=False)
     app.include_router(model_routes.routes(service, title), include_in_schema=False)
     app.add_api_route("/", page.index, include_in_schema=False)
     app.mount("/static", page.Files(directory=page.STATIC))

@@ -10,13 +10,13 @@ from starlette.concurrency import run_in_threadpool
 from openradial.server.limits import Limits
 from openradial.server.playground.digits import NAMES, SIDE, Pixels, digit_model, facts, like_mnist, opinion
 from openradial.server.refusals import RequestError
-from openradial.server.requests import read_body
+from openradial.server.requests import Memory, read_body
 
 LARGEST = 512  # pixels of a drawing, each way
 BODY = Limits(body=LARGEST**2)
 
 
-def routes() -> APIRouter:
+def routes(memory: Memory) -> APIRouter:
     """``/play/digits``."""
     router = APIRouter(prefix="/play/digits")
 
@@ -27,7 +27,8 @@ def routes() -> APIRouter:
     @router.post("")
     async def say(request: Request, ready: bool = False) -> dict[str, Any]:
         """Of a square of grey bytes, ink bright; ``ready`` says that it is an image of MNIST's form already."""
-        ink = square(await read_body(request, BODY))
+        with memory.lease() as take:
+            ink = square(await read_body(request, BODY, take))
         if ready and len(ink) != SIDE:
             raise RequestError(422, f"a ready image has {SIDE} x {SIDE} pixels, got {len(ink)} x {len(ink)}")
         return await run_in_threadpool(_said, ink if ready else like_mnist(ink))

@@ -1,6 +1,6 @@
 """Two networks that learn the spiral side by side, one with softmax and one with the radial layer."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,13 +13,15 @@ from openradial.bayes import ElboObjective, posterior, to_bayesian
 from openradial.data import Batches, Examples
 from openradial.data.spiral import spiral
 from openradial.errors import OptionError
-from openradial.functional import radial_loss, radial_probs
+from openradial.functional import radial_probs
 from openradial.models import MLP
-from openradial.objective import Objective
+from openradial.nn import RadialLoss
+from openradial.objective import Loss, Objective
 from openradial.training import Settings
 from openradial.training.flat_optimisers import make_update
 from openradial.training.settings import checked_names
 from openradial.training.stacked import make_stack
+from openradial.training.stacks import Minimised
 
 CLASSES = 3
 POINTS, BATCH = 2000, 50
@@ -76,7 +78,7 @@ BAYESIAN = Pace(80, 20, 16, 48, Settings(optimiser="rmsprop", learning_rate=5e-3
 class Pair(nn.Module):
     """Both networks as one: points ``(b, 2)`` to the outputs of softmax and then of the radial layer, ``(b, 6)``.
 
-    Since their losses are added and optimisers work number by number, each learns as if it were alone.
+    Where their losses are added, each still learns as if it were alone: optimisers work number by number.
     """
 
     def __init__(self) -> None:
@@ -98,13 +100,14 @@ class Learner:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(wishes.seed)
             self.net = to_bayesian(Pair()) if wishes.bayesian else Pair()
-        self.stack = make_stack([self.net], self._objective(), self.data)
-        self.update = make_update(self.stack.parameters, self.pace.learning)
+        self.stacks = [make_stack([net], objective, self.data) for net, objective in self._parts()]
+        self.updates = [make_update(stack.parameters, self.pace.learning) for stack in self.stacks]
         self.source = self._endless()
 
     def state(self) -> State:
         """The networks as they are now."""
-        self.stack.write_back()
+        for stack in self.stacks:
+            stack.write_back()
         return {name: tensor.detach().clone() for name, tensor in self.net.state_dict().items()}
 
     @torch.no_grad()
@@ -112,21 +115,24 @@ class Learner:
         """Learn from as many batches as lie between two frames."""
         for _ in range(self.pace.steps):
             x, y = next(self.source)
-            _, gradient = self.stack.gradients(x[None], y[None])
-            self.update(gradient, self.pace.learning.learning_rate)
+            for stack, update in zip(self.stacks, self.updates, strict=True):
+                _, gradient = stack.gradients(stack.prepare(x)[None], y[None])
+                update(gradient, self.pace.learning.learning_rate)
         return self.state()
 
-    def _objective(self) -> Any:
-        if self.wishes.bayesian:
-            return ElboObjective(self._loss, POINTS // BATCH, BATCH)
-        return Objective(self._loss)
+    def _parts(self) -> list[tuple[nn.Module, Minimised]]:
+        """What is differentiated together: of Bayesian networks, a pass of both takes little longer than of one."""
+        radial = RadialLoss(self.wishes.beta if self.wishes.bayesian else 1.0, self.wishes.scale)
+        if not self.wishes.bayesian:
+            losses: dict[str, Loss] = {"softmax": cross_entropy, "radial": radial}
+            return [(self.net.get_submodule(name), Objective(loss)) for name, loss in losses.items()]
 
-    def _loss(self, o: Tensor, y: Tensor) -> Tensor:
-        beta = self.wishes.beta if self.wishes.bayesian else 1.0
-        softmax, radial = o[:, :CLASSES], o[:, CLASSES:]
-        return cross_entropy(softmax, y) + radial_loss(radial, y, beta=beta, scale=self.wishes.scale)
+        def both(o: Tensor, y: Tensor) -> Tensor:
+            return cross_entropy(o[:, :CLASSES], y) + radial(o[:, CLASSES:], y)  # type: ignore[no-any-return]
 
-    def _endless(self) -> Any:
+        return [(self.net, ElboObjective(both, POINTS // BATCH, BATCH))]
+
+    def _endless(self) -> Iterator[tuple[Tensor, Tensor]]:
         while True:
             yield from self.batches
 
@@ -145,10 +151,9 @@ class Viewer:
             return found[None]
         self.random.load_state_dict(dict(state))
         q = posterior(self.random)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            weights = q.draw(samples)
-        drawn: Tensor = vmap(lambda row: functional_call(self.plain, q.named(row), (x,)))(weights)
+        # numbers of its own: those of torch's one generator are drawn by networks that learn meanwhile
+        noise = torch.randn(samples, len(q.mean), generator=torch.Generator().manual_seed(0))
+        drawn: Tensor = vmap(lambda row: functional_call(self.plain, q.named(row), (x,)))(q.weights(noise))
         return drawn
 
 

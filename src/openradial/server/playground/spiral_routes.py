@@ -13,19 +13,19 @@ from openradial.server.limits import Limits
 from openradial.server.playground.learning import Wishes
 from openradial.server.playground.runs import Run, Runs
 from openradial.server.refusals import RequestError
-from openradial.server.requests import read_body
+from openradial.server.requests import Memory, read_body
 
 LOOK = 0.5  # seconds after which a stream looks whether it should end
 SMALL = Limits(body=1000)
 
 
-def routes(runs: Runs, stopped: Callable[[], bool]) -> APIRouter:
+def routes(runs: Runs, memory: Memory, stopped: Callable[[], bool]) -> APIRouter:
     """``/play/spiral`` and what is below."""
     router = APIRouter(prefix="/play/spiral")
 
     @router.post("")
     async def start(request: Request) -> dict[str, Any]:
-        wishes = Wishes.from_mapping(await _object(request))
+        wishes = Wishes.from_mapping(await _object(request, memory))
         run = await asyncio.to_thread(runs.start, wishes)
         return run.describe()
 
@@ -80,10 +80,11 @@ def _event(name: str, facts: dict[str, Any]) -> str:
     return f"event: {name}\ndata: {json.dumps(facts)}\n\n"
 
 
-async def _object(request: Request) -> dict[str, Any]:
+async def _object(request: Request, memory: Memory) -> dict[str, Any]:
     """The JSON object of a request."""
     try:
-        found = json.loads(await read_body(request, SMALL))
+        with memory.lease() as take:
+            found = json.loads(await read_body(request, SMALL, take))
     except (ValueError, RecursionError) as error:
         raise RequestError(400, f"the body is no JSON ({error})") from error
     if not isinstance(found, dict):

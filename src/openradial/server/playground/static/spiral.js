@@ -53,8 +53,8 @@ export function startSpiral() {
 
 function prepare(head) {
   const rows = [0, 1, 2, "none"].map((k) => {
-    const mark = make("span", { className: "mark", ariaHidden: "true", textContent: MARKS[k] ?? "" });
-    const name = make("span", {}, mark, k === "none" ? "no class" : `arm ${k + 1}`);
+    const mark = make("span", { className: "mark", ariaHidden: "true", textContent: MARKS[k] ?? "○" });
+    const name = make("span", { className: "class" }, mark, k === "none" ? "no class" : `arm ${k + 1}`);
     const fill = make("div", { className: "fill" });
     const row = make("li", {}, name, make("div", { className: "track" }, fill), make("span", { className: "number" }));
     if (k === "none") row.dataset.none = "";
@@ -292,7 +292,7 @@ function label() {
   const own = 0.5 * 100 ** (control("beta").value / 100);
   put("beta", own.toPrecision(2));
   put("cutoff", cutoff() === Infinity ? "off" : `${rounded(cutoff())}${cutoff() <= apart() / 2 ? ", balls apart" : ""}`);
-  put("noise", `${control("noise").value} %`);
+  put("noise", percent(control("noise").value / 100));
   put("scale", Number(control("scale").value).toFixed(1));
   control("beta-note").textContent = control("bayesian").checked
     ? "For Bayesian networks beta weighs the data against the prior: moving it starts them again."
