@@ -97,6 +97,16 @@ def test_another_rate_can_be_asked_for():
     assert rejected[0] < rejected[2]
 
 
+def test_a_rate_that_nothing_keeps_is_refused():
+    message = (
+        "false_reject_rate=0.1 needs a rejector, and this model has none: it calls nothing unknown; "
+        "calibrate one and save it again"
+    )
+    with pytest.raises(OptionError) as raised:
+        image_bundle(rejector=False).predict(pixels(3), 0.1)
+    assert str(raised.value) == message
+
+
 def test_an_input_that_is_nan_is_unknown():
     found = point_bundle().predict([[np.nan, 0.0], [np.inf, 1.0]])
     assert found.labels.tolist() == [-1, -1]

@@ -64,6 +64,7 @@ class Bundle:
 
         Another rate than the one that was calibrated for may be asked for.
         """
+        check_rejector(false_reject_rate, self.classifier.rejector is not None)
         if isinstance(raw, Tensor):
             self.preprocessing.check(raw)
         self.classifier.eval()
@@ -127,6 +128,15 @@ def nearest_distance(head: Head, answer: Answer) -> Tensor | None:
         return None
     own = answer.log_probs.gather(1, answer.nearest[:, None]).squeeze(1)
     return -own / head.layer.beta
+
+
+def check_rejector(false_reject_rate: float | None, has_rejector: bool) -> None:
+    """Raise where a rate is asked for that nothing can keep."""
+    if false_reject_rate is not None and not has_rejector:
+        raise OptionError(
+            f"false_reject_rate={false_reject_rate!r} needs a rejector, and this model has none: it calls nothing "
+            "unknown; calibrate one and save it again"
+        )
 
 
 def _array(values: Tensor) -> NDArray[Any]:

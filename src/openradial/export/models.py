@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.bundle import Bundle, Inputs, Predictions
+from openradial.bundle.bundle import check_rejector
 from openradial.bundle.loading import KINDS
 from openradial.decision.inputs import check_rate
 from openradial.errors import ExportError, OptionError, require
@@ -67,6 +68,7 @@ class ExportedModel(ABC):
         """All outputs of the graph, by name."""
 
     def _rate(self, asked: float | None) -> float | None:
+        check_rejector(asked, self.smallest_rate is not None)
         if asked is None or self.smallest_rate is None:
             return None
         rate = check_rate("false_reject_rate", asked)
