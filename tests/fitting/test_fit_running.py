@@ -8,11 +8,13 @@ import torch
 from fit_data import write_images, write_table
 
 from openradial.bundle import load
+from openradial.data.examples import Examples
 from openradial.errors import DataError, OptionError, TrainingError
 from openradial.fitting import FitJob, fit_job
 from openradial.fitting.material import prepare
 from openradial.fitting.report import Said, confused, confusion_matrix, hardest, make_report
 from openradial.fitting.running import StoppedError, training_folder
+from openradial.fitting.sources import Labelled
 
 
 def quick(data, **values):
@@ -176,3 +178,16 @@ def test_without_examples_to_measure_with_there_are_no_numbers(table):
     _, _, fitted = table
     report = make_report(fitted.bundle.classifier, ("a", "b"), None, None, (), examples={"train": 3}, seconds=1.0)
     assert (report.accuracy, report.false_rejects, report.confused) == (None, None, ())
+
+
+def test_sequences_of_different_lengths_can_be_fitted(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(120) % 2
+    x = torch.randn(120, 9, 2, generator=generator) * 0.3 + y.view(-1, 1, 1)
+    for row, length in enumerate(torch.randint(3, 10, (120,), generator=generator).tolist()):
+        x[row, length:] = torch.nan
+    found = Labelled("walks", "sequences", Examples(x, y, ("up", "down")))
+    monkeypatch.setattr("openradial.fitting.material.find", lambda data, label: found)
+    fitted = fit_job(quick("walks", model_options={"hidden": 8}), show_progress=False)
+    assert fitted.report.accuracy > 0.8
+    assert len(fitted.bundle.predict([x[0, :3].numpy(), x[1, :3].numpy()])) == 2
