@@ -13,8 +13,8 @@ def measure(results: Mapping[str, Numbers]) -> Measures:
     """Medians of the winning probability and AUROC, by head."""
     names = {"median_known": "median p, known", "median_novel": "median p, novel", "auroc": "AUROC"}
     return {
-        f"{head}, {title}": [each[name] for each in runs]
-        for head, runs in results["fig7"]["heads"].items()
+        f"{head}, {title}": [each[name] for each in results["fig7"]["heads"][head]]
+        for head in ("radial", "softmax")
         for name, title in names.items()
     }
 
