@@ -1,14 +1,17 @@
+import asyncio
 import io
 import json
 import logging
 import re
 
+import httpx
 import pytest
 from asking import PATH, ask, call, predict
 from made_bundles import image_bundle, point_bundle
+from starlette.responses import StreamingResponse
 
 from openradial.bundle import Bundle
-from openradial.server import logs
+from openradial.server import create_app, logs
 from openradial.server.logs import Form, Level, event
 
 BUNDLE = point_bundle()
@@ -109,12 +112,38 @@ def test_a_path_cannot_make_a_second_line(make_service, written):
     assert r'path="/\n2026-01-01T00:00:00Z error status=500"' in lines()[0]
 
 
+def test_a_long_path_makes_no_long_line(make_service, written):
+    lines = written()
+    ask(make_service(BUNDLE), call(f"/{'x' * 5000}", "GET"))
+    assert len(lines()[0]) < 400
+
+
+def test_a_failure_after_the_answer_has_begun_is_written_and_ends_the_connection(make_service, written):
+    async def parts():
+        yield b"begun"
+        raise RuntimeError("broken off")
+
+    async def use():
+        app = create_app(make_service(BUNDLE))
+        app.add_route("/parts", lambda request: StreamingResponse(parts()))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as client:
+            await client.get("/parts")
+
+    lines = written()
+    with pytest.raises(RuntimeError, match=r"^broken off$"):
+        asyncio.run(use())
+    assert 'error failure path=/parts error="RuntimeError: broken off"' in lines()[0]
+
+
 def test_a_failure_is_an_error_with_its_reason(make_service, written, monkeypatch):
     monkeypatch.setattr(Bundle, "predict", lambda *args: 1 / 0)
     lines = written(Level.ERROR)
     predict(make_service(BUNDLE), [[1, 2]])
     failure, request = lines()
-    assert failure.endswith('error failure path=/v1/predict error="ZeroDivisionError: division by zero"')
+    assert re.search(
+        r'failure path=/v1/predict error="ZeroDivisionError: division by zero" where=test_service_records\.py:\d+$',
+        failure,
+    )
     assert " error request " in request
     assert " status=500 " in request
 

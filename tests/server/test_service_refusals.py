@@ -333,6 +333,13 @@ def test_limits_that_make_no_sense_are_refused():
         Limits(items=20, queue=10)
 
 
+def test_a_sentence_does_not_send_back_all_that_was_sent(make_service):
+    answer = predict(make_service(POINTS), [[1, 2]], **{"x" * 10_000: 1})
+    assert answer.status_code == 422
+    assert len(answer.json()["error"]) == 500
+    assert answer.json()["error"].endswith("xxx…")
+
+
 def test_a_refusal_is_an_error_with_a_status():
     error = RequestError(422, "no")
     assert (str(error), error.status, error.headers) == ("no", 422, {})

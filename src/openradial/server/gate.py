@@ -2,6 +2,8 @@
 
 import hmac
 import time
+from pathlib import Path
+from traceback import extract_tb
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -39,7 +41,9 @@ class Gate:
             else:
                 await _unauthorised(scope, receive, counted)
         except Exception as error:
-            event(Level.ERROR, "failure", path=scope["path"], error=f"{type(error).__name__}: {error}")
+            place = extract_tb(error.__traceback__)[-1]
+            where = f"{Path(place.filename).name}:{place.lineno}"
+            event(Level.ERROR, "failure", path=_path(scope), error=f"{type(error).__name__}: {error}", where=where)
             if status:
                 raise
             await refused(RequestError(500, "the service failed; its log says why", CLOSE))(scope, receive, counted)
@@ -61,7 +65,7 @@ class Gate:
             level,
             "request",
             method=scope["method"],
-            path=scope["path"],
+            path=_path(scope),
             status=status,
             ms=round(1000 * seconds, 2),
             client=client,
@@ -72,6 +76,11 @@ class Gate:
 def refused(refusal: RequestError) -> JSONResponse:
     """The answer to a request that is not served."""
     return JSONResponse({"error": refusal.sentence}, refusal.status, refusal.headers)
+
+
+def _path(scope: Scope) -> str:
+    """The path as far as a line of the log should hold it."""
+    return str(scope["path"])[:200]
 
 
 async def _unauthorised(scope: Scope, receive: Receive, send: Send) -> None:

@@ -19,9 +19,8 @@ class Level(StrEnum):
     WARNING = "warning"
     ERROR = "error"
 
-    @property
-    def number(self) -> int:
-        return logging.getLevelNamesMapping()[self.name]
+
+NUMBERS = {level: logging.getLevelNamesMapping()[level.name] for level in Level}
 
 
 class Form(StrEnum):
@@ -37,8 +36,9 @@ def event(level: Level, name: str, **facts: Any) -> None:
     >>> set_up(Level.WARNING, Form.PLAIN, sys.stdout)
     >>> event(Level.INFO, "request", status=200)
     """
-    if LOGGER.isEnabledFor(level.number):
-        LOGGER.log(level.number, name, extra={"facts": facts})
+    number = NUMBERS[level]
+    if LOGGER.isEnabledFor(number):  # made by hand, because LOGGER.log also looks for the line that called it
+        LOGGER.handle(LOGGER.makeRecord(LOGGER.name, number, "", 0, name, (), None, extra={"facts": facts}))
 
 
 def set_up(level: Level, form: Form, stream: TextIO | None = None) -> None:
@@ -48,10 +48,10 @@ def set_up(level: Level, form: Form, stream: TextIO | None = None) -> None:
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_Lines(form))
-    for logger, least in ((LOGGER, level), (HTTP_LOGGER, max(level, Level.WARNING, key=lambda one: one.number))):
+    for logger, least in ((LOGGER, NUMBERS[level]), (HTTP_LOGGER, max(NUMBERS[level], NUMBERS[Level.WARNING]))):
         logger.handlers = [handler]
         logger.propagate = False
-        logger.setLevel(least.number)
+        logger.setLevel(least)
 
 
 class _Lines(logging.Formatter):

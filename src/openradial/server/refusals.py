@@ -4,14 +4,16 @@ from collections.abc import Mapping
 
 from openradial.errors import OpenRadialError
 
+LONGEST = 500  # letters of a sentence, which may quote what a client sent
+
 
 class RequestError(OpenRadialError):
     """A request, or an input of one, that is not served: the HTTP status and one sentence."""
 
     def __init__(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(sentence)
         self.status = status
-        self.sentence = sentence
+        self.sentence = sentence if len(sentence) <= LONGEST else f"{sentence[: LONGEST - 1]}…"
+        super().__init__(self.sentence)
         self.headers = dict(headers or {})
 
 

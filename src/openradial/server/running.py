@@ -4,6 +4,7 @@ import ipaddress
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from openradial.server.limits import Limits
 from openradial.server.logs import Level, event
 
 TOKEN = "OPENRADIAL_TOKEN"
+SWITCH = 0.001  # seconds; with the usual 5 ms the model waits that long after each operation while requests are read
 
 
 def token_from_environment() -> str | None:
@@ -69,7 +71,12 @@ def serve(app: FastAPI, opened: socket.socket, *, limits: Limits | None = None, 
         proxy_headers=False,
         timeout_graceful_shutdown=grace,
     )
-    _Server(config).run([opened])
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH)
+    try:
+        _Server(config).run([opened])
+    finally:
+        sys.setswitchinterval(before)
 
 
 class _Server(uvicorn.Server):
