@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,6 +7,7 @@ import torch
 from torch import nn
 
 from openradial.data import Examples
+from openradial.experiments import Plan
 from openradial.experiments.rnn import METHODS, decided, known_count
 from openradial.experiments.sequence_tasks import TASKS
 from openradial.heads import OpenMaxHead
@@ -25,10 +27,17 @@ def test_a_quarter_half_and_three_quarters_of_15_topics_are_4_8_and_11():
     class Topics:
         classes = tuple("abcdefghijklmno")
 
-    fifteen = task("full", "reuters").__class__(
-        "t", "t", "t", lambda split: Topics, None, task("full", "reuters").training
-    )
-    assert [known_count(fifteen, share) for share in task("full", "reuters").shares] == [4, 8, 11]
+    reuters = replace(task("full", "reuters"), data=lambda split: Topics)
+    assert [known_count(reuters, share) for share in reuters.shares] == [4, 8, 11]
+
+
+def test_few_examples_are_learned_in_as_many_steps_as_many(tmp_path):
+    digits = replace(task("tiny", "digits"), steps=12)
+    examples = digits.data("train")
+    for count, epochs in ((640, 2), (64, 12)):
+        some = examples.select(torch.arange(count))
+        found = digits.net(Plan(tmp_path), "softmax", some, 0, f"{count}")
+        assert len(found.steps["loss"]) == epochs * math.ceil(count / digits.training.batch_size) >= 12
 
 
 def test_there_is_a_network_of_every_architecture_at_every_size():

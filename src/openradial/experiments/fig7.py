@@ -44,7 +44,8 @@ def draw(numbers: Numbers) -> "Figure":
 
     figure = Figure(figsize=(9.5, 5.6), layout="constrained")
     figure.suptitle(
-        f"{numbers['data']} ({numbers['known_classes']} known, {numbers['novel_classes']} novel); {numbers['network']}",
+        f"{numbers['data']} ({numbers['known_classes']} known, {numbers['novel_classes']} novel)\n"
+        f"{numbers['network']}; {numbers['epochs']} epochs",
         fontsize=9,
     )
     panels = figure.subplots(2, 2, sharex=True, sharey=True)

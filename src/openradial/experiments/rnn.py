@@ -46,7 +46,7 @@ def run(plan: Plan) -> Numbers:
         {
             "architecture": task.architecture,
             "title": task.title,
-            "epochs": task.training.epochs,
+            "steps": task.steps,
             "accuracy": {
                 head: [
                     plan.kept(f"{task.name}-all-{head}-{seed}", partial(accuracy, plan, task, head, seed))
