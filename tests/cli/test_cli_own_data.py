@@ -1,15 +1,22 @@
 import csv
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import openradial
 from openradial import cli
+from openradial.bundle import load
+from openradial.cli import fit, predict
 from openradial.cli.app import COMMANDS
+from openradial.evaluation import Row, samples
 
 
 @pytest.fixture
@@ -41,10 +48,13 @@ def folder(tmp_path_factory):
     (root / "run.toml").write_text(
         f'data = "{root / "t.csv"}"\nlabel = "kind"\nnovel = "c"\n[training]\nepochs = 12\nlearning_rate = 0.01\n'
     )
-    command = [sys.executable, "-m", "openradial.cli", "fit", "--config", str(root / "run.toml"), "--json"]
-    done = subprocess.run([*command, "--out", str(root / "model")], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return root, json.loads(done.stdout), done.stderr
+    arguments = ["openradial", "fit", "--config", str(root / "run.toml"), "--json", "--out", str(root / "model")]
+    printed, said = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(said):
+        patch.setattr(sys, "argv", arguments)
+        with pytest.raises(SystemExit):
+            cli.main()
+    return root, json.loads(printed.getvalue()), said.getvalue()
 
 
 def test_fit_says_what_it_does_and_gives_its_numbers_as_json(folder):
@@ -102,11 +112,7 @@ def test_fit_refuses_what_cannot_be_in_one_line(call, tmp_path, arguments, code,
 
 
 def test_an_interrupted_fit_leaves_a_checkpoint_and_goes_on(call, folder, tmp_path, monkeypatch):
-    import os
-    import signal
-
     root, _, _ = folder
-    fit = sys.modules["openradial.cli.fit"]
 
     def stop(console):
         return lambda record: os.kill(os.getpid(), signal.SIGINT)
@@ -146,8 +152,6 @@ def test_evaluate_gives_its_numbers_as_json(call, folder, tmp_path):
 
 
 def test_evaluate_goes_past_inputs_that_cannot_be_read(call, folder, tmp_path, monkeypatch):
-    from openradial.evaluation import Row, samples
-
     root, _, _ = folder
     rows = samples._rows
 
@@ -246,19 +250,18 @@ def test_the_runtime_onnx_takes_a_file(call, folder):
     assert f"got the folder {root / 'model'}; run: openradial export {root / 'model'} --to onnx" in err
 
 
-def test_the_runtime_onnx_says_what_torch_says(call, folder):
-    from openradial.bundle import load
-    from openradial.export import to_onnx
-
+def test_the_runtime_onnx_runs_the_file_that_is_named(call, folder, monkeypatch):
     root, _, _ = folder
-    to_onnx(load(root / "model"), root / "model.onnx")
-    lines = "length,width\n0,5\n3,3\n6,1\n"
-    said = [
-        [json.loads(line) for line in call("predict", *model, "-", "--format", "jsonl", stdin=lines)[1].splitlines()]
-        for model in ((root / "model",), (root / "model.onnx", "--runtime", "onnx"))
-    ]
-    assert [row["label"] for row in said[0]] == [row["label"] for row in said[1]]
-    assert [row["distance"] for row in said[0]] == pytest.approx([row["distance"] for row in said[1]], abs=1e-5)
+    named = []
+
+    def model(path):
+        named.append(path)
+        return load(root / "model")
+
+    monkeypatch.setattr(predict, "OnnxModel", model)
+    code, out, _ = call("predict", "model.onnx", "-", "--runtime", "onnx", stdin="length,width\n0,5\n")
+    assert (code, named) == (0, [Path("model.onnx")])
+    assert out.splitlines()[1].split()[:2] == ["-:1", "a"]
 
 
 def test_help_lists_all_commands_in_groups(call):
@@ -291,8 +294,11 @@ def test_commands_are_completed_without_waiting_for_torch():
     assert complete("openradial ", 1) == [*COMMANDS, "False"]
 
 
-def test_options_are_completed():
-    assert complete("openradial predict --f", 2)[:2] == ["--format", "--false-reject-rate"]
+def test_options_are_completed(call, monkeypatch):
+    monkeypatch.setenv("_OPENRADIAL_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "openradial predict --f")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert call()[1].split() == ["--format", "--false-reject-rate"]
 
 
 def test_the_version_needs_no_torch():
