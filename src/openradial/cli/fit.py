@@ -54,8 +54,7 @@ def fit_command(
 ) -> None:
     """Fit a model that says class or unknown, calibrate it and save it.
 
-    Known data are split by class: one part trains, one combines scores, one calibrates, one is for the numbers that are
-    shown at the end.
+    Known data are split by class into parts to train, to combine scores, to calibrate and to measure.
     """
     given = {
         "data": data,

@@ -58,8 +58,7 @@ def predict_command(
 ) -> None:
     """Say for each input which class it is, or unknown; with probability, distance, p-value and the nearest classes.
 
-    Answers are written as inputs are read, in their order. A broken input is a line with its error; the exit code is
-    then 3.
+    Answers are written as inputs are read. A broken input is a line with its error; the exit code is then 3.
     """
     loaded = _loaded(model, runtime, module or [])
 
