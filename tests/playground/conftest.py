@@ -5,6 +5,7 @@ import shutil
 import threading
 from contextlib import contextmanager
 
+import httpx
 import pytest
 import uvicorn
 
@@ -25,8 +26,14 @@ ARGUMENTS = [
 PATIENCE = 30_000  # milliseconds; a busy machine may take its time
 
 
+@pytest.fixture(scope="module")
+def served():
+    """Serve an application on a socket for a while: a context that gives its address."""
+    return serving
+
+
 @contextmanager
-def served(app, opened):
+def serving(app, opened):
     """The address of an application while it is served."""
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=3))
     thread = threading.Thread(target=server.run, args=([opened],))
@@ -38,7 +45,7 @@ def served(app, opened):
         thread.join()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
     if not os.path.exists(CHROMIUM) and shutil.which("chromium") is None:
         if os.environ.get("CI") == "true":
@@ -52,13 +59,22 @@ def browser():
         opened.close()
 
 
-@pytest.fixture(scope="session")
-def playground():
+@pytest.fixture(scope="module")
+def playground(served):
     """The address of a playground with the digits that come with it."""
     with running.listen("127.0.0.1", 0) as opened:
         app = create_playground(Service(digit_model("radial")), stopped=lambda: opened.fileno() < 0)
         with served(app, opened) as url:
             yield url
+
+
+@pytest.fixture
+def client(served):
+    """A client of a playground of its own."""
+    with running.listen("127.0.0.1", 0) as opened:
+        app = create_playground(Service(digit_model("radial")), stopped=lambda: opened.fileno() < 0)
+        with served(app, opened) as url, httpx.Client(base_url=url, timeout=60) as made:
+            yield made
 
 
 @pytest.fixture

@@ -41,9 +41,10 @@ def visitor(monkeypatch):
 
     def start(use):
         def work():
-            client = httpx.Client(base_url=address.get(timeout=60), timeout=30)
+            url = address.get(timeout=60)
             try:
-                found.append(use(client))
+                with httpx.Client(base_url=url, timeout=30) as client:
+                    found.append(use(client))
             except BaseException as error:
                 found.append(error)
             finally:

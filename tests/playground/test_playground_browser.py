@@ -3,12 +3,21 @@
 import io
 import re
 
+import httpx
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from openradial.bundle import Bundle, TableInputs
+from openradial.classifier import OpenClassifier
+from openradial.data.table_encoder import NumberFeature, TableEncoder, WordFeature
+from openradial.decision import Rejector
 from openradial.functional import radial_probs
+from openradial.heads import RadialHead
+from openradial.models import build
+from openradial.server import Service, running
+from openradial.server.playground import create_playground
 from openradial.server.playground.digits import digit_model
 from openradial.server.playground.page import STATIC
 
@@ -23,7 +32,7 @@ def numbers(page, head):
 
 
 def wait_for_numbers(page):
-    page.wait_for_function("document.querySelectorAll('#spiral .number:not(:empty)').length === 8")
+    page.wait_for_function("() => document.querySelectorAll('#spiral .number:not(:empty)').length === 8")
 
 
 def slide(page, selector, value):
@@ -41,8 +50,10 @@ def slide(page, selector, value):
 def test_far_away_softmax_is_sure_and_radial_says_no_class(visit, playground):
     page = visit(f"{playground}/#/spiral")
     page.wait_for_selector(ENDED)
-    page.wait_for_function("document.querySelector('#progress-value').textContent === 'step 792 of 792'")
-    page.wait_for_function("/The radial layer says no class/.test(document.querySelector('#cross-said').textContent)")
+    page.wait_for_function("() => document.querySelector('#progress-value').textContent === 'step 792 of 792'")
+    page.wait_for_function(
+        "() => /The radial layer says no class/.test(document.querySelector('#cross-said').textContent)"
+    )
     softmax, radial = numbers(page, "softmax"), numbers(page, "radial")
     assert max(softmax[:3]) > 0.9
     assert softmax[3] == 0
@@ -70,14 +81,14 @@ def test_beta_and_cut_off_act_at_once_and_nothing_is_learned_anew(visit, playgro
 
 def test_a_run_can_be_paused_and_scrubbed_back(visit, playground):
     page = visit(f"{playground}/#/spiral")
-    page.wait_for_function("Number(document.querySelector('#progress').value) >= 3")
+    page.wait_for_function("() => Number(document.querySelector('#progress').value) >= 3")
     page.click("#go")
     page.wait_for_selector("#spiral[data-state=paused]")
     assert page.inner_text("#go") == "Continue"
     slide(page, "#progress", 1)
     assert page.inner_text("#progress-value") == "step 8 of 792"
     page.click("#go")
-    page.wait_for_function("Number(document.querySelector('#progress').value) >= 6")
+    page.wait_for_function("() => Number(document.querySelector('#progress').value) >= 6")
 
 
 def test_label_noise_starts_both_networks_again(visit, playground):
@@ -94,7 +105,7 @@ def test_bayesian_mode_shows_how_far_the_networks_agree(visit, playground):
     wait_for_numbers(page)
     page.check("#bayesian")
     page.wait_for_function(
-        "/200 networks drawn/.test(document.querySelector('#spiral [data-head=radial] figcaption').textContent)"
+        "() => /200 networks drawn/.test(document.querySelector('#spiral [data-head=radial] figcaption').textContent)"
     )
     label = page.get_attribute("#spiral [data-head=radial] .histogram", "aria-label")
     assert label.startswith("Distribution of the winning probability of radial. 200 networks drawn: half of them")
@@ -118,7 +129,7 @@ def test_the_page_computes_probabilities_as_the_library_does(visit, playground):
 
 
 def said_of(page, head):
-    page.wait_for_function(f"document.querySelector('#draw [data-head={head}] .verdict').textContent !== '–'")
+    page.wait_for_function(f"() => document.querySelector('#draw [data-head={head}] .verdict').textContent !== '–'")
     return page.inner_text(f"#draw [data-head={head}] .verdict")
 
 
@@ -130,7 +141,7 @@ def test_a_drawn_one_is_a_one_and_a_clean_sheet_is_nothing(visit, playground):
     page.mouse.down()
     page.mouse.move(x - 12, y + 220, steps=8)
     page.mouse.up()
-    page.wait_for_function("/Radial: a 1/.test(document.querySelector('#draw-said').textContent)")
+    page.wait_for_function("() => /Radial: a 1/.test(document.querySelector('#draw-said').textContent)")
     assert said_of(page, "radial") == "It is a 1"
     assert page.locator("#draw [data-head=radial] dt").all_inner_texts() == [
         "Probability of 1",
@@ -138,7 +149,7 @@ def test_a_drawn_one_is_a_one_and_a_clean_sheet_is_nothing(visit, playground):
         "p-value",
     ]
     page.click("#clear")
-    page.wait_for_function("document.querySelector('#draw [data-head=radial] .verdict').textContent === '–'")
+    page.wait_for_function("() => document.querySelector('#draw [data-head=radial] .verdict').textContent === '–'")
 
 
 def test_a_smiley_is_unknown_and_the_rate_changes_that_at_once(visit, playground):
@@ -146,7 +157,9 @@ def test_a_smiley_is_unknown_and_the_rate_changes_that_at_once(visit, playground
     page.get_by_role("button", name="smiley").click()
     assert said_of(page, "radial") == "Unknown"
     page.get_by_role("button", name="digit 7").click()
-    page.wait_for_function("document.querySelector('#draw [data-head=radial] .verdict').textContent === 'It is a 7'")
+    page.wait_for_function(
+        "() => document.querySelector('#draw [data-head=radial] .verdict').textContent === 'It is a 7'"
+    )
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     slide(page, "#draw-rate", 100)
@@ -170,8 +183,8 @@ def picture(tmp_path):
 def test_chosen_images_get_a_class_or_unknown(visit, playground, picture):
     page = visit(f"{playground}/#/model")
     page.wait_for_selector("#drop:not([hidden])")
-    page.set_input_files("#files", [picture(3), picture(15)])
-    page.wait_for_function("/^Of 2, 1 are unknown/.test(document.querySelector('#model-said').textContent)")
+    page.set_input_files("#files", [picture(4), picture(15)])
+    page.wait_for_function("() => /^Of 2, 1 are unknown/.test(document.querySelector('#model-said').textContent)")
     found = dict(
         zip(
             page.locator(".answers .what").all_inner_texts(),
@@ -179,7 +192,7 @@ def test_chosen_images_get_a_class_or_unknown(visit, playground, picture):
             strict=True,
         )
     )
-    assert found == {"picture-3.png": "3", "picture-15.png": "Unknown"}
+    assert found == {"picture-4.png": "4", "picture-15.png": "Unknown"}
     slide(page, "#model-rate", 0)
     slide(page, "#model-rate", 100)
     p_values = [
@@ -196,13 +209,45 @@ def test_dropped_images_are_read(visit, playground, picture):
     page.evaluate(
         """(bytes) => {
             const dropped = new DataTransfer();
-            dropped.items.add(new File([Uint8Array.from(bytes)], "five.png", { type: "image/png" }));
+            dropped.items.add(new File([Uint8Array.from(bytes)], "seven.png", { type: "image/png" }));
             const event = new DragEvent("drop", { dataTransfer: dropped, bubbles: true });
             document.querySelector("#drop").dispatchEvent(event);
         }""",
-        list(picture(5).read_bytes()),
+        list(picture(7).read_bytes()),
     )
-    page.wait_for_function("document.querySelector('#model-said').textContent === 'five.png: 5.'")
+    page.wait_for_function("() => document.querySelector('#model-said').textContent === 'seven.png: 7.'")
+
+
+@pytest.fixture
+def table_playground(served):
+    """The address of a playground with a model of a table: two numbers are the outputs, a word counts for nothing."""
+    features = (NumberFeature("length", 1.0, 0.0, 1.0), NumberFeature("width", 0.0, 0.0, 1.0))
+    words = WordFeature("colour", ("red", "blue"), (0.5, 0.5))
+    net = build("mlp", 2, inputs=4, hidden=())
+    with torch.no_grad():
+        net.classifier.weight.copy_(torch.eye(2, 4))
+        net.classifier.bias.zero_()
+    rejector = Rejector(0.1).fit(torch.linspace(0, 1, 99))
+    classifier = OpenClassifier(net, RadialHead(2), rejector=rejector)
+    inputs = TableInputs(TableEncoder((*features, words), ("long", "wide")))
+    bundle = Bundle(classifier, "mlp", {"inputs": 4, "hidden": ()}, ("long", "wide"), inputs)
+    with running.listen("127.0.0.1", 0) as opened:
+        app = create_playground(Service(bundle), title="my model", stopped=lambda: opened.fileno() < 0)
+        with served(app, opened) as url:
+            yield url
+
+
+def test_a_row_of_a_table_is_asked_about_by_a_form(visit, table_playground):
+    page = visit(f"{table_playground}/#/model")
+    page.wait_for_selector("#row:not([hidden])")
+    assert page.inner_text("#model-lead").startswith("my model: 2 known classes (long, wide), mlp with 10 numbers")
+    page.locator("#row select").select_option("blue")
+    page.get_by_role("button", name="Ask").click()
+    page.wait_for_function("() => document.querySelector('#model-said').textContent === '1, 0, blue: long.'")
+    page.get_by_label("length").fill("9")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelector('#model-said').textContent === '9, 0, blue: Unknown.'")
+    assert page.evaluate(NAMELESS) == []
 
 
 def test_the_keyboard_alone_is_enough(visit, playground):
@@ -219,7 +264,7 @@ def test_the_keyboard_alone_is_enough(visit, playground):
     page.keyboard.press("Home")
     page.keyboard.press("Shift+ArrowUp")
     page.keyboard.press("ArrowLeft")
-    page.wait_for_function("document.querySelector('#cross-said').textContent.startsWith('At -0.1, 0.5:')")
+    page.wait_for_function("() => document.querySelector('#cross-said').textContent.startsWith('At -0.1, 0.5:')")
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "go"
@@ -227,7 +272,7 @@ def test_the_keyboard_alone_is_enough(visit, playground):
     page.keyboard.press("ArrowRight")
     page.get_by_role("button", name="digit 4").focus()
     page.keyboard.press("Enter")
-    page.wait_for_function("/digit 4. .*Radial: a 4/.test(document.querySelector('#draw-said').textContent)")
+    page.wait_for_function("() => /Digit 4. .*Radial: a 4/.test(document.querySelector('#draw-said').textContent)")
 
 
 NAMELESS = """() => [...document.querySelectorAll("button, input, select, textarea, canvas, a")]
@@ -237,7 +282,7 @@ NAMELESS = """() => [...document.querySelectorAll("button, input, select, textar
     .map((each) => each.outerHTML)"""
 
 
-SMALL = """[...document.querySelectorAll("button")]
+SMALL = """() => [...document.querySelectorAll("button")]
     .filter((each) => each.checkVisibility() && each.getBoundingClientRect().height < 24).length"""
 
 
@@ -290,8 +335,6 @@ def test_a_file_that_is_no_image_says_so(browser, playground):
 
 
 def test_the_classifier_of_the_page_is_that_of_the_service(playground):
-    import httpx
-
     bundle = digit_model("radial")
     found = httpx.post(f"{playground}/v1/predict", content=png(90), headers={"Content-Type": "image/png"}).json()
     assert found["predictions"][0]["nearest"] == bundle.predict([png(90)]).rows()[0]["nearest"]

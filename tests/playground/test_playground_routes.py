@@ -1,12 +1,12 @@
-"""The routes of the playground, asked in-process."""
+"""The routes of the playground, asked by a plain client."""
 
 import asyncio
 import json
 import threading
 
+import httpx
 import numpy as np
 import pytest
-from starlette.testclient import TestClient
 
 from openradial.bundle import PointInputs, TableInputs
 from openradial.data.table_encoder import NumberFeature, TableEncoder, WordFeature
@@ -18,21 +18,12 @@ from openradial.server.playground.model_routes import asked
 from openradial.server.playground.runs import Run
 from openradial.server.playground.spiral_routes import told
 
-HERE = "http://127.0.0.1:8080"
-
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(learning, "PLAIN", Pace(3, 1, 1, 8, learning.PLAIN.learning))
     monkeypatch.setattr(learning, "BAYESIAN", Pace(2, 1, 2, 6, learning.BAYESIAN.learning))
     monkeypatch.setattr(runs, "REST", 0.0)
-
-
-@pytest.fixture
-def client():
-    app = create_playground(Service(digit_model("radial")))
-    with TestClient(app, base_url=HERE) as opened:
-        yield opened
 
 
 def start(client, **wishes):
@@ -198,7 +189,7 @@ def test_the_page_may_load_nothing_from_elsewhere(client):
     script = client.get("/static/main.js")
     assert script.headers["content-type"].startswith("text/javascript")
     assert script.headers["x-content-type-options"] == "nosniff"
-    assert client.get("/static/../page.py").status_code == 404
+    assert client.get("/static/%2e%2e/page.py").status_code == 404
 
 
 def test_no_other_site_can_reach_it_under_a_name_of_its_own(client):
@@ -206,9 +197,14 @@ def test_no_other_site_can_reach_it_under_a_name_of_its_own(client):
     assert client.get("/", headers={"Host": "localhost:8080"}).status_code == 200
 
 
+async def left(app):
+    """Start and stop an application; the run that was going on."""
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            name = (await client.post("/play/spiral", json={})).json()["id"]
+        return next(thread for thread in threading.enumerate() if name in thread.name)
+
+
 def test_leaving_the_application_ends_all_runs():
-    app = create_playground(Service(digit_model("radial")))
-    with TestClient(app, base_url=HERE) as client:
-        name = start(client)["id"]
-        thread = next(t for t in threading.enumerate() if name in t.name)
-    assert not thread.is_alive()
+    assert not asyncio.run(left(create_playground(Service(digit_model("radial"))))).is_alive()

@@ -72,7 +72,7 @@ class Pace:
 
 
 PLAIN = Pace(100, 8, 1, 96, Settings(optimiser="adam", learning_rate=5e-3, batch_size=BATCH))
-BAYESIAN = Pace(80, 20, 16, 48, Settings(optimiser="rmsprop", learning_rate=5e-3, batch_size=BATCH))
+BAYESIAN = Pace(80, 20, 12, 64, Settings(optimiser="rmsprop", learning_rate=5e-3, batch_size=BATCH))
 
 
 class Pair(nn.Module):

@@ -15,8 +15,8 @@ export function make(tag, facts = {}, ...children) {
 export function percent(share) {
   if (share > 0 && share < 0.001) return "<\u00a00.1\u00a0%";
   if (share < 1 && share > 0.999) return ">\u00a099.9\u00a0%";
-  const digits = (share > 0 && share < 0.1) || share > 0.99 ? 1 : 0;
-  return `${(100 * share).toFixed(share === 1 ? 0 : digits)}\u00a0%`;
+  const digits = share < 0.1 || share > 0.98 ? 1 : 0;
+  return `${Number((100 * share).toFixed(digits))}\u00a0%`;
 }
 
 export function rounded(value) {

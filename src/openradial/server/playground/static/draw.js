@@ -42,6 +42,8 @@ function prepare(head) {
   find(".columns", cards[head]).replaceChildren(...rows);
 }
 
+const readable = (canvas) => canvas.getContext("2d", { willReadFrequently: true });
+
 const spot = (event) => {
   const box = sheet.getBoundingClientRect();
   return [(100 * (event.clientX - box.left)) / box.width, (100 * (event.clientY - box.top)) / box.height];
@@ -68,7 +70,7 @@ function take(wanted, name = "The drawing") {
 }
 
 function paint() {
-  const context = sheet.getContext("2d");
+  const context = readable(sheet);
   context.fillStyle = "#000";
   context.fillRect(0, 0, sheet.width, sheet.height);
   if (image) {
@@ -91,7 +93,7 @@ function ink(context, size, drawn = strokes) {
 }
 
 function greys(canvas) {
-  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const { data } = readable(canvas).getImageData(0, 0, canvas.width, canvas.height);
   return Uint8Array.from({ length: data.length / 4 }, (_, i) => data[4 * i]);
 }
 
@@ -154,7 +156,8 @@ const announce = later(() => {
     const most = `${percent(own.probabilities[own.nearest])} for ${own.nearest}`;
     return isUnknown(own.p_value, rate()) ? `${NAMES[head]}: unknown (${most})` : `${NAMES[head]}: a ${own.nearest} (${most})`;
   });
-  find("#draw-said").textContent = `${said.name}. ${parts.join(". ")}.`;
+  const name = said.name[0].toUpperCase() + said.name.slice(1);
+  find("#draw-said").textContent = `${name}. ${parts.join(". ")}.`;
 }, 350);
 
 function example(shelf, name, draw, chosen) {
@@ -178,7 +181,7 @@ async function tiles() {
   const names = [...Array.from({ length: 10 }, (_, digit) => `digit ${digit}`), ...CLOTHES];
   names.forEach((name, place) => {
     const tile = make("canvas", { width: SIDE, height: SIDE });
-    tile.getContext("2d").drawImage(all, -place * SIDE, 0);
+    readable(tile).drawImage(all, -place * SIDE, 0);
     const show = (context) => context.drawImage(tile, 0, 0, 56, 56);
     example(place < 10 ? "known" : "novel", name, show, () => {
       [image, title] = [tile, name];

@@ -64,5 +64,6 @@ export function atPlace(head, rows, settings) {
     for (let k = 0; k < CLASSES; k++) mean[k] += one[k] / rows.length;
     return Math.max(...one);
   });
-  return { mean, winning, none: Math.max(0, 1 - mean[0] - mean[1] - mean[2]) };
+  const none = 1 - mean[0] - mean[1] - mean[2];
+  return { mean, winning, none: none > 1e-9 ? none : 0 }; // softmax leaves nothing but a rounding error
 }

@@ -140,7 +140,7 @@ function show(entry) {
   const parts = [`${said.nearest} with ${percent(said.probability)}`];
   if (said.distance !== null) parts.push(`distance ${rounded(said.distance)}`);
   if (said.p_value !== null) parts.push(`p-value ${rounded(said.p_value)}`);
-  small.textContent = parts.join(" · ");
+  small.replaceChildren(...parts.flatMap((part) => [make("span", { className: "part", textContent: part }), " "]));
 }
 
 function decide() {

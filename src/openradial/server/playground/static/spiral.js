@@ -12,7 +12,8 @@ const cards = Object.fromEntries(HEADS.map((head) => [head, find(`[data-head=${h
 const control = (name) => find(`#${name}`, panel);
 
 const cross = { x: 2, y: 2 };
-const pictures = new Map(); // outputs of frames that were looked at
+const pictures = new Map(); // outputs of frames that were looked at, the last of them
+const KEPT = 60;
 let run = null;
 let wishes = null;
 let stream = null;
@@ -207,6 +208,7 @@ const load = latest(async (wanted) => {
     if (!pictures.has(wanted)) {
       const response = await ask(`/play/spiral/${own.id}/frames/${wanted}`);
       pictures.set(wanted, halves(await response.arrayBuffer()));
+      if (pictures.size > KEPT) pictures.delete(pictures.keys().next().value);
     }
   } catch {
     return; // the run was left meanwhile, and another picture is on its way
@@ -266,7 +268,8 @@ function spread(head, winning) {
   const canvas = find(".histogram", cards[head]);
   const sorted = [...winning].sort((a, b) => a - b);
   const at = (share) => percent(sorted[Math.floor(share * (sorted.length - 1))]);
-  const text = `${winning.length} networks drawn: half of them between ${at(0.25)} and ${at(0.75)}`;
+  const middle = at(0.25) === at(0.75) ? `near ${at(0.5)}` : `between ${at(0.25)} and ${at(0.75)}`;
+  const text = `${winning.length} networks drawn: half of them ${middle}`;
   drawHistogram(canvas, winning);
   canvas.setAttribute("aria-label", `Distribution of the winning probability of ${head}. ${text}.`);
   find("figcaption", cards[head]).textContent = text;
