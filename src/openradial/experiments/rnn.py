@@ -200,8 +200,8 @@ EXPERIMENT = Experiment(
     caption=(
         "Left: one network of each architecture with either head; bars are twice the standard deviation over seeds. "
         "Right: some classes are unknown in training, as in the DOC paper, and an answer is a class or unknown; each "
-        "seed draws other known classes, which is most of the spread. Topics are of very different size: the paper's "
-        "radial loss learns the rare ones late, its square (black) sooner."
+        "seed draws other known classes, which is most of the spread. Topics are of very different size, and F1 counts "
+        "all alike; black is a network trained with the square of the radial loss."
     ),
     settings=SETTINGS,
     run=run,

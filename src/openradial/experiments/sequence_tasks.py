@@ -124,7 +124,7 @@ TASKS: dict[Size, tuple[Task, ...]] = {
     ),
     "quick": (
         digits_task(400),
-        reuters_task(500, words=40, width=16, vocabulary=3_000),
+        reuters_task(400, words=40, width=16, vocabulary=3_000),
         replace(vowels_task(150), shares=(0.75,)),
     ),
     "full": (digits_task(1_500), reuters_task(1_200, words=60, width=40, vocabulary=4_000), vowels_task(600)),
