@@ -13,7 +13,7 @@ SHAPES = {"images": (3, 9, 10), "sequences": (11, 2), "table": (6,), "points": (
 def batch(kind, n=24, classes=3):
     torch.manual_seed(1)
     shape = (n, *SHAPES[kind])
-    x = torch.randint(0, 50, shape) if kind == "texts" else torch.randn(shape)
+    x = torch.randint(1, 50, shape) if kind == "texts" else torch.randn(shape)
     return x, torch.arange(n) % classes
 
 
@@ -73,6 +73,39 @@ def test_halves_come_from_two_examples(seed):
     assert made.mean() == 0.5
     across, along = made[0, 0, :, 0], made[0, 0, 0]
     assert across.tolist() == [0, 0, 0, 1, 1, 1] or along.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def padded(length, total, start):
+    row = torch.full((total, 2), torch.nan)
+    row[:length] = torch.arange(start, start + length, dtype=torch.float32).unsqueeze(1)
+    return row
+
+
+@given(own=st.integers(1, 12), others=st.integers(1, 12))
+def test_halves_of_padded_sequences_join_what_they_hold(own, others):
+    made = MAKERS["halves"](padded(own, 12, 0)[None], padded(others, 12, 100)[None])[0]
+    expected = [*range((own + 1) // 2), *range(100 + others - others // 2, 100 + others)]
+    assert made[: len(expected), 0].tolist() == expected
+    assert made[len(expected) :].isnan().all()
+
+
+@given(length=st.integers(1, 20))
+def test_pieces_of_a_padded_sequence_stay_before_its_end(length):
+    x = padded(length, 20, 0)[None]
+    made = MAKERS["blocks"](x, x)[0]
+    assert sorted(made[:length, 0].tolist()) == list(range(length))
+    assert made[length:].isnan().all()
+
+
+def test_a_sequence_of_two_steps_can_only_swap_them():
+    x = padded(2, 9, 0).expand(40, -1, -1)
+    orders = {tuple(row) for row in MAKERS["blocks"](x, x)[:, :2, 0].tolist()}
+    assert orders == {(0.0, 1.0), (1.0, 0.0)}
+
+
+def test_halves_of_short_texts_come_from_both():
+    x, other = torch.tensor([[1, 2, 3, 0, 0, 0, 0, 0]]), torch.tensor([[5, 6, 0, 0, 0, 0, 0, 0]])
+    assert MAKERS["halves"](x, other).tolist() == [[1, 2, 6, 0, 0, 0, 0, 0]]
 
 
 def test_mixed_words_are_words_of_one_of_the_texts():

@@ -37,22 +37,27 @@ def mean(x: Tensor, other: Tensor) -> Tensor:
 
 
 def halves(x: Tensor, other: Tensor) -> Tensor:
-    """One half of an example beside the other half of another; images are cut across or along, by chance."""
-    axis = _last_or_rows(x)
-    return torch.cat([_first_half(x, axis), _second_half(other, axis)], axis)
+    """One half of an example beside the other half of another.
+
+    Images are cut across or along, by chance; sequences and texts in the middle of what they hold before the padding.
+    """
+    if _has_steps(x):
+        return _joined(x, other)
+    axis = 2 if x.ndim == 4 and torch.rand(()) < 0.5 else x.ndim - 1
+    middle = x.shape[axis] // 2
+    return torch.cat([x.narrow(axis, 0, middle), other.narrow(axis, middle, x.shape[axis] - middle)], axis)
 
 
 def blocks(x: Tensor, other: Tensor) -> Tensor:
     """The pieces of an example in another order: 4 x 4 of an image, 8 of a sequence; what is left over stays."""
-    dims = (2, 3) if x.ndim == 4 else (1,)
-    pieces = [min(4 if x.ndim == 4 else 8, x.shape[dim]) for dim in dims]
+    if x.ndim != 4:
+        return _reordered_steps(x)
+    pieces = [min(4, length) for length in x.shape[2:]]
     order = torch.rand(len(x), math.prod(pieces), device=x.device).argsort(1)  # (n, p)
-    sizes = [x.shape[dim] // p for dim, p in zip(dims, pieces, strict=True)]
+    sizes = [length // p for length, p in zip(x.shape[2:], pieces, strict=True)]
     made = x.clone()
-    inner = made
-    for dim, length in zip(dims, (p * s for p, s in zip(pieces, sizes, strict=True)), strict=True):
-        inner = inner.narrow(dim, 0, length)
-    inner.copy_(_reordered(inner, order, pieces, sizes))
+    inner = made[:, :, : pieces[0] * sizes[0], : pieces[1] * sizes[1]]
+    inner.copy_(_reordered_blocks(inner, order, pieces, sizes))
     return made
 
 
@@ -131,31 +136,49 @@ class OutlierObjective:
         return loss, o
 
 
-def _last_or_rows(x: Tensor) -> int:
-    """The axis to cut: the last one, of an image by chance its rows."""
-    if x.ndim == 4 and torch.rand(()) < 0.5:
-        return 2
-    return 1 if x.ndim == 3 else x.ndim - 1
+def _has_steps(x: Tensor) -> bool:
+    """Whether these are sequences ``(n, t, c)``, which end in NaN, or texts ``(n, t)``, which end in 0."""
+    return x.ndim == 3 or (x.ndim == 2 and not x.is_floating_point())
 
 
-def _first_half(x: Tensor, axis: int) -> Tensor:
-    return x.narrow(axis, 0, x.shape[axis] // 2)
+def _steps(x: Tensor) -> Tensor:
+    """How many steps or words there are before the padding, ``(n, 1)``."""
+    held = ~x.isnan().all(-1) if x.ndim == 3 else x != 0
+    return held.sum(1, keepdim=True)
 
 
-def _second_half(x: Tensor, axis: int) -> Tensor:
-    start = x.shape[axis] // 2
-    return x.narrow(axis, start, x.shape[axis] - start)
+def _at(x: Tensor, places: Tensor) -> Tensor:
+    """The steps at the given places of each row, ``(n, t)``."""
+    return x.gather(1, places if x.ndim == 2 else places.unsqueeze(-1).expand_as(x))
 
 
-def _reordered(x: Tensor, order: Tensor, pieces: Sequence[int], sizes: Sequence[int]) -> Tensor:
-    """Blocks of an image ``(n, c, h, w)`` or a sequence ``(n, t, c)`` in the order of each row of ``order``."""
-    if x.ndim == 4:
-        n, c = x.shape[:2]
-        cut = x.reshape(n, c, pieces[0], sizes[0], pieces[1], sizes[1]).permute(0, 2, 4, 1, 3, 5)  # (n, p, q, c, h, w)
-        moved = _taken(cut.reshape(n, len(order[0]), -1), order).view(n, *pieces, c, *sizes)
-        return moved.permute(0, 3, 1, 4, 2, 5).reshape(x.shape)
-    return _taken(x.reshape(len(x), pieces[0], -1), order).view(x.shape)
+def _joined(x: Tensor, other: Tensor) -> Tensor:
+    """The first half of each row of ``x``, then the second half of the other one."""
+    own, others = _steps(x), _steps(other)
+    first, second = (own + 1) // 2, others // 2
+    t = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)  # (n, t)
+    moved = _at(other, (t - first + others - second).clamp(0, x.shape[1] - 1))
+    padding = x.new_tensor(math.nan if x.is_floating_point() else 0)
+    wide = (slice(None), slice(None), *[None] * (x.ndim - 2))
+    return torch.where((t < first)[wide], x, torch.where((t < first + second)[wide], moved, padding))
 
 
-def _taken(rows: Tensor, order: Tensor) -> Tensor:
-    return rows.gather(1, order.unsqueeze(-1).expand_as(rows))  # (n, p, d)
+def _reordered_steps(x: Tensor) -> Tensor:
+    """Each row cut into 8 pieces, or as many as it has steps, which are put in another order."""
+    steps = _steps(x) if _has_steps(x) else torch.full((len(x), 1), x.shape[1], device=x.device)
+    pieces = steps.clamp(1, 8)
+    size = (steps // pieces).clamp_min(1)  # (n, 1)
+    late = torch.arange(8, device=x.device) >= pieces  # a short row has fewer pieces
+    order = (torch.rand(len(x), 8, device=x.device) + late).argsort(1)  # (n, 8)
+    t = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
+    moved = order.gather(1, (t // size).clamp_max(7)) * size + t % size
+    return _at(x, torch.where(t < pieces * size, moved, t).clamp_max(x.shape[1] - 1))
+
+
+def _reordered_blocks(x: Tensor, order: Tensor, pieces: Sequence[int], sizes: Sequence[int]) -> Tensor:
+    """The blocks of images ``(n, c, h, w)`` in the order of each row of ``order``."""
+    n, c = x.shape[:2]
+    cut = x.reshape(n, c, pieces[0], sizes[0], pieces[1], sizes[1]).permute(0, 2, 4, 1, 3, 5)  # (n, p, q, c, h, w)
+    rows = cut.reshape(n, len(order[0]), -1)  # (n, p, d)
+    moved = rows.gather(1, order.unsqueeze(-1).expand_as(rows)).view(n, *pieces, c, *sizes)
+    return moved.permute(0, 3, 1, 4, 2, 5).reshape(x.shape)

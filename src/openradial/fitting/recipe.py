@@ -29,18 +29,15 @@ class Recipe:
     places: tuple[str, ...]
 
 
-def make_recipe(net: nn.Module, network: str, kind: str, num_classes: int, *, padded: bool = False) -> Recipe:
-    """The radial recipe: squared distances, outliers made from each batch, neighbours in hidden layers.
-
-    ``padded`` sequences end in NaN, each in its own place; only their means are sequences again.
-    """
+def make_recipe(net: nn.Module, network: str, kind: str, num_classes: int) -> Recipe:
+    """The radial recipe: squared distances, outliers made from each batch, neighbours in hidden layers."""
     head = RadialHead(num_classes, beta=safe_beta(num_classes), loss="squared")
     layers = dict(net.named_modules())
     wanted = next((names for start, names in HIDDEN.items() if network.startswith(start)), (LAST,))
     found = tuple(f"{name}:input" for name in wanted if name in layers)
     if not found and isinstance(layers.get(LAST), nn.Linear):
         found = (f"{LAST}:input",)
-    return Recipe(head, OutlierObjective(head.loss, ("mean",) if padded else DEFAULTS[kind]), found)
+    return Recipe(head, OutlierObjective(head.loss, DEFAULTS[kind]), found)
 
 
 @dataclass(frozen=True)

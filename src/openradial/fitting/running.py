@@ -14,7 +14,6 @@ from torch import nn
 from openradial import models
 from openradial.bundle import Bundle, save
 from openradial.classifier import OpenClassifier
-from openradial.data.examples import Examples
 from openradial.errors import OptionError, TrainingError
 from openradial.fitting.choosing import choose_settings
 from openradial.fitting.job import FitJob
@@ -97,9 +96,7 @@ class _Run:
         else:
             net = models.build(choice.network, count, weights=choice.weights, reset="classifier", **choice.options)
             start_near_zero(net)
-        train = self.material.train
-        padded = isinstance(train, Examples) and bool(train.inputs.isnan().any())
-        return net, make_recipe(net, choice.network, self.material.kind, count, padded=padded)
+        return net, make_recipe(net, choice.network, self.material.kind, count)
 
     def train(
         self,
