@@ -38,7 +38,9 @@ export function drawMap(canvas, probabilities, run, cross) {
 function drawPoints(context, run, place, width) {
   const size = Math.max(1.4, width / 210);
   const paths = [0, 1, 2].map(() => new Path2D());
+  const step = width < 250 ? 2 : 1; // on a small map each second one is enough
   run.points.forEach((point, i) => {
+    if (i % step) return;
     const [x, y] = place(point);
     const path = paths[run.labels[i]];
     if (run.labels[i] === 0) path.moveTo(x + size, y), path.arc(x, y, size, 0, 7);
