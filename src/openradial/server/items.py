@@ -79,7 +79,7 @@ def _check_size(data: bytes, most: int) -> None:
 
 
 def _size(data: bytes) -> tuple[int, int] | None:
-    """Width and height from the head of a file; None if even Pillow finds them too large, nothing if there are none."""
+    """Width and height from the head of a file; 0 and 0 if it says none, None if even Pillow finds them too large."""
     pillow = require("PIL.Image", "images", "reading images")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
