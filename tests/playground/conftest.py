@@ -23,7 +23,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENCE = 30_000  # milliseconds; a busy machine may take its time
+PATIENCE = 120_000  # milliseconds; a busy machine may take its time
 
 
 @pytest.fixture(scope="module")

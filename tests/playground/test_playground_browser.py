@@ -62,8 +62,9 @@ def test_far_away_softmax_is_sure_and_radial_says_no_class(visit, playground):
 
 def test_beta_and_cut_off_act_at_once_and_nothing_is_learned_anew(visit, playground):
     page = visit(f"{playground}/#/spiral")
-    page.wait_for_selector(ENDED)
-    wait_for_numbers(page)
+    page.wait_for_function("() => Number(document.querySelector('#progress').value) >= 30")
+    page.click("#go")
+    page.wait_for_selector("#spiral[data-state=paused]")
     page.locator("#spiral [data-head=radial] .map").click(position={"x": 225, "y": 190})
     started = []
     page.on("request", lambda asked: asked.method == "POST" and started.append(asked.url))
@@ -286,6 +287,11 @@ SMALL = """() => [...document.querySelectorAll("button")]
     .filter((each) => each.checkVisibility() && each.getBoundingClientRect().height < 24).length"""
 
 
+OVERFLOWING = """() => [...document.querySelectorAll(".card, fieldset")]
+    .filter((each) => each.checkVisibility() && each.scrollWidth > each.clientWidth)
+    .map((each) => each.textContent)"""
+
+
 @pytest.mark.parametrize("tab", TABS)
 def test_every_control_has_a_name_and_a_phone_needs_no_scrolling_sideways(visit, playground, tab):
     page = visit(f"{playground}/#/{tab}", viewport={"width": 360, "height": 740}, has_touch=True)
@@ -294,6 +300,7 @@ def test_every_control_has_a_name_and_a_phone_needs_no_scrolling_sideways(visit,
     assert page.evaluate(NAMELESS) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.evaluate(SMALL) == 0
+    assert page.evaluate(OVERFLOWING) == []
 
 
 def test_colours_follow_the_system_and_the_switch(visit, playground):

@@ -65,8 +65,11 @@ function prepare(head) {
   find(".bars", cards[head]).replaceChildren(...rows);
   const map = find(".map", cards[head]);
   map.onpointerdown = (event) => {
+    if (!run) return;
     const box = map.getBoundingClientRect();
-    move(-3 + (6 * (event.clientX - box.left)) / box.width, 3 - (6 * (event.clientY - box.top)) / box.height);
+    const [left, right, bottom, top] = run.extent;
+    const [across, down] = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
+    move(left + across * (right - left), top - down * (top - bottom));
   };
   map.onpointermove = (event) => event.buttons && event.pointerType === "mouse" && map.onpointerdown(event);
   map.onkeydown = steer;
@@ -84,8 +87,10 @@ function steer(event) {
 }
 
 function move(x, y) {
-  const inside = (value) => Math.min(3, Math.max(-3, Math.round(value * 100) / 100));
-  [cross.x, cross.y] = [inside(x), inside(y)];
+  if (!run) return;
+  const [left, right, bottom, top] = run.extent;
+  const inside = (value, low, high) => Math.min(high, Math.max(low, Math.round(value * 100) / 100));
+  [cross.x, cross.y] = [inside(x, left, right), inside(y, bottom, top)];
   redraw();
   look();
   announce();
