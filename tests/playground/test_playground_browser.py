@@ -248,6 +248,7 @@ def test_a_row_of_a_table_is_asked_about_by_a_form(visit, table_playground):
     page.get_by_label("length").fill("9")
     page.keyboard.press("Enter")
     page.wait_for_function("() => document.querySelector('#model-said').textContent === '9, 0, blue: Unknown.'")
+    assert page.locator(".answers .verdict").first.bounding_box()["height"] < 60  # one line
     assert page.evaluate(NAMELESS) == []
 
 

@@ -167,7 +167,7 @@ def test_a_table_becomes_a_form():
     features = (NumberFeature("length", 2.34567, 2.0, 0.5), WordFeature("colour", ("red", "blue"), (0.5, 0.5)))
     found = asked(TableInputs(TableEncoder(features, ("a", "b"))))
     assert found["fields"] == [
-        {"name": "length", "usual": 2.35, "words": None},
+        {"name": "length", "usual": 2.346, "words": None},
         {"name": "colour", "usual": None, "words": ["red", "blue"]},
     ]
     assert asked(PointInputs(4)) == {"kind": "points", "shape": [4], "fields": []}

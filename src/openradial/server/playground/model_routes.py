@@ -38,5 +38,5 @@ def asked(inputs: Inputs) -> dict[str, Any]:
 def field(feature: Feature) -> dict[str, Any]:
     """One column of a table: its name, and a usual value or the words to choose from."""
     if isinstance(feature, NumberFeature):
-        return {"name": feature.name, "usual": float(f"{feature.mean:.3g}"), "words": None}
+        return {"name": feature.name, "usual": float(f"{feature.mean:.4g}"), "words": None}
     return {"name": feature.name, "usual": None, "words": list(feature.categories)}

@@ -22,6 +22,7 @@ export function percent(share) {
 export function rounded(value) {
   if (value === null || value === undefined) return "–";
   if (value !== 0 && Math.abs(value) < 0.001) return "< 0.001";
+  if (Math.abs(value) >= 100) return Math.round(value).toLocaleString("en");
   return value.toPrecision(value < 0.1 ? 2 : 3);
 }
 

@@ -105,11 +105,12 @@ function long(name, value) {
 function answer(what, picture = null) {
   const entry = make("li", { className: "card" });
   if (picture) entry.append(make("img", { src: picture, alt: "" }));
-  entry.append(
+  const lines = [
     make("p", { className: "what", textContent: what.slice(0, 120) }),
     make("p", { className: "verdict", textContent: "…" }),
     make("p", { className: "small" }),
-  );
+  ];
+  entry.append(make("div", {}, ...lines));
   answers.prepend(entry);
   return entry;
 }
