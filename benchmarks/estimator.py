@@ -22,7 +22,6 @@ from sklearn.neural_network import MLPClassifier
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table, write
 from openradial import RadialClassifier
-from openradial.data import load
 from openradial.metrics import auroc
 
 AT_MOST, AT_LEAST = 10.0, 0.97  # seconds, accuracy: set before measuring
@@ -88,19 +87,10 @@ def synthetic() -> Arrays:
     return x, y
 
 
-def images(name: str) -> Arrays:
-    """2,500 images as rows."""
-    examples = load(name, "train")
-    chosen = np.random.default_rng(0).permutation(len(examples))[:2500]
-    return examples.inputs.flatten(1).numpy()[chosen].astype(np.float64), examples.labels.numpy()[chosen]
-
-
 SETS = {
     "digits": Set(lambda: load_digits(return_X_y=True), 6, {}),
     "digits, pixels / 16, not standardised": Set(pixels, 6, {"standardise": False}),
     "make_classification": Set(synthetic, 4, {}),
-    "MNIST, 2,500 rows": Set(lambda: images("mnist"), 6, {}),
-    "Fashion-MNIST, 2,500 rows": Set(lambda: images("fashion-mnist"), 6, {}),
 }
 
 
