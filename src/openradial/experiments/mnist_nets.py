@@ -26,7 +26,8 @@ class Recipe:
 
 RECIPES = {
     "stated": Recipe("as stated: Adam 1e-4, inputs in [0, 1]", 1e-4),
-    "reaching": Recipe("reaching the stated accuracy: Adam 1e-3, inputs standardised", 1e-3, 0.1307, 0.3081),
+    # 2e-3, not 1e-3: better on 10,000 training images left out, softmax 0.987 against 0.986, radial 0.989 against 0.986
+    "reaching": Recipe("reaching the stated accuracy: Adam 2e-3, inputs standardised", 2e-3, 0.1307, 0.3081),
 }
 REACHING = "reaching"  # of all figures: at the accuracy of the paper
 VARIANTS = {"softmax": "mnist_softmax", "radial": "mnist_radial", "radial + dropout": "mnist_radial_dropout"}
