@@ -87,7 +87,9 @@ def test_a_damaged_file_is_named_with_what_is_wrong(tmp_path, content, message):
 
 
 @pytest.mark.parametrize(
-    "content", [gzip.compress(idx(IMAGES))[:-9], b"plain text", gzip.compress(idx(IMAGES))[:12] + b"\xff" * 40]
+    "content",
+    [gzip.compress(idx(IMAGES))[:-9], b"plain text", gzip.compress(idx(IMAGES))[:12] + b"\xff" * 40],
+    ids=["cut off", "plain", "garbled"],
 )
 def test_a_damaged_gzip_file_is_named(tmp_path, content):
     path = tmp_path / "array.gz"
