@@ -41,6 +41,7 @@ bench: $(READY)  ## measure speed; results go to benchmarks/results (with TINY=p
 	$(BIN)/python -m benchmarks.metrics
 	$(BIN)/python -m benchmarks.bayes --only speed
 	$(BIN)/python -m benchmarks.estimator
+	$(BIN)/python -m benchmarks.service
 
 docs: $(READY)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
