@@ -1,5 +1,6 @@
 """The page in a browser: each tab does its work, by mouse and by keyboard alone."""
 
+import contextlib
 import io
 import re
 
@@ -110,6 +111,26 @@ def test_bayesian_mode_shows_how_far_the_networks_agree(visit, playground):
     )
     label = page.get_attribute("#spiral [data-head=radial] .histogram", "aria-label")
     assert label.startswith("Distribution of the winning probability of radial. 200 networks drawn: half of them")
+
+
+def test_what_was_asked_of_a_run_that_is_left_is_no_error(visit, playground):
+    sync_api = pytest.importorskip("playwright.sync_api")
+    page = visit(f"{playground}/#/spiral")
+    wait_for_numbers(page)
+    page.click("#go")
+    page.wait_for_selector("#spiral[data-state=paused]")
+    page.focus("#spiral [data-head=radial] .map")
+    held = []
+    with page.expect_request("**/at?*"):
+        page.route("**/at?*", lambda route: held.append(route))
+        page.keyboard.press("ArrowLeft")
+    with page.expect_response(lambda answer: answer.request.method == "DELETE"):
+        page.click("#again")
+    page.unroute("**/at?*")
+    for route in held:
+        with contextlib.suppress(sync_api.Error):  # the page no longer wants it
+            route.continue_()
+    page.wait_for_function("() => Number(document.querySelector('#progress').value) >= 3")
 
 
 def test_the_page_computes_probabilities_as_the_library_does(visit, playground):

@@ -119,7 +119,7 @@ async function begin() {
 }
 
 function open(described) {
-  run = described;
+  run = { ...described, asking: new AbortController() };
   pictures.clear();
   [accuracy, frame, following, paused, ended, outputs, place] = [[], 0, true, false, false, null, null];
   control("progress").max = run.frames - 1;
@@ -137,6 +137,7 @@ function leave() {
   playing = 0;
   stream?.close();
   stream = null;
+  run?.asking.abort(); // what is asked of a run that is gone would be an error
   if (run) drop(run);
   run = null;
 }
@@ -211,7 +212,7 @@ const load = latest(async (wanted) => {
   if (!own) return;
   try {
     if (!pictures.has(wanted)) {
-      const response = await ask(`/play/spiral/${own.id}/frames/${wanted}`);
+      const response = await ask(`/play/spiral/${own.id}/frames/${wanted}`, { signal: own.asking.signal });
       pictures.set(wanted, halves(await response.arrayBuffer()));
       if (pictures.size > KEPT) pictures.delete(pictures.keys().next().value);
     }
@@ -227,7 +228,8 @@ const look = latest(async () => {
   const own = run;
   if (!own) return;
   try {
-    const response = await ask(`/play/spiral/${own.id}/at?frame=${frame}&x=${cross.x}&y=${cross.y}`);
+    const where = `frame=${frame}&x=${cross.x}&y=${cross.y}`;
+    const response = await ask(`/play/spiral/${own.id}/at?${where}`, { signal: own.asking.signal });
     const found = await response.json();
     if (own !== run) return;
     place = found;
