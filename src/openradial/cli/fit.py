@@ -13,11 +13,11 @@ from rich.table import Table
 
 from openradial.cli import INTERRUPTED
 from openradial.fitting import FitJob, FitReport, Fitted, fit_job
-from openradial.fitting.job import merged
 from openradial.fitting.material import Material
 from openradial.fitting.running import StoppedError
 from openradial.hints import listed
 from openradial.training import Settings
+from openradial.training.job import merged
 from openradial.training.settings import read_toml
 
 PAUSE = 5.0  # seconds between two lines of progress
@@ -70,7 +70,9 @@ def fit_command(
         "seed": seed,
     }
     values = {} if config is None else read_toml(config)
-    job = FitJob.from_mapping(merged(values, {name: value for name, value in given.items() if value is not None}))
+    job = FitJob.from_mapping(
+        merged(FitJob, values, {name: value for name, value in given.items() if value is not None})
+    )
     if ":" in job.model:
         sys.path.insert(0, str(Path.cwd()))  # a module of the user's beside the run
     console = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -66,7 +66,7 @@ def train(
 ) -> None:
     """Train a network on known classes, and test it on known and novel ones."""
     values = {} if config is None else read_toml(config)
-    job = Job.from_mapping(merged(values, {name: value for name, value in given.items() if value is not None}))
+    job = Job.from_mapping(merged(Job, values, {name: value for name, value in given.items() if value is not None}))
     if option:
         job = dataclasses.replace(job, model_options={**job.model_options, **dict(map(_pair, option))})
     if ":" in job.model:

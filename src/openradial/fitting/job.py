@@ -10,6 +10,7 @@ from openradial.data.ilsvrc_classes import parse_known
 from openradial.data.splits import Split, named_split
 from openradial.decision.inputs import check_rate
 from openradial.errors import OptionError, check_count
+from openradial.training.job import merged
 from openradial.training.settings import Settings, checked_names, read_toml
 
 RULES = ("random", "names", "file", "not", "under")  # of openradial.data.parse_known
@@ -61,7 +62,7 @@ class FitJob:
     @classmethod
     def from_toml(cls, path: Path | str, **overrides: Any) -> Self:
         """A job from a file; ``overrides`` replace single values, those of ``training`` by their own names."""
-        return cls.from_mapping(merged(read_toml(path), overrides))
+        return cls.from_mapping(merged(cls, read_toml(path), overrides))
 
     def split(self, classes: Sequence[str]) -> Split:
         """Which of the classes are known."""
@@ -78,18 +79,6 @@ class FitJob:
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         plain = {name: value if isinstance(value, str | None) else list(value) for name, value in _sides(self)}
         return values | plain | {"model_options": dict(self.model_options), "training": dict(self.training)}
-
-
-def merged(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested values with single ones replaced, each where its name belongs."""
-    own = {f.name for f in dataclasses.fields(FitJob)}
-    result = {**values, "training": dict(values.get("training", {}))}
-    for name, value in overrides.items():
-        if name in own:
-            result[name] = value
-        else:
-            result["training"][name] = value
-    return result
 
 
 def _sides(job: FitJob) -> list[tuple[str, Any]]:

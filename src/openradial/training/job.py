@@ -65,7 +65,7 @@ class Job:
     @classmethod
     def from_toml(cls, path: Path | str, **overrides: Any) -> Self:
         """A job from a file; ``overrides`` replace single values, those of ``training`` by their own names."""
-        return cls.from_mapping(merged(read_toml(path), overrides))
+        return cls.from_mapping(merged(cls, read_toml(path), overrides))
 
     def as_dict(self) -> dict[str, Any]:
         """The job as JSON can hold it."""
@@ -73,9 +73,9 @@ class Job:
         return values | {"model_options": dict(self.model_options), "training": self.training.as_dict()}
 
 
-def merged(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested values with single ones replaced, each where its name belongs."""
-    own = {f.name for f in dataclasses.fields(Job)}
+def merged(job: type[Any], values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a kind of job with single ones replaced: its own fields, and those of ``training`` by name."""
+    own = {f.name for f in dataclasses.fields(job)}
     result = {**values, "training": dict(values.get("training", {}))}
     for name, value in overrides.items():
         if name in own:
