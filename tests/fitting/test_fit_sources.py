@@ -104,6 +104,12 @@ def test_chosen_examples_have_the_labels_they_are_given(tmp_path):
         ),
         (lambda root: root / "none" / "x", None, DataError, "there is no folder or file"),
         (lambda root: "digts", None, OptionError, "did you mean 'digits'"),
+        (
+            lambda root: "animals",
+            None,
+            OptionError,
+            "no file or folder animals, and there is no data set 'animals'; the",
+        ),
         (lambda root: "digits", "kind", OptionError, "digits is a set with labels of its own"),
         (lambda root: "wordnet", None, OptionError, "wordnet holds no examples"),
     ],

@@ -111,7 +111,10 @@ def _table(path: Path, label: str | None) -> Labelled:
 def _built_in(name: str, label: str | None) -> Labelled:
     if "/" in name or "\\" in name:
         raise DataError(f"there is no folder or file {name}")
-    entry = catalog.entry(name.partition(":")[0])
+    try:
+        entry = catalog.entry(name.partition(":")[0])
+    except OptionError as error:
+        raise OptionError(f"there is no file or folder {name}, and {error}") from error
     if label is not None:
         raise OptionError(f"label names a column of a table, but {name} is a set with labels of its own")
     if entry.kind == "words":
