@@ -108,7 +108,7 @@ def test_chosen_examples_have_the_labels_they_are_given(tmp_path):
             lambda root: "animals",
             None,
             OptionError,
-            "no file or folder animals, and there is no data set 'animals'; the",
+            "no file or folder animals, and there is no data set 'animals'",
         ),
         (lambda root: "digits", "kind", OptionError, "digits is a set with labels of its own"),
         (lambda root: "wordnet", None, OptionError, "wordnet holds no examples"),
