@@ -21,7 +21,7 @@ from openradial.training import Settings
 Row = dict[str, Any]
 TRAININGS = {
     "digits": Training("mlp", {"inputs": 64, "hidden": (100, 100)}, Settings(epochs=60, batch_size=64)),
-    "mnist": Training("mnist_radial", {}, Settings(epochs=10, batch_size=256, schedule="cosine")),
+    "mnist": Training("mnist_radial", {}, Settings(epochs=10, batch_size=256, schedule="cosine", channels_last=True)),
     "cifar10": Training(
         "resnet18", {"stem": "small", "width": 32}, Settings(epochs=20, batch_size=128, schedule="cosine")
     ),

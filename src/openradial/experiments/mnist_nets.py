@@ -111,7 +111,11 @@ class MnistRun:
     def _trained(self) -> Trained:
         recipe, training = RECIPES[self.recipe], self.training
         settings = Settings(
-            epochs=training.epochs, batch_size=training.batch_size, learning_rate=recipe.learning_rate, seed=self.seed
+            epochs=training.epochs,
+            batch_size=training.batch_size,
+            learning_rate=recipe.learning_rate,
+            seed=self.seed,
+            channels_last=True,
         )
         build = partial(models.build, VARIANTS[self.variant], 10)
         return trained(self.plan, self.name, build, self.head.loss, partial(self._batches, recipe), settings)

@@ -35,6 +35,8 @@ def trained(
     net = build()
     tensors = plan.kept_tensors(name, partial(_train, plan, name, net, loss, batches, settings))
     net.load_state_dict(under("net", tensors))
+    if settings.channels_last:  # attacks need the network hundreds of times
+        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return Trained(net.eval(), under("step", tensors))
 
 
