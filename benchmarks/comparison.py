@@ -18,7 +18,7 @@ from benchmarks.machine import machine
 from benchmarks.peers import agreement, detectors, methods, peers, summary, version
 from benchmarks.run import RESULTS, table, write
 from openradial.comparison import Comparison, compare
-from openradial.comparison.networks import trained
+from openradial.comparison.networks import core_seconds, trained
 from openradial.comparison.plot import draw
 from openradial.comparison.report import groups, markdown, summarised
 from openradial.comparison.running import scores_of
@@ -69,7 +69,8 @@ def one_run(comparison: Comparison, module: Any, protocol: Any, seed: int, folde
     found = peers(module, net, protocol.num_classes)
     scores = scores_of(net, protocol, comparison.training)
     rows = measured(methods(found), network.head(protocol.num_classes), scores, protocol.novel)
-    facts = {"protocol": protocol.name, "seed": seed, "training_seconds": 0.0}
+    seconds = core_seconds(folder / "softmax")
+    facts = {"protocol": protocol.name, "seed": seed, "training_seconds": seconds}
     return {"rows": [row | facts for row in rows], "agreement": agreement(found, scores, ["test", *protocol.novel])}
 
 
@@ -83,7 +84,7 @@ def save(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     where = facts["machine"]
     lines = [
         f"Written by `{where['command']}` on {where['date']}: {where['cpu']}, {where['cores']} cores, "
-        f"torch {where['torch']}. Training and measuring took {facts['minutes']} minutes.",
+        f"torch {where['torch']}. Training and measuring took {facts['minutes']} minutes of one core.",
         "",
         markdown(rows),
     ]

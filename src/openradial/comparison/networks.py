@@ -1,5 +1,6 @@
 """One network per way of training, made by the project's loop and kept, so that a stopped comparison goes on."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from openradial import models
 from openradial.comparison.protocols import Protocol
 from openradial.data.batches import Batches
 from openradial.errors import TrainingError
+from openradial.files import write_text
 from openradial.heads import CACHead, DOCHead, Head, RadialHead, SoftmaxHead
 from openradial.nn import hidden_layers
 from openradial.outliers import DEFAULTS, OutlierObjective
@@ -23,6 +25,7 @@ PLACES = {  # what scorers look at besides the outputs, by network
     "resnet18": {"fully connected": "classifier:input"},
 }
 CHUNK = 1024
+SECONDS = "core_seconds.txt"
 
 
 @dataclass(frozen=True)
@@ -76,10 +79,17 @@ def trained(
     settings = replace(training.settings, seed=seed, **network.settings)
     batches = Batches(protocol.train, settings.batch_size, shuffle=True, seed=seed, transform=protocol.normalise)
     objective = network.objective(protocol.num_classes)
+    before, began = core_seconds(folder), time.process_time()
     history = fit(net, objective, batches, settings=settings, folder=folder, resume=True, show_progress=show)
+    write_text(folder / SECONDS, f"{before + time.process_time() - began:.1f}\n")
     if not history.finished:
         raise TrainingError(f"stopped by {history.stopped_by}; the same command with --resume goes on")
     return net.eval()
+
+
+def core_seconds(folder: Path) -> float:
+    """How long the training of a network took, in seconds of all cores together: whatever else they had to do."""
+    return float((folder / SECONDS).read_text()) if (folder / SECONDS).exists() else 0.0
 
 
 @torch.no_grad()

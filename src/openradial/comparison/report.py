@@ -52,6 +52,7 @@ def _table(entries: list[dict[str, Any]]) -> list[str]:
         heads += [f"{each}: AUROC", "FPR95", "OSCR", "detected"]
     if len(sets) > 1:
         heads.append("mean AUROC")
+    heads.append("training, core s")
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' + '---:|' * (len(heads) - 1)}"]
     for entry in entries:
         cells = [entry["method"], *(_cell(entry[each]) for each in ("accuracy", "ece", "false_reject_rate"))]
@@ -59,6 +60,7 @@ def _table(entries: list[dict[str, Any]]) -> list[str]:
             cells += [_cell(entry["novel"][each][number]) for number in NUMBERS]
         if len(sets) > 1:
             cells.append(_cell(entry["mean_auroc"]))
+        cells.append(f"{entry['training_seconds'][0]:.0f}")
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from openradial.comparison.methods import METHODS, Method
-from openradial.comparison.networks import NETWORKS, Network, Training, layers_of, trained
+from openradial.comparison.networks import NETWORKS, Network, Training, core_seconds, layers_of, trained
 from openradial.comparison.protocols import SETS, SPLITS, Protocol, class_split, left_out, whole_set
 from openradial.comparison.scoring import Scores, measured
 from openradial.data.splits import train_test_split
@@ -101,19 +101,18 @@ def compare(
 
 
 def run_one(comparison: Comparison, protocol: Protocol, seed: int, folder: Path) -> dict[str, Any]:
-    """Train the networks of one run and measure all methods on them."""
-    began, rows = time.monotonic(), []
+    """Train the networks of one run and measure all methods on them. Seconds are those of all cores together."""
+    rows, training, measuring = [], 0.0, 0.0
     for network in dict.fromkeys(method.network for method in comparison.methods):
-        before = time.monotonic()
-        net = trained(
-            comparison.networks[network], protocol, comparison.training, seed, folder / network.replace(", ", "-")
-        )
-        seconds = time.monotonic() - before
+        place = folder / network.replace(", ", "-")
+        net = trained(comparison.networks[network], protocol, comparison.training, seed, place)
+        seconds, began = core_seconds(place), time.process_time()
         scores = scores_of(net, protocol, comparison.training)
         rows += [
             row | {"training_seconds": round(seconds, 1)} for row in _fitting(comparison, network, scores, protocol)
         ]
-    facts = {"protocol": protocol.name, "seed": seed, "seconds": round(time.monotonic() - began, 1)}
+        training, measuring = training + seconds, measuring + time.process_time() - began
+    facts = {"protocol": protocol.name, "seed": seed, "seconds": round(training + measuring, 1)}
     return {"run": facts | {"job": _described(comparison)}, "rows": [row | facts for row in rows]}
 
 

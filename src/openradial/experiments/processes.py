@@ -120,7 +120,7 @@ class _NoTerminal:
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc keep what is freed for the next step: given back and asked for again, it costs a fifth of a training."""
+    """Let glibc keep what is freed for the next step; given back and asked for again it costs a fifth of a training."""
     with suppress(OSError, AttributeError, TypeError):  # another C library
         libc = ctypes.CDLL(None)
         libc.mallopt(TRIM_THRESHOLD, 2**31 - 1)
