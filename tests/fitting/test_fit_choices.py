@@ -91,6 +91,13 @@ def test_settings_of_the_user_replace_the_chosen_ones():
     assert choose_settings(FitJob("x"), Choice("e", weights="imagenet"), 1000).warmup_epochs == 0.5
 
 
+def test_convolutions_are_trained_with_channels_innermost():
+    choices = (Choice("mlp"), Choice("mlp", size=8), Choice("mnist_radial", size=28), Choice("mine:net", size=28))
+    assert [choose_settings(FitJob("x"), each, 100).channels_last for each in choices] == [False, False, True, False]
+    asked = FitJob("x", training={"channels_last": False})
+    assert not choose_settings(asked, Choice("mnist_radial", size=28), 100).channels_last
+
+
 def test_many_classes_get_wider_networks():
     names = tuple(map(str, range(51)))
     for size, options in ((8, {"hidden": (256, 256)}), (32, {"width": 64})):

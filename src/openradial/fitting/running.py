@@ -127,6 +127,7 @@ class _Run:
             raise StoppedError(
                 f"stopped by {history.stopped_by} after {len(history.records)} epochs; go on with --resume"
             )
+        net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # as a bundle will load it
         return history
 
     def calibrate(self, net: nn.Module, recipe: Recipe) -> OpenClassifier:
