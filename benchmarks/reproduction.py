@@ -1,0 +1,37 @@
+"""Put a full run of the paper's experiments into the docs.
+
+openradial reproduce all --jobs 2 --out DIR, then python -m benchmarks.reproduction DIR
+
+Numbers go to benchmarks/results/reproduction, report and figures to docs/report.
+"""
+
+import argparse
+import shutil
+from pathlib import Path
+
+from benchmarks.run import RESULTS
+from openradial.experiments.catalog import IDS
+from openradial.experiments.report import finished, write_report
+
+NUMBERS, PAGES = RESULTS / "reproduction", RESULTS.parents[1] / "docs" / "report"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduction", description=__doc__)
+    parser.add_argument("folder", type=Path, help="of a full run")
+    folder = parser.parse_args().folder
+    records = finished(folder)
+    missing = [id for id in IDS if id not in records or records[id]["size"] != "full"]
+    if missing:
+        parser.error(f"{folder} has no full run of {', '.join(missing)}")
+    write_report(folder)
+    for place in (NUMBERS, PAGES):
+        place.mkdir(parents=True, exist_ok=True)
+    for id in IDS:
+        shutil.copy(folder / f"{id}.json", NUMBERS)
+        shutil.copy(folder / f"{id}.png", PAGES)
+    shutil.copy(folder / "report.md", PAGES)
+
+
+if __name__ == "__main__":
+    main()
