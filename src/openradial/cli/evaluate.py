@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from openradial.bundle import load
 from openradial.cli import BROKEN_INPUTS
+from openradial.cli.modules import Modules, open_model
 from openradial.errors import require
 from openradial.evaluation import Evaluation, evaluate, known_sample, novel_sample, write_report
 
@@ -24,9 +24,7 @@ def evaluate_command(
     label: Annotated[str | None, typer.Option(help="The column of a table that holds the classes.")] = None,
     false_reject_rate: Annotated[float | None, typer.Option(help="Another rate than the model's own.")] = None,
     title: Annotated[str | None, typer.Option(help="Of the report.")] = None,
-    module: Annotated[
-        list[str] | None, typer.Option(help="A module of yours that makes the model's network. Repeatable.")
-    ] = None,
+    module: Modules = None,
     as_json: Annotated[bool, typer.Option("--json", help="The numbers as JSON, for a script.")] = False,
 ) -> None:
     """Measure a model on known and novel data, and write a report with curves and the most confident mistakes.
@@ -34,7 +32,7 @@ def evaluate_command(
     Where a set holds known and other classes, --known takes the ones and --novel the others.
     """
     require("matplotlib", "plot", "the report")  # before the work, not after it
-    bundle = load(model, modules=module or ())
+    bundle = open_model(model, module)
     samples = [novel_sample(bundle, each, label) for each in novel or []]
     found = evaluate(bundle, known_sample(bundle, known, label), samples, false_reject_rate)
     page = write_report(found, bundle, out, title or f"Evaluation of {model.resolve().name}")

@@ -1,7 +1,6 @@
 """``openradial export``: a bundle as one file for deployment."""
 
 import json
-import sys
 from dataclasses import asdict
 from enum import StrEnum
 from itertools import islice
@@ -10,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from openradial.bundle import Bundle, load
+from openradial.bundle import Bundle
+from openradial.cli.modules import Modules, open_model
 from openradial.errors import DataError
 from openradial.evaluation import rows_of
 from openradial.export import to_onnx, to_torch
@@ -35,15 +35,11 @@ def export_command(
     check: Annotated[
         list[str] | None, typer.Option(help="Inputs to check the export on, as for predict; else noise. Repeatable.")
     ] = None,
-    module: Annotated[
-        list[str] | None, typer.Option(help="A module of yours that makes the model's network. Repeatable.")
-    ] = None,
+    module: Modules = None,
     as_json: Annotated[bool, typer.Option("--json", help="The result for a script.")] = False,
 ) -> None:
     """Write a model as one file that runs without openradial, if it says the same as PyTorch does."""
-    if module:
-        sys.path.insert(0, str(Path.cwd()))  # a module of the user's beside the run
-    bundle = load(model, modules=module or ())
+    bundle = open_model(model, module)
     write, ending = WRITERS[to]
     path = out or model.resolve().with_name(f"{model.resolve().name}{ending}")
     agreement = write(bundle, path, _inputs(bundle, check) if check else None)

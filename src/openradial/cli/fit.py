@@ -1,7 +1,6 @@
 """``openradial fit``: from a folder or a table to a calibrated model."""
 
 import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from openradial.cli import INTERRUPTED
+from openradial.cli.modules import look_beside_the_run
 from openradial.fitting import FitJob, FitReport, Fitted, fit_job
 from openradial.fitting.material import Material
 from openradial.fitting.running import StoppedError
@@ -74,7 +74,7 @@ def fit_command(
         merged(FitJob, values, {name: value for name, value in given.items() if value is not None})
     )
     if ":" in job.model:
-        sys.path.insert(0, str(Path.cwd()))  # a module of the user's beside the run
+        look_beside_the_run()
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         fitted = fit_job(

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from openradial.bundle import Bundle, load
+from openradial.bundle import Bundle
+from openradial.cli.modules import Modules, open_model
 from openradial.server import Limits, Service, logs, running
 from openradial.server.playground import create_playground
 from openradial.server.playground.digits import digit_model
@@ -20,16 +21,14 @@ def play_command(
     ] = None,
     port: Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)] = 8080,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    module: Annotated[
-        list[str] | None, typer.Option(help="A module of yours that makes the model's network. Repeatable.")
-    ] = None,
+    module: Modules = None,
     log_level: Annotated[logs.Level, typer.Option(help="What is written.")] = logs.Level.WARNING,
 ) -> None:
     """Serve the playground on this computer until Ctrl+C: the spiral live, digits to draw, and a model of yours to try.
 
     Nothing is fetched from elsewhere, and nobody else can reach it.
     """
-    bundle, title = _model(model, module or [])
+    bundle, title = _model(model, module)
     logs.set_up(log_level, logs.Form.PLAIN)
     limits = Limits()
     with running.listen("127.0.0.1", port) as opened:
@@ -41,7 +40,7 @@ def play_command(
         running.serve(app, opened, limits=limits, grace=GRACE)
 
 
-def _model(folder: Path | None, modules: list[str]) -> tuple[Bundle, str | None]:
+def _model(folder: Path | None, modules: list[str] | None) -> tuple[Bundle, str | None]:
     if folder is None:
         return digit_model("radial"), None
-    return load(folder, modules=modules), folder.resolve().name
+    return open_model(folder, modules), folder.resolve().name

@@ -11,9 +11,10 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from openradial import progress
-from openradial.bundle import Bundle, Predictions, load
+from openradial.bundle import Bundle, Predictions
 from openradial.bundle.predictions import TOP
 from openradial.cli import BROKEN_INPUTS
+from openradial.cli.modules import Modules, open_model
 from openradial.errors import OptionError
 from openradial.evaluation import predict_rows, records, rows_of
 from openradial.evaluation.rows import count_rows
@@ -52,15 +53,13 @@ def predict_command(
     runtime: Annotated[
         Runtime, typer.Option(help="torch, or onnx: the file that openradial export wrote, by onnxruntime.")
     ] = Runtime.TORCH,
-    module: Annotated[
-        list[str] | None, typer.Option(help="A module of yours that makes the model's network. Repeatable.")
-    ] = None,
+    module: Modules = None,
 ) -> None:
     """Say for each input which class it is, or unknown; with probability, distance, p-value and the nearest classes.
 
     Answers are written as inputs are read. A broken input is a line with its error; the exit code is then 3.
     """
-    loaded = _loaded(model, runtime, module or [])
+    loaded = _loaded(model, runtime, module)
 
     def predict(raw: Sequence[Any]) -> Predictions:
         return loaded.predict(raw, false_reject_rate)
@@ -78,9 +77,9 @@ def predict_command(
         raise typer.Exit(BROKEN_INPUTS)
 
 
-def _loaded(model: Path, runtime: Runtime, modules: list[str]) -> Bundle | OnnxModel:
+def _loaded(model: Path, runtime: Runtime, modules: list[str] | None) -> Bundle | OnnxModel:
     if runtime is Runtime.TORCH:
-        return load(model, modules=modules)
+        return open_model(model, modules)
     if model.is_dir():
         raise OptionError(
             f"--runtime onnx takes the file that openradial export wrote, got the folder {model}; run: openradial "

@@ -7,7 +7,7 @@ from typing import Annotated
 import torch
 import typer
 
-from openradial.bundle import load
+from openradial.cli.modules import Modules, open_model
 from openradial.errors import check_count
 from openradial.server import Limits, Service, create_app, logs, running
 
@@ -28,9 +28,7 @@ def serve_command(
         int | None, typer.Option(help="Cores for the model; by default all but one, which serves the clients.")
     ] = None,
     grace: Annotated[int, typer.Option(help="Seconds for what was taken, when the service stops.", min=0)] = 30,
-    module: Annotated[
-        list[str] | None, typer.Option(help="A module of yours that makes the model's network. Repeatable.")
-    ] = None,
+    module: Modules = None,
     max_body: Annotated[int, typer.Option(help="Bytes of a request.", rich_help_panel=SIZES)] = USUAL.body,
     max_pixels: Annotated[int, typer.Option(help="Pixels of an image.", rich_help_panel=SIZES)] = USUAL.pixels,
     max_items: Annotated[int, typer.Option(help="Inputs of a request.", rich_help_panel=SIZES)] = USUAL.items,
@@ -61,7 +59,7 @@ def serve_command(
     cores = max(1, (os.cpu_count() or 1) - 1) if threads is None else threads
     check_count("threads", cores)
     torch.set_num_threads(cores)
-    service = Service(load(model, modules=module or ()), limits, token)
+    service = Service(open_model(model, module), limits, token)
     logs.set_up(log_level, log_format)
     with running.listen(host, port) as opened:
         typer.echo(f"{model} at {running.url_of(opened)}, described at {running.url_of(opened)}/docs")

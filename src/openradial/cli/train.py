@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import sys
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from openradial.cli.modules import look_beside_the_run
 from openradial.errors import OptionError
 from openradial.training import Machine
 from openradial.training.execution import JobResult, run_job
@@ -70,7 +70,7 @@ def train(
     if option:
         job = dataclasses.replace(job, model_options={**job.model_options, **dict(map(_pair, option))})
     if ":" in job.model:
-        sys.path.insert(0, str(Path.cwd()))  # a module of the user's beside the run
+        look_beside_the_run()
     number: int | str = int(devices) if devices.isdecimal() else devices
     machine = Machine(job.training, accelerator=accelerator, devices=number, nodes=nodes, strategy=strategy)
     result = run_job(job, out, resume=resume, machine=machine, tensorboard=tensorboard, report=_report(job))
