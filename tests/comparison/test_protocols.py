@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from openradial.comparison.protocols import class_split, left_out, read_novel, whole_set
+from openradial.comparison.protocols import class_split, glance, left_out, read_novel, whole_set
 from openradial.data import load
 from openradial.errors import DataError, OptionError
 
@@ -41,6 +41,16 @@ def test_five_splits_differ_and_stay():
     drawn = [class_split("digits", seed).train.classes for seed in range(5)]
     assert len(set(drawn)) == 5
     assert drawn[0] == class_split("digits", 0).train.classes
+
+
+def test_a_glance_has_fewer_inputs_of_every_class():
+    whole = class_split("digits", 0)
+    few = glance(whole, 30)
+    assert (len(few.test), len(few.novel["other classes"])) == (30, 30)
+    assert set(few.test.labels.tolist()) == set(range(6))
+    assert rows(few.novel["other classes"]) <= rows(whole.novel["other classes"])
+    assert few.train is whole.train
+    assert len(glance(whole, 10**6).test) == len(whole.test)
 
 
 def test_normalisation_is_that_of_the_training_part():

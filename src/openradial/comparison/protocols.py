@@ -1,7 +1,7 @@
 """What is compared on: known examples to train, to calibrate and to test on, and novel ones that only the test sees."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +39,17 @@ class Protocol:
     @property
     def num_classes(self) -> int:
         return len(self.train.classes)
+
+
+def glance(protocol: Protocol, most: int) -> Protocol:
+    """The same with at most so many test examples, and novel inputs of each set, taken evenly."""
+    novel = {name: inputs[_evenly(len(inputs), most)] for name, inputs in protocol.novel.items()}
+    return replace(protocol, test=protocol.test.select(_evenly(len(protocol.test), most)), novel=novel)
+
+
+def _evenly(count: int, most: int) -> Tensor:
+    kept = min(count, most)
+    return torch.arange(kept) * count // kept
 
 
 def whole_set(data: str, files: Mapping[str, Path] | None = None) -> Protocol:

@@ -11,7 +11,7 @@ import torch
 
 from openradial.comparison.methods import METHODS, Method
 from openradial.comparison.networks import NETWORKS, Network, Training, core_seconds, layers_of, trained
-from openradial.comparison.protocols import SETS, SPLITS, Protocol, class_split, left_out, whole_set
+from openradial.comparison.protocols import SETS, SPLITS, Protocol, class_split, glance, left_out, whole_set
 from openradial.comparison.scoring import Scores, measured
 from openradial.data.splits import train_test_split
 from openradial.errors import DataError, OptionError, TrainingError, check_choice, check_count
@@ -27,6 +27,7 @@ TRAININGS = {
     ),
 }
 QUICK = {"digits": 20, "mnist": 1, "cifar10": 1}  # epochs
+GLANCE = 2_000  # test examples, and novel inputs of each set, where it should be quick
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ def compare(
         if not kept.exists():
             if report is not None:
                 report(f"run {number} of {len(runs)}: {key}")
-            result = run_one(comparison, make(), seed, folder / key)
+            protocol = glance(make(), GLANCE) if comparison.quick else make()
+            result = run_one(comparison, protocol, seed, folder / key)
             write_text(kept, json.dumps(result, indent=1) + "\n")
         rows += _read(kept, comparison)
     return rows
