@@ -46,6 +46,13 @@ def test_two_batches_do_not_share_memory():
     assert first.sum() == 0
 
 
+def test_grey_arrays_of_the_right_size_are_taken_as_they_are(monkeypatch):
+    monkeypatch.setattr("openradial.bundle.images._encoded", None)  # the way over a file takes half of a request's time
+    grey = np.arange(64, dtype=np.uint8).reshape(8, 8)
+    for raw in (grey, grey[:, :, None]):
+        np.testing.assert_array_equal(ImageInputs(8, 1).prepare(raw)[0, 0], grey)
+
+
 def test_several_arrays_may_be_one():
     images = np.zeros((5, 8, 8, 1), np.uint8)
     assert image_bundle().prepare(images).shape == (5, 1, 8, 8)

@@ -109,8 +109,9 @@ class ImageInputs(Inputs):
             )
         if not image.size:
             raise DataError(f"an image must have pixels, got an array of shape {image.shape}")
-        if self.crop == 1.0 and image.shape == (self.size, self.size, self.channels):
-            return image
+        grey = image[:, :, None] if image.ndim == 2 else image
+        if self.crop == 1.0 and grey.shape == (self.size, self.size, self.channels):
+            return grey
         return self._cut(_encoded(image))
 
 

@@ -134,6 +134,13 @@ def jpeg_size(data: bytes) -> tuple[int, int, int] | None:
     return None
 
 
+def png_size(data: bytes) -> tuple[int, int] | None:
+    """Width and height from the head of a PNG file; None if there is none, or a second one that might say more."""
+    if data[:8] != b"\x89PNG\r\n\x1a\n" or data[12:16] != b"IHDR" or data.count(b"IHDR") != 1:
+        return None
+    return int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
+
+
 def _chosen(data: bytes, choose: Choose, size: int | None, channels: int) -> Cut:
     """Pixels ``(h, w, c)`` of the chosen box, at a smaller scale where ``size`` allows it."""
     found = jpeg_size(data)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.bundle import Bundle, ImageInputs, PointInputs, SequenceInputs, TableInputs, TextInputs
-from openradial.data.images import FORMATS, jpeg_size
+from openradial.data.images import FORMATS, jpeg_size, png_size
 from openradial.errors import DataError, DTypeError, ShapeError, require
 from openradial.server.limits import Limits
 from openradial.server.refusals import RequestError
@@ -70,7 +70,7 @@ def _pixels(value: list[Any]) -> NDArray[np.uint8]:
 
 def _check_size(data: bytes, most: int) -> None:
     """Refuse an image that says it has too many pixels; whatever else is wrong with it, decoding will tell."""
-    found = jpeg_size(data) or _size(data)
+    found = jpeg_size(data) or png_size(data) or _size(data)
     if found is None:
         raise RequestError(413, f"an image may have {most:,} pixels, and this one has far more; send a smaller one")
     width, height = found[:2]
