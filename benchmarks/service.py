@@ -52,10 +52,12 @@ def main() -> None:
         model = save(mnist_bundle(), Path(folder) / "model")
         rounds, seconds = (1, 2.0) if options.quick else (5, 6.0)
         results["kinds"] = {kind: measure(model, kind, rounds, seconds) for kind in ("PNG", "JSON")}
+        results["environment"]["load_average_at_end"] = os.getloadavg()[1]
         if options.soak:
-            results["soak"] = soak(model, 60 * options.soak)
-    results["environment"]["load_average_at_end"] = os.getloadavg()[1]
+            results["soak"] = soak(model, 60 * options.soak) | {"environment": environment()}
     options.out.mkdir(parents=True, exist_ok=True)
+    if not options.soak and (options.out / "service.json").exists():  # the last one stays, with its own date
+        results["soak"] = json.loads((options.out / "service.json").read_text()).get("soak")
     write(options.out / "service.json", json.dumps(results, indent=1) + "\n")
     write(options.out / "service.md", markdown(results))
     print((options.out / "service.md").read_text())
@@ -284,7 +286,9 @@ def soak_lines(found: dict[str, Any] | None) -> list[str]:
     total, holds = sum(found["served"].values()), found["growth"] <= GROWTH and not found["wrong"] and found["alive"]
     return [
         "",
-        f"**{found['seconds'] / 60:g} minutes of good and bad requests** ({', '.join(found['served'])}): {total:,} "
+        f"**{found['seconds'] / 60:g} minutes of good and bad requests** (written by "
+        f"`{found['environment']['command']}` on {found['environment']['date']}; "
+        f"{', '.join(found['served'])}): {total:,} "
         f"answered as they must be, {sum(found['wrong'].values()):,} otherwise {found['wrong'] or ''}; memory "
         f"{found['memory_mb'][0]:.0f} MB at first, {found['memory_mb'][-1]:.0f} MB at last, {found['growth']:.3f} x "
         f"from the second fifth to the last (at most {GROWTH:g}): {'holds' if holds else 'DOES NOT HOLD'}.",
