@@ -80,7 +80,8 @@ def _draw_accuracies(ax: "Axes", found: dict[str, list[float]]) -> None:
             paper = 100 * PAPER[variant]
             ax.hlines(paper, place - 0.3, place + 0.3, color="0.3", linestyle="--", linewidth=1)
             above: dict[str, Any] = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "color": "0.3"}
-            ax.annotate(f"paper {paper:.2f}", (place, paper), fontsize=8, **above)
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+            ax.annotate(f"paper {paper:.2f}", (place, paper), fontsize=8, bbox=box, zorder=4, **above)
     ax.set_xticks(range(len(found)), list(found))
     ax.set_xlim(-0.5, len(found) - 0.1)
 
@@ -91,18 +92,18 @@ def _draw_table(ax: "Axes", images: dict[str, Any]) -> None:
     for head in ("radial", "softmax"):
         found = images[head]
         rows.append(
-            ["ours", images["title"], f"{images['network']}, {head}", *_percent(found["top_1"], found["top_5"])]
+            ["ours", images["title"], f"{head}: {images['network']}", *_percent(found["top_1"], found["top_5"])]
         )
     ax.axis("off")
     table = ax.table(
         rows,
         colLabels=["whose", "data", "network", "top-1 (%)", "top-5 (%)"],
-        colWidths=[0.09, 0.34, 0.42, 0.08, 0.08],
+        colWidths=[0.07, 0.33, 0.46, 0.07, 0.07],
         cellLoc="left",
         loc="center",
     )
     table.auto_set_font_size(False)
-    table.set_fontsize(7.5)
+    table.set_fontsize(7)
     table.scale(1, 1.35)
     for (row, _), cell in table.get_celld().items():
         cell.PAD = 0.02
