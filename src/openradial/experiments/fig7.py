@@ -60,7 +60,7 @@ def draw(numbers: Numbers) -> "Figure":
         upper.set(title=f"{head}: AUROC known against novel {100 * value:.1f} %", xlabel="")
         for ax in (upper, lower):
             ax.legend(loc="upper left", fontsize=8)
-    panels[0, 0].set_ylim(top=100)
+    panels[0, 0].set_ylim(top=300)  # room for the legends
     figure.supylabel("share of these images (%)", fontsize=9)
     return figure
 
