@@ -10,8 +10,9 @@ import shutil
 from pathlib import Path
 
 from benchmarks.run import RESULTS
-from openradial.experiments.catalog import IDS
+from openradial.experiments.catalog import IDS, find
 from openradial.experiments.report import finished, write_report
+from openradial.experiments.running import draw_result
 
 NUMBERS, PAGES = RESULTS / "reproduction", RESULTS.parents[1] / "docs" / "report"
 
@@ -21,16 +22,18 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="of a full run")
     folder = parser.parse_args().folder
     records = finished(folder)
-    missing = [id for id in IDS if id not in records or records[id]["size"] != "full"]
-    if missing:
-        parser.error(f"{folder} has no full run of {', '.join(missing)}")
+    if not records or any(record["size"] != "full" for record in records.values()):
+        parser.error(f"{folder} holds no full run")
+    for id in records:
+        draw_result(find(id), folder)
     write_report(folder)
     for place in (NUMBERS, PAGES):
         place.mkdir(parents=True, exist_ok=True)
-    for id in IDS:
+    for id in records:
         shutil.copy(folder / f"{id}.json", NUMBERS)
         shutil.copy(folder / f"{id}.png", PAGES)
     shutil.copy(folder / "report.md", PAGES)
+    print(f"{len(records)} experiments; missing: {', '.join(id for id in IDS if id not in records) or 'none'}")
 
 
 if __name__ == "__main__":

@@ -137,9 +137,9 @@ EXPERIMENT = Experiment(
     id="fig3",
     title="The radial layer on the spiral for several beta",
     caption=(
-        "The larger beta, the closer the colour keeps to the arms; white is no class, and far from the data nearly all "
-        "is white. Below, each dot is a network: on rings of far-away points and on other spirals softmax calls most "
-        "points with p > 0.9, the radial layer hardly any."
+        "The larger beta, the closer the colour keeps to the arms; white is no class. Below, each dot is a network: "
+        "the share of far-away points that it calls with p > 0.9, on rings around the spiral above and on all rings "
+        "around other spirals, which have fewer epochs. Softmax calls nearly all of them, the radial layer far fewer."
     ),
     settings=SETTINGS,
     run=run,
