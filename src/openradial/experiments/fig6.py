@@ -67,8 +67,8 @@ EXPERIMENT = Experiment(
     title="MNIST: winning probabilities of right and wrong predictions",
     caption=(
         "Shares are of right and of wrong predictions apart, on a logarithmic scale, all seeds together; beta is 1. "
-        "With softmax many wrong predictions have a winning probability near 1, with the radial layer hardly any, "
-        "because a wrong output mostly lies between prototypes."
+        "With softmax a good part of the wrong predictions has a winning probability near 1, with the radial layer a "
+        "small one, because a wrong output mostly lies between prototypes."
     ),
     settings=TRAINING,
     run=run,
