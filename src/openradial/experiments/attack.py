@@ -106,9 +106,13 @@ def _shares(found: Any) -> dict[str, float]:
 def draw(numbers: Numbers) -> "Figure":
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 3.9), layout="constrained")
+    figure = Figure(figsize=(11, 4.3), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=(1, 1.35), squeeze=False)[0]
-    _draw_curves(left.subplots(), numbers)
+    curves = left.subplots()
+    _draw_curves(curves, numbers)
+    left.legend(
+        *curves.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=7.5, handlelength=3.5
+    )
     panels = right.subplots(1, len(HEADS), sharey=True)
     for ax, head in zip(panels, HEADS, strict=True):
         _draw_outcomes(ax, numbers["epsilons"], [seed["outcomes"]["aware"] for seed in numbers["heads"][head]])
@@ -132,7 +136,6 @@ def _draw_curves(ax: "Axes", numbers: Numbers) -> None:
         for way, (curves, linestyle) in ways.items():
             draw_band(ax, numbers["epsilons"], curves, color, mark, label=f"{head}: {way}", linestyle=linestyle)
     ax.set(xlabel="$\\epsilon$ (largest change of a pixel, of 0 to 1)", ylabel="test accuracy (%)", ylim=(0, 101))
-    ax.legend(fontsize=7.5, handlelength=3.5)
 
 
 def _own(head: str) -> str:
