@@ -137,9 +137,9 @@ EXPERIMENT = Experiment(
     id="fig3",
     title="The radial layer on the spiral for several beta",
     caption=(
-        "The larger beta, the closer the colour keeps to the arms; white is no class. Below, each dot is a network: "
-        "the share of far-away points that it calls with p > 0.9, on rings around the spiral above and on all rings "
-        "around other spirals, which have fewer epochs. Softmax calls nearly all of them, the radial layer far fewer."
+        "The larger beta, the closer the colour keeps to the arms; white is no class. Below, each dot is a network, on "
+        "rings around the spiral above and, with fewer epochs, around other spirals: softmax calls nearly all "
+        "far-away points with p > 0.9, the radial layer far fewer."
     ),
     settings=SETTINGS,
     run=run,
