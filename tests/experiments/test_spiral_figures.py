@@ -4,10 +4,13 @@ import re
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 from openradial.experiments import find
+from openradial.experiments.distributions import inset_histogram
 from openradial.experiments.spiral import FAR
 from openradial.plots.colors import CLASSES
 
@@ -61,6 +64,20 @@ def test_figure_2_shows_every_sample_and_their_distribution(tiny_figure):
         np.testing.assert_allclose(samples, point["z"])
         (inset,) = ax.child_axes
         assert sum(bar.get_height() for bar in inset.patches) == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("points", "corner"), [([], (0.55, 0.58)), ([(8, 8)], (0.55, 0.17)), ([(8, 8), (8, 2)], (0.14, 0.58))]
+)
+def test_a_histogram_hides_as_few_points_as_it_can(points, corner):
+    figure = Figure()
+    FigureCanvasAgg(figure)
+    ax = figure.subplots()
+    ax.set(xlim=(0, 10), ylim=(0, 10))
+    inset = inset_histogram(ax, [0.5], beside=points)
+    figure.draw_without_rendering()
+    left, bottom = ax.transAxes.inverted().transform(inset.get_window_extent().min)
+    assert (left, bottom) == pytest.approx(corner)
 
 
 def test_figure_3_fades_where_the_distance_grows(tiny_figure):

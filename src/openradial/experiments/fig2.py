@@ -61,7 +61,7 @@ def draw(numbers: Numbers) -> "Figure":
         z = np.array(point["z"])
         ax.scatter(z[:, 0], z[:, 1], s=14, color="black", alpha=0.5, linewidths=0)
         ax.set_title(title)
-        inset_histogram(ax, point["probs"])
+        inset_histogram(ax, point["probs"], beside=point["z"])
     return figure
 
 
