@@ -109,8 +109,10 @@ def test_areas_shrink_as_beta_grows(tmp_path, networks, monkeypatch):
 
 
 def test_the_first_network_that_learned_is_shown_else_the_best():
-    assert fig1.first_that_learned([0.34, 0.96, 0.99]) == 1
-    assert fig1.first_that_learned([0.34, 0.6, 0.5]) == 1
+    assert fig1.first_that_learned([0.34, 0.96, 0.99], [True, True, True]) == 1
+    assert fig1.first_that_learned([0.34, 0.96, 0.99], [True, False, True]) == 2
+    assert fig1.first_that_learned([0.34, 0.96, 0.5], [True, False, True]) == 1
+    assert fig1.first_that_learned([0.34, 0.6, 0.5], [True, False, True]) == 1
 
 
 def test_the_hidden_layer_is_drawn_as_far_as_data_and_point_go():
