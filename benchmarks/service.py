@@ -1,6 +1,7 @@
 """Measure the service beside the same model in a plain loop and write benchmarks/results/service.{json,md}.
 
-python -m benchmarks.service, with --quick a glance; with --soak 10 also ten minutes of good and bad requests.
+python -m benchmarks.service, with --quick a glance; with --soak 10 ten minutes of good and bad requests instead. What
+is not measured again stays in the file, with the date of its own run.
 """
 
 import argparse
@@ -41,23 +42,26 @@ SERVICE, LOOP, PLAIN = "openradial serve", "plain loop, no HTTP", "FastAPI, one 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.service", description="Measure the service.")
     parser.add_argument("--quick", action="store_true", help="one short round; for trying it out, not for the docs")
-    parser.add_argument("--soak", type=float, default=0.0, metavar="MINUTES", help="mixed requests for so long")
+    parser.add_argument(
+        "--soak", type=float, default=0.0, metavar="MINUTES", help="instead, mixed requests for so long"
+    )
     parser.add_argument("--plain", type=Path, help=argparse.SUPPRESS)  # run the rival that has no batches
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     options = parser.parse_args()
     if options.plain is not None:
         return run_plain(options.plain)
-    results: dict[str, Any] = {"environment": environment()}
+    options.out.mkdir(parents=True, exist_ok=True)
+    kept = options.out / "service.json"
+    results: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
         model = save(mnist_bundle(), Path(folder) / "model")
-        rounds, seconds = (1, 2.0) if options.quick else (5, 6.0)
-        results["kinds"] = {kind: measure(model, kind, rounds, seconds) for kind in ("PNG", "JSON")}
-        results["environment"]["load_average_at_end"] = os.getloadavg()[1]
+        where = environment()
         if options.soak:
-            results["soak"] = soak(model, 60 * options.soak) | {"environment": environment()}
-    options.out.mkdir(parents=True, exist_ok=True)
-    if not options.soak and (options.out / "service.json").exists():  # the last one stays, with its own date
-        results["soak"] = json.loads((options.out / "service.json").read_text()).get("soak")
+            results["soak"] = soak(model, 60 * options.soak) | {"environment": where}
+        else:
+            rounds, seconds = (1, 2.0) if options.quick else (5, 6.0)
+            results["kinds"] = {kind: measure(model, kind, rounds, seconds) for kind in ("PNG", "JSON")}
+            results["environment"] = where | {"load_average_at_end": os.getloadavg()[1]}
     write(options.out / "service.json", json.dumps(results, indent=1) + "\n")
     write(options.out / "service.md", markdown(results))
     print((options.out / "service.md").read_text())
@@ -252,6 +256,12 @@ def environment() -> dict[str, Any]:
 
 
 def markdown(results: dict[str, Any]) -> str:
+    return "\n".join([*throughput_lines(results), *soak_lines(results.get("soak")), ""])
+
+
+def throughput_lines(results: dict[str, Any]) -> list[str]:
+    if "kinds" not in results:
+        return []
     env = results["environment"]
     lines = [
         f"Written by `{env['command']}` on {env['date']}: {env['cpu']}, {env['cores']} cores, torch {env['torch']}, "
@@ -269,7 +279,7 @@ def markdown(results: dict[str, Any]) -> str:
             f"Memory of the service: {memory['start_mb']:.0f} MB at the start, {memory['end_mb']:.0f} MB at the end, "
             f"{memory['peak_mb']:.0f} MB at most."
         ]
-    return "\n".join([*lines, *soak_lines(results.get("soak")), ""])
+    return lines
 
 
 def rival_table(found: dict[str, Any]) -> list[str]:

@@ -62,7 +62,7 @@ def choose_settings(job: FitJob, choice: Choice, examples: int) -> Settings:
         "batch_size": 32 if examples < 1_000 else 64 if examples < 5_000 else 128 if examples < 50_000 else 256,
         "schedule": "cosine",
         "seed": job.seed,
-        "channels_last": _has_convolutions(choice),  # which then take half of the time
+        "channels_last": _has_convolutions(choice),  # which are faster so
     }
     if choice.weights is not None:
         usual |= {"learning_rate": 5e-4, "warmup_epochs": 0.5}
