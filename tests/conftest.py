@@ -3,6 +3,7 @@
 import doctest
 import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,11 @@ def doctest_page():
 def python_blocks():
     """The blocks of Python on a page."""
     return lambda name: re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def interruptible():
+    """SIGINT as in a terminal: whatever is started in the background of a shell ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

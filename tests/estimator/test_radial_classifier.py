@@ -297,14 +297,6 @@ class Stopping(nn.Linear):
         return super().forward(x)
 
 
-@pytest.fixture
-def interruptible():
-    """SIGINT as in a terminal: whatever is started in the background of a shell ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_fit_and_leaves_it_unfitted(blobs):
     classifier = RadialClassifier(**QUICK).fit(*blobs).set_params(module=Stopping(signal.SIGINT))

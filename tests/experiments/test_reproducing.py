@@ -135,14 +135,6 @@ def test_a_worker_that_is_killed_is_told_with_the_way_out(tmp_path):
         _conclude(done, "fig1", Plan(tmp_path, "tiny"))
 
 
-@pytest.fixture
-def interruptible():
-    """Programs that a shell starts in the background ignore SIGINT."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("interruptible")
 def test_an_interruption_ends_the_workers_at_once(tmp_path):
     notes = []
