@@ -32,6 +32,13 @@ def test_a_comparison_measures_every_method_and_goes_on_without_training_again(t
     assert compare(short, tmp_path, resume=True) == rows
 
 
+def test_the_cost_of_a_network_is_known_after_a_stop_too(tmp_path, short):
+    (softmax, *_) = compare(short, tmp_path)
+    (tmp_path / "digits-split0.json").unlink()  # stopped between training and measuring
+    (again, *_) = compare(short, tmp_path, resume=True)
+    assert 0 < softmax["training_seconds"] <= again["training_seconds"]
+
+
 def test_a_folder_that_holds_a_comparison_is_not_overwritten(tmp_path, short):
     (tmp_path / "digits-split0.json").write_text("{}")
     with pytest.raises(TrainingError, match=r"holds a comparison already; go on with it \(--resume\)"):
