@@ -81,7 +81,7 @@ def trained(
     objective = network.objective(protocol.num_classes)
     before, began = core_seconds(folder), time.process_time()
     history = fit(net, objective, batches, settings=settings, folder=folder, resume=True, show_progress=show)
-    write_text(folder / SECONDS, f"{before + time.process_time() - began:.1f}\n")
+    write_text(folder / SECONDS, f"{before + time.process_time() - began:.3f}\n")
     if not history.finished:
         raise TrainingError(f"stopped by {history.stopped_by}; the same command with --resume goes on")
     return net.eval()

@@ -111,7 +111,7 @@ def run_one(comparison: Comparison, protocol: Protocol, seed: int, folder: Path)
         seconds, began = core_seconds(place), time.process_time()
         scores = scores_of(net, protocol, comparison.training)
         rows += [
-            row | {"training_seconds": round(seconds, 1)} for row in _fitting(comparison, network, scores, protocol)
+            row | {"training_seconds": round(seconds, 3)} for row in _fitting(comparison, network, scores, protocol)
         ]
         training, measuring = training + seconds, measuring + time.process_time() - began
     facts = {"protocol": protocol.name, "seed": seed, "seconds": round(training + measuring, 1)}
