@@ -52,6 +52,22 @@ def test_a_dying_process_ends_the_job_with_an_error(tmp_path):
     assert "this process was told to fail" in done.stderr
 
 
+AT_EXIT = """
+import atexit
+import torch
+from openradial.training import Machine, Settings
+atexit.register(lambda: print("connected", torch.distributed.is_initialized()))  # runs last
+Machine(Settings(), accelerator="cpu", devices=1, strategy="ddp")
+print("connected", torch.distributed.is_initialized())
+"""
+
+
+def test_a_process_parts_from_the_others_before_it_ends():
+    # gloo's threads may outlive the interpreter else, which aborts the process now and then
+    done = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[-2:] == ["connected True", "connected False"], done.stderr
+
+
 FSDP = ("--strategy", "fsdp", "--ema", 0)
 
 

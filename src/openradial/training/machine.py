@@ -1,5 +1,6 @@
 """One process or many: devices, precision and what the processes tell each other, on Lightning Fabric."""
 
+import atexit
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -61,6 +62,8 @@ class Machine:
             ) from error
         if "LT_CLI_USED" not in os.environ:  # fabric run has launched already
             self.fabric.launch()
+        if _is_connected():
+            atexit.register(_disconnect)
 
     @property
     def rank(self) -> int:
@@ -125,6 +128,16 @@ class Machine:
         gathered = [torch.empty_like(state) for _ in range(self.world)]
         torch.distributed.all_gather(gathered, state)
         return torch.stack(gathered).cpu()
+
+
+def _is_connected() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def _disconnect() -> None:
+    """Part from the other processes: gloo's threads abort a process that ends with them (Fabric ends NCCL's alone)."""
+    if _is_connected():
+        torch.distributed.destroy_process_group()
 
 
 def _started(nodes: int) -> tuple[int, int]:
