@@ -1,8 +1,8 @@
-"""The whole MNIST comparison, with pytorch-ood's detectors in the same table.
+"""A whole comparison, with pytorch-ood's detectors in the same table.
 
-python -m benchmarks.comparison --work DIR [--peers PATH]: at most 90 minutes on two cores; killed, it goes on.
+python -m benchmarks.comparison --work DIR [--data cifar10] [--peers PATH]; killed, it goes on.
 
-Writes benchmarks/results/comparison.{json,md,png}.
+Writes benchmarks/results/comparison_{mnist,cifar10}.{json,md,png}.
 """
 
 import argparse
@@ -43,12 +43,13 @@ def main() -> None:
     if options.quick:
         console.print(markdown(rows))
         return
-    facts = {"machine": machine("python -m benchmarks.comparison"), "threads": options.threads}
+    command = f"python -m benchmarks.comparison --data {options.data}"
+    facts: dict[str, Any] = {"machine": machine(command), "threads": options.threads}
     facts["minutes"] = round(sum(seconds(options.work, key) for key, *_ in comparison.protocols()) / 60, 1)
     if found:
         facts["peers"] = f"pytorch-ood {version(options.peers)}"
         facts["agreement"] = summary({key: run["agreement"] for key, run in found.items()})
-    save(facts, rows)
+    save(f"comparison_{options.data}", facts, rows)
 
 
 def with_peers(comparison: Comparison, work: Path, path: Path, console: Console) -> dict[str, dict[str, Any]]:
@@ -78,9 +79,9 @@ def seconds(work: Path, key: str) -> float:
     return float(json.loads((work / f"{key}.json").read_text())["run"]["seconds"])
 
 
-def save(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    found = {name: summarised(own) for name, own in groups(rows).items()}
-    write(RESULTS / "comparison.json", json.dumps(facts | {"summary": found, "rows": rows}, indent=1) + "\n")
+def save(name: str, facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    found = {group: summarised(own) for group, own in groups(rows).items()}
+    write(RESULTS / f"{name}.json", json.dumps(facts | {"summary": found, "rows": rows}, indent=1) + "\n")
     where = facts["machine"]
     lines = [
         f"Written by `{where['command']}` on {where['date']}: {where['cpu']}, {where['cores']} cores, "
@@ -89,16 +90,16 @@ def save(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
         markdown(rows),
     ]
     if "agreement" in facts:
-        cells = [[name, f"{low:.6f}", f"{high:.6f}"] for name, (low, high) in facts["agreement"].items()]
+        cells = [[detector, f"{low:.6f}", f"{high:.6f}"] for detector, (low, high) in facts["agreement"].items()]
         lines += [
             f"Rank correlation of {facts['peers']} with the same score of ours, over all inputs of a run:",
             "",
             *table(["detector", "smallest", "largest"], cells),
             "",
         ]
-    write(RESULTS / "comparison.md", "\n".join(lines))
-    draw(found, RESULTS / "comparison.png")
-    shutil.copy(RESULTS / "comparison.png", RESULTS.parents[1] / "docs" / "images" / "comparison.png")
+    write(RESULTS / f"{name}.md", "\n".join(lines))
+    draw(found, RESULTS / f"{name}.png")
+    shutil.copy(RESULTS / f"{name}.png", RESULTS.parents[1] / "docs" / "images" / f"{name}.png")
 
 
 if __name__ == "__main__":

@@ -3,11 +3,14 @@
 python -m benchmarks.recipe choice --work DIR     known classes left out, no test data, no novel data
 python -m benchmarks.recipe ablation --work DIR   the recipe with one thing changed, on five splits of MNIST's classes
 
-Writes benchmarks/results/recipe_{choice,ablation}.{json,md}. Killed, it goes on where it was.
+Writes benchmarks/results/recipe_{choice,ablation}.{json,md}. Killed, it goes on where it was. With --comparison the
+ablation takes the networks that it shares with benchmarks.comparison from the folder of that, and trains the others.
 """
 
 import argparse
 import json
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,20 +33,26 @@ from openradial.comparison.methods import (
     Method,
     Part,
 )
-from openradial.comparison.networks import NETWORKS, Network
+from openradial.comparison.networks import NETWORKS, Network, core_seconds, trained
+from openradial.comparison.protocols import Protocol
 from openradial.comparison.report import groups, markdown, summarised
+from openradial.comparison.running import scores_of
+from openradial.comparison.scoring import Scores, measured
 from openradial.heads import MahalanobisDensity, NeighbourDensity, RadialHead
 
 OURS = NETWORKS[RECIPE]
+SQUARED = "radial, squared"  # the recipe's loss without outliers, a network of the comparison too
 CHANGED: dict[str, Network] = {
-    "no outliers": replace(OURS, outliers=()),
     "the paper's loss": replace(OURS, head=RadialHead),
     "weight 0.1": replace(OURS, weight=0.1),
     "weight 1": replace(OURS, weight=1.0),
-    **{f"outliers: {kind} alone": replace(OURS, outliers=(kind,)) for kind in OURS.outliers},
     "constant learning rate": replace(OURS, settings={"schedule": "constant"}),
     "batches of 1024": replace(OURS, settings={"batch_size": 1024}),
 }
+ALONE: dict[str, Network] = {
+    f"outliers: {kind} alone": replace(OURS, outliers=(kind,)) for kind in OURS.outliers
+}  # of interest, and not to choose from
+MEMBERS = 3  # of the small ensemble
 
 
 def near(k: int, place: str) -> Part:
@@ -66,11 +75,13 @@ SCORES: dict[str, tuple[Part, ...]] = {
 MERGES = ("fisher", "mean", "min", "cauchy")
 
 
-def methods() -> list[Method]:
+def methods(part: str) -> list[Method]:
     """The recipe's network with every score; every other network with the recipe's score."""
     rows = [Method(f"recipe; {name}", RECIPE, parts, merge_of(parts)) for name, parts in SCORES.items()]
     rows += [Method(f"recipe; distance + both, {merge}", RECIPE, MERGED, merge) for merge in MERGES]
-    return rows + [Method(f"{name}; distance + both", name, MERGED, "standardised") for name in CHANGED]
+    rows.append(Method("no outliers; distance + both", SQUARED, MERGED, "standardised"))
+    names = [*CHANGED, *(ALONE if part == "ablation" else ())]
+    return rows + [Method(f"{name}; distance + both", name, MERGED, "standardised") for name in names]
 
 
 def merge_of(parts: tuple[Part, ...]) -> str | None:
@@ -81,20 +92,76 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recipe", description=__doc__)
     parser.add_argument("part", choices=["choice", "ablation"])
     parser.add_argument("--work", type=Path, default=Path("runs/recipe"), help="folder for networks and rows")
+    parser.add_argument("--comparison", type=Path, help="the --work of benchmarks.comparison, for its networks")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--splits", type=int, default=5)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    comparison = Comparison(
-        "mnist",
-        splits=options.splits,
-        whole=False,
-        choosing=options.part == "choice",
-        methods=methods(),
-        networks=NETWORKS | CHANGED,
-    )
-    rows = compare(comparison, options.work / options.part, resume=True, report=Console().print)
+    comparison = study(options.part, options.splits)
+    folder = options.work / options.part
+    if options.comparison and options.part == "ablation":
+        take(options.comparison, folder, comparison)
+    rows = compare(comparison, folder, resume=True, report=Console().print)
+    if options.part == "ablation":
+        rows += [
+            row for key, seed, make in comparison.protocols() for row in together(comparison, key, seed, make, folder)
+        ]
     save(f"recipe_{options.part}", rows)
+
+
+def study(part: str, splits: int) -> Comparison:
+    networks = NETWORKS | CHANGED | ALONE
+    return Comparison(
+        "mnist", splits=splits, whole=False, choosing=part == "choice", methods=methods(part), networks=networks
+    )
+
+
+def take(source: Path, folder: Path, comparison: Comparison) -> None:
+    """Copy networks of the same seeds and settings; training would make the same ones again."""
+    for key, *_ in comparison.protocols():
+        for name in (RECIPE, SQUARED):
+            place = name.replace(", ", "-")
+            if (source / f"{key}.json").exists() and not (folder / key / place).exists():
+                shutil.copytree(source / key / place, folder / key / place)
+
+
+def together(
+    comparison: Comparison, key: str, seed: int, make: Callable[[], Protocol], folder: Path
+) -> list[dict[str, Any]]:
+    """The recipe with several networks, of other starts: all their scores are added. Kept when it is done."""
+    kept = folder / f"{key}-together.json"
+    if not kept.exists():
+        protocol = make()
+        places = [folder / key / RECIPE.replace(", ", "-")]
+        places += [folder / key / f"recipe-start{i}" for i in range(1, MEMBERS)]
+        members = [
+            scores_of(
+                trained(OURS, protocol, comparison.training, seed + 100 * i, place), protocol, comparison.training
+            )
+            for i, place in enumerate(places)
+        ]
+        method = Method(f"recipe, {MEMBERS} networks; distance + both", RECIPE, parts_of(MEMBERS), "standardised")
+        rows = measured([method], OURS.head(protocol.num_classes), joined(members), protocol.novel)
+        facts = {"protocol": protocol.name, "seed": seed, "training_seconds": sum(map(core_seconds, places))}
+        write(kept, json.dumps([row | facts for row in rows], indent=1) + "\n")
+    result: list[dict[str, Any]] = json.loads(kept.read_text())
+    return result
+
+
+def parts_of(members: int) -> tuple[Part, ...]:
+    return tuple(
+        part._replace(label=f"{part.label} {i}", place=f"{part.place} {i}") for i in range(members) for part in MERGED
+    )
+
+
+def joined(members: Sequence[Scores]) -> Scores:
+    """Layers of several networks side by side. The class is that of the mean output."""
+    first = members[0]
+    sets = {}
+    for name in first.sets:
+        layers = {f"{place} {i}": rows for i, one in enumerate(members) for place, rows in one.sets[name].items()}
+        sets[name] = layers | {"outputs": torch.stack([one.sets[name]["outputs"] for one in members]).mean(0)}
+    return Scores(sets, first.labels, first.num_classes)
 
 
 def save(name: str, rows: list[dict[str, Any]]) -> None:
