@@ -23,7 +23,9 @@ TRAININGS = {
     "digits": Training("mlp", {"inputs": 64, "hidden": (100, 100)}, Settings(epochs=60, batch_size=64)),
     "mnist": Training("mnist_radial", {}, Settings(epochs=10, batch_size=256, schedule="cosine", channels_last=True)),
     "cifar10": Training(
-        "resnet18", {"stem": "small", "width": 32}, Settings(epochs=20, batch_size=128, schedule="cosine")
+        "resnet18",
+        {"stem": "small", "width": 8},
+        Settings(epochs=8, batch_size=128, schedule="cosine", channels_last=True),
     ),
 }
 QUICK = {"digits": 20, "mnist": 1, "cifar10": 1}  # epochs
