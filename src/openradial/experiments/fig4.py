@@ -172,9 +172,9 @@ EXPERIMENT = Experiment(
     id="fig4",
     title="One label in ten is random",
     caption=(
-        "Softmax bends its regions around wrong labels (black rings) and gives them back; the radial layer hardly "
-        "does, its map looks as without noise. On the right, the share of wrong labels that networks learn by heart, "
-        "a dot per seed, for several numbers of points and units."
+        "Softmax bends its regions around wrong labels (black rings) and gives them back; the radial layer does "
+        "so less often, and the colour keeps close to the point. On the right, the share of wrong labels that networks "
+        "learn by heart, a dot per seed, for several numbers of points and units."
     ),
     settings=SETTINGS,
     run=run,
