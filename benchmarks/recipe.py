@@ -69,7 +69,7 @@ SCORES: dict[str, tuple[Part, ...]] = {
     "distance + both": MERGED,
     "distance + both + last hidden": (*MERGED, near(1, LAST)),
     "distance + both, 10 neighbours": (DISTANCE, near(10, FULLY), near(10, CONVOLUTION)),
-    "distance + Parzen window": (DISTANCE, PARZEN),
+    "distance + Parzen window, fisher": (DISTANCE, PARZEN),
     "distance + Mahalanobis": (DISTANCE, Part("Mahalanobis", FULLY, lambda _: MahalanobisDensity())),
 }
 MERGES = ("fisher", "mean", "min", "cauchy")
@@ -85,7 +85,9 @@ def methods(part: str) -> list[Method]:
 
 
 def merge_of(parts: tuple[Part, ...]) -> str | None:
-    return "standardised" if len(parts) > 1 else None
+    if len(parts) == 1:
+        return None
+    return "fisher" if PARZEN in parts else "standardised"  # a log density may be negative
 
 
 def main() -> None:
