@@ -23,6 +23,8 @@ from benchmarks.run import RESULTS, write
 from openradial.comparison import Comparison, compare
 from openradial.comparison.methods import (
     CONVOLUTION,
+    DIRECTION,
+    DIRECTION_CONVOLUTION,
     DISTANCE,
     FULLY,
     LAST,
@@ -55,20 +57,30 @@ ALONE: dict[str, Network] = {
 MEMBERS = 3  # of the small ensemble
 
 
-def near(k: int, place: str) -> Part:
-    return Part(f"{k}-NN, {place}", place, lambda _: NeighbourDensity(k=k))
+def near(k: int, place: str, *, direction: bool = True) -> Part:
+    label = f"{k}-NN, {place}{', direction' * direction}"
+    return Part(label, place, lambda _: NeighbourDensity(k=k, normalise=direction))
 
 
-MERGED = (DISTANCE, NEAR, NEAR_CONVOLUTION)
+MERGED = (DISTANCE, DIRECTION, DIRECTION_CONVOLUTION)
 SCORES: dict[str, tuple[Part, ...]] = {
     "distance": (DISTANCE,),
-    "fully connected": (NEAR,),
-    "convolution": (NEAR_CONVOLUTION,),
-    "distance + fully connected": (DISTANCE, NEAR),
-    "distance + convolution": (DISTANCE, NEAR_CONVOLUTION),
+    "fully connected": (DIRECTION,),
+    "convolution": (DIRECTION_CONVOLUTION,),
+    "both": (DIRECTION, DIRECTION_CONVOLUTION),
+    "distance + fully connected": (DISTANCE, DIRECTION),
+    "distance + convolution": (DISTANCE, DIRECTION_CONVOLUTION),
     "distance + both": MERGED,
+    "distance + both, not of length one": (DISTANCE, NEAR, NEAR_CONVOLUTION),
+    "distance + both, fully connected not of length one": (DISTANCE, NEAR, DIRECTION_CONVOLUTION),
+    "distance + both, convolution not of length one": (DISTANCE, DIRECTION, NEAR_CONVOLUTION),
     "distance + both + last hidden": (*MERGED, near(1, LAST)),
     "distance + both, 10 neighbours": (DISTANCE, near(10, FULLY), near(10, CONVOLUTION)),
+    "distance + both, 10 neighbours, not of length one": (
+        DISTANCE,
+        near(10, FULLY, direction=False),
+        near(10, CONVOLUTION, direction=False),
+    ),
     "distance + Parzen window, fisher": (DISTANCE, PARZEN),
     "distance + Mahalanobis": (DISTANCE, Part("Mahalanobis", FULLY, lambda _: MahalanobisDensity())),
 }

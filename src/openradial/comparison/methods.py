@@ -56,11 +56,16 @@ PARZEN = Part("radial basis functions", FULLY, lambda _: ParzenDensity(centres=C
 MIXTURE = Part("Gaussian mixture", FULLY, lambda _: GaussianMixtureDensity(covariance="diag"))
 NEAR = Part("nearest neighbour", FULLY, lambda _: NeighbourDensity(k=1))
 NEAR_CONVOLUTION = Part("nearest neighbour, convolution", CONVOLUTION, lambda _: NeighbourDensity(k=1))
+DIRECTION = Part("nearest direction", FULLY, lambda _: NeighbourDensity(k=1, normalise=True))
+DIRECTION_CONVOLUTION = Part(
+    "nearest direction, convolution", CONVOLUTION, lambda _: NeighbourDensity(k=1, normalise=True)
+)
 
 METHODS = (
     *(Method(f"softmax: {p.label}", "softmax", (p,)) for p in (PROBABILITY, LOGIT, ENERGY, OPENMAX)),
     *(Method(f"softmax: {p.label}", "softmax", (p,)) for p in (MAHALANOBIS, PARZEN, MIXTURE, NEAR, NEAR_CONVOLUTION)),
     Method("softmax: both neighbours", "softmax", (NEAR, NEAR_CONVOLUTION), "standardised"),
+    Method("softmax: both directions", "softmax", (DIRECTION, DIRECTION_CONVOLUTION), "standardised"),
     Method("DOC", "DOC", (DOC,)),
     Method("CAC: authors' score", "CAC", (CAC,)),
     Method("CAC: distance", "CAC", (ANCHOR,)),
@@ -69,4 +74,5 @@ METHODS = (
     Method("ours: distance", RECIPE, (DISTANCE,)),
     Method("ours: distance + neighbour", RECIPE, (DISTANCE, NEAR), "standardised"),
     Method("ours: distance + both neighbours", RECIPE, (DISTANCE, NEAR, NEAR_CONVOLUTION), "standardised"),
+    Method("ours: distance + both directions", RECIPE, (DISTANCE, DIRECTION, DIRECTION_CONVOLUTION), "standardised"),
 )

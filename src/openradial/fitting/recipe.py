@@ -93,7 +93,8 @@ def true_beta(net: nn.Module, recipe: Recipe, held: Held) -> float:
 
 def _combined(net: nn.Module, recipe: Recipe, rate: float, train: Held, combination: Held) -> OpenClassifier:
     scorers: dict[str, Scorer] = {OUTPUTS: RadialHead(recipe.head.num_classes)}
-    scorers |= {place: NeighbourDensity(NEIGHBOURS) for place in recipe.places}
+    directions = _has_convolutions(net)
+    scorers |= {place: NeighbourDensity(NEIGHBOURS, normalise=directions) for place in recipe.places}
     merge = Combination("standardised")
     model = OpenClassifier(net, recipe.head, scorers=scorers, combination=merge, rejector=Rejector(rate))
     model.fit_scorers(train, train.labels)
@@ -102,3 +103,8 @@ def _combined(net: nn.Module, recipe: Recipe, rate: float, train: Held, combinat
     except OptionError:  # equal rows of a table have distance 0, of which there is no logarithm
         model.combination = Combination("fisher")
         return model.fit_combination(combination)
+
+
+def _has_convolutions(net: nn.Module) -> bool:
+    """Whether features count by their direction: better behind convolutions of images, on known data alone."""
+    return any(isinstance(layer, nn.Conv2d) for layer in net.modules())
