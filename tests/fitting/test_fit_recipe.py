@@ -64,6 +64,24 @@ def test_each_part_of_the_classifier_learns_from_its_own_data():
     assert rejected <= 0.1 * 60
 
 
+def pictures(n=40, seed=0):
+    inputs = torch.rand(n, 1, 16, 16, generator=torch.Generator().manual_seed(seed))
+    return Examples(inputs, torch.arange(n) % 2, ("a", "b"))
+
+
+def test_neighbours_are_those_of_the_same_direction_behind_convolutions():
+    net = models.build("mnist_radial", 2, size=16)
+    recipe = make_recipe(net, "mnist_radial", "images", 2)
+    parts = {name: held(pictures(seed=i)) for i, name in enumerate(("train", "combination", "calibration"))}
+    model = open_classifier(net, recipe, 0.1, **parts)
+    assert [scorer.settings().get("normalise") for scorer in model.scorers] == [None, True, True]
+
+    net = models.build("mlp", 2, inputs=2, hidden=(8, 8))
+    parts = {name: held(points(seed=i)) for i, name in enumerate(("train", "combination", "calibration"))}
+    model = open_classifier(net, make_recipe(net, "mlp", "points", 2), 0.1, **parts)
+    assert [scorer.settings().get("normalise") for scorer in model.scorers] == [None, False]
+
+
 def test_beta_makes_known_and_outliers_most_likely_as_a_search_finds():
     net = nn.Identity()
     recipe = make_recipe(net, "mine:make", "points", 2)

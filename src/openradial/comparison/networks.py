@@ -22,7 +22,6 @@ from openradial.training import Objective, Settings, fit
 PLACES = {  # what scorers look at besides the outputs, by network
     "mnist_radial": {"fully connected": "fc2:input", "convolution": "fc1:input"},
     "mlp": {"fully connected": "hidden.fc2:input"},
-    "resnet18": {"fully connected": "classifier:input", "convolution": "avgpool:input"},
 }
 CHUNK = 1024
 SECONDS = "core_seconds.txt"

@@ -19,14 +19,11 @@ from openradial.files import write_text
 from openradial.training import Settings
 
 Row = dict[str, Any]
+PAPERS = Settings(epochs=10, batch_size=256, schedule="cosine", channels_last=True)
 TRAININGS = {
     "digits": Training("mlp", {"inputs": 64, "hidden": (100, 100)}, Settings(epochs=60, batch_size=64)),
-    "mnist": Training("mnist_radial", {}, Settings(epochs=10, batch_size=256, schedule="cosine", channels_last=True)),
-    "cifar10": Training(
-        "resnet18",
-        {"stem": "small", "width": 8},
-        Settings(epochs=8, batch_size=128, schedule="cosine", channels_last=True),
-    ),
+    "mnist": Training("mnist_radial", {}, PAPERS),
+    "cifar10": Training("mnist_radial", {"channels": 3, "size": 32}, PAPERS),
 }
 QUICK = {"digits": 20, "mnist": 1, "cifar10": 1}  # epochs
 GLANCE = 2_000  # test examples, and novel inputs of each set, where it should be quick
