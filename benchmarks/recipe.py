@@ -81,25 +81,23 @@ SCORES: dict[str, tuple[Part, ...]] = {
         near(10, FULLY, direction=False),
         near(10, CONVOLUTION, direction=False),
     ),
-    "distance + Parzen window, fisher": (DISTANCE, PARZEN),
+    "distance + Parzen window": (DISTANCE, PARZEN),
     "distance + Mahalanobis": (DISTANCE, Part("Mahalanobis", FULLY, lambda _: MahalanobisDensity())),
 }
-MERGES = ("fisher", "mean", "min", "cauchy")
+MERGES = ("standardised", "mean", "min", "cauchy")
 
 
 def methods(part: str) -> list[Method]:
     """The recipe's network with every score; every other network with the recipe's score."""
     rows = [Method(f"recipe; {name}", RECIPE, parts, merge_of(parts)) for name, parts in SCORES.items()]
     rows += [Method(f"recipe; distance + both, {merge}", RECIPE, MERGED, merge) for merge in MERGES]
-    rows.append(Method("no outliers; distance + both", SQUARED, MERGED, "standardised"))
+    rows.append(Method("no outliers; distance + both", SQUARED, MERGED, "fisher"))
     names = [*CHANGED, *(ALONE if part == "ablation" else ())]
-    return rows + [Method(f"{name}; distance + both", name, MERGED, "standardised") for name in names]
+    return rows + [Method(f"{name}; distance + both", name, MERGED, "fisher") for name in names]
 
 
 def merge_of(parts: tuple[Part, ...]) -> str | None:
-    if len(parts) == 1:
-        return None
-    return "fisher" if PARZEN in parts else "standardised"  # a log density may be negative
+    return "fisher" if len(parts) > 1 else None
 
 
 def main() -> None:
@@ -154,7 +152,7 @@ def together(
             )
             for i, place in enumerate(places)
         ]
-        method = Method(f"recipe, {MEMBERS} networks; distance + both", RECIPE, parts_of(MEMBERS), "standardised")
+        method = Method(f"recipe, {MEMBERS} networks; distance + both", RECIPE, parts_of(MEMBERS), "fisher")
         rows = measured([method], OURS.head(protocol.num_classes), joined(members), protocol.novel)
         facts = {"protocol": protocol.name, "seed": seed, "training_seconds": sum(map(core_seconds, places))}
         write(kept, json.dumps([row | facts for row in rows], indent=1) + "\n")

@@ -65,7 +65,7 @@ METHODS = (
     *(Method(f"softmax: {p.label}", "softmax", (p,)) for p in (PROBABILITY, LOGIT, ENERGY, OPENMAX)),
     *(Method(f"softmax: {p.label}", "softmax", (p,)) for p in (MAHALANOBIS, PARZEN, MIXTURE, NEAR, NEAR_CONVOLUTION)),
     Method("softmax: both neighbours", "softmax", (NEAR, NEAR_CONVOLUTION), "standardised"),
-    Method("softmax: both directions", "softmax", (DIRECTION, DIRECTION_CONVOLUTION), "standardised"),
+    Method("softmax: both directions", "softmax", (DIRECTION, DIRECTION_CONVOLUTION), "fisher"),
     Method("DOC", "DOC", (DOC,)),
     Method("CAC: authors' score", "CAC", (CAC,)),
     Method("CAC: distance", "CAC", (ANCHOR,)),
@@ -74,5 +74,5 @@ METHODS = (
     Method("ours: distance", RECIPE, (DISTANCE,)),
     Method("ours: distance + neighbour", RECIPE, (DISTANCE, NEAR), "standardised"),
     Method("ours: distance + both neighbours", RECIPE, (DISTANCE, NEAR, NEAR_CONVOLUTION), "standardised"),
-    Method("ours: distance + both directions", RECIPE, (DISTANCE, DIRECTION, DIRECTION_CONVOLUTION), "standardised"),
+    Method("ours: distance + both directions", RECIPE, (DISTANCE, DIRECTION, DIRECTION_CONVOLUTION), "fisher"),
 )

@@ -95,7 +95,7 @@ def _combined(net: nn.Module, recipe: Recipe, rate: float, train: Held, combinat
     scorers: dict[str, Scorer] = {OUTPUTS: RadialHead(recipe.head.num_classes)}
     directions = _has_convolutions(net)
     scorers |= {place: NeighbourDensity(NEIGHBOURS, normalise=directions) for place in recipe.places}
-    merge = Combination("standardised")
+    merge = Combination("fisher" if directions else "standardised")
     model = OpenClassifier(net, recipe.head, scorers=scorers, combination=merge, rejector=Rejector(rate))
     model.fit_scorers(train, train.labels)
     try:
@@ -106,5 +106,5 @@ def _combined(net: nn.Module, recipe: Recipe, rate: float, train: Held, combinat
 
 
 def _has_convolutions(net: nn.Module) -> bool:
-    """Whether features count by their direction: better behind convolutions of images, on known data alone."""
+    """Whether features count by their direction and scores are merged by their p-values: better behind convolutions."""
     return any(isinstance(layer, nn.Conv2d) for layer in net.modules())
