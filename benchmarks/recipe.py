@@ -44,16 +44,17 @@ from openradial.heads import MahalanobisDensity, NeighbourDensity, RadialHead
 
 OURS = NETWORKS[RECIPE]
 SQUARED = "radial, squared"  # the recipe's loss without outliers, a network of the comparison too
-CHANGED: dict[str, Network] = {
-    "the paper's loss": replace(OURS, head=RadialHead),
-    "weight 0.1": replace(OURS, weight=0.1),
-    "weight 1": replace(OURS, weight=1.0),
-    "constant learning rate": replace(OURS, settings={"schedule": "constant"}),
-    "batches of 1024": replace(OURS, settings={"batch_size": 1024}),
+PAPERS = {"the paper's loss": replace(OURS, head=RadialHead)}
+CHANGED: dict[str, dict[str, Network]] = {
+    "choice": PAPERS
+    | {
+        "weight 0.1": replace(OURS, weight=0.1),
+        "weight 1": replace(OURS, weight=1.0),
+        "constant learning rate": replace(OURS, settings={"schedule": "constant"}),
+        "batches of 1024": replace(OURS, settings={"batch_size": 1024}),
+    },
+    "ablation": PAPERS | {f"outliers: {kind} alone": replace(OURS, outliers=(kind,)) for kind in OURS.outliers},
 }
-ALONE: dict[str, Network] = {
-    f"outliers: {kind} alone": replace(OURS, outliers=(kind,)) for kind in OURS.outliers
-}  # of interest, and not to choose from
 MEMBERS = 3  # of the small ensemble
 
 
@@ -92,8 +93,7 @@ def methods(part: str) -> list[Method]:
     rows = [Method(f"recipe; {name}", RECIPE, parts, merge_of(parts)) for name, parts in SCORES.items()]
     rows += [Method(f"recipe; distance + both, {merge}", RECIPE, MERGED, merge) for merge in MERGES]
     rows.append(Method("no outliers; distance + both", SQUARED, MERGED, "fisher"))
-    names = [*CHANGED, *(ALONE if part == "ablation" else ())]
-    return rows + [Method(f"{name}; distance + both", name, MERGED, "fisher") for name in names]
+    return rows + [Method(f"{name}; distance + both", name, MERGED, "fisher") for name in CHANGED[part]]
 
 
 def merge_of(parts: tuple[Part, ...]) -> str | None:
@@ -122,7 +122,7 @@ def main() -> None:
 
 
 def study(part: str, splits: int) -> Comparison:
-    networks = NETWORKS | CHANGED | ALONE
+    networks = NETWORKS | CHANGED[part]
     return Comparison(
         "mnist", splits=splits, whole=False, choosing=part == "choice", methods=methods(part), networks=networks
     )
