@@ -1,16 +1,17 @@
 """How the recipe was chosen, and what each part of it is worth.
 
 python -m benchmarks.recipe choice --work DIR     known classes left out, no test data, no novel data
+python -m benchmarks.recipe digits --work DIR     the same for a network without convolutions
 python -m benchmarks.recipe ablation --work DIR   the recipe with one thing changed, on five splits of MNIST's classes
 
-Writes benchmarks/results/recipe_{choice,ablation}.{json,md}. Killed, it goes on where it was. With --comparison the
-ablation takes the networks that it shares with benchmarks.comparison from the folder of that, and trains the others.
+Writes benchmarks/results/recipe_{choice,digits,ablation}.{json,md}. Killed, it goes on where it was. With --comparison
+the ablation takes the networks that it shares with benchmarks.comparison from the folder of that.
 """
 
 import argparse
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ CHANGED: dict[str, dict[str, Network]] = {
         "constant learning rate": replace(OURS, settings={"schedule": "constant"}),
         "batches of 1024": replace(OURS, settings={"batch_size": 1024}),
     },
+    "digits": {},
     "ablation": PAPERS | {f"outliers: {kind} alone": replace(OURS, outliers=(kind,)) for kind in OURS.outliers},
 }
 MEMBERS = 3  # of the small ensemble
@@ -90,10 +92,19 @@ MERGES = ("standardised", "mean", "min", "cauchy")
 
 def methods(part: str) -> list[Method]:
     """The recipe's network with every score; every other network with the recipe's score."""
+    if part == "digits":
+        return list(methods_of_digits())
     rows = [Method(f"recipe; {name}", RECIPE, parts, merge_of(parts)) for name, parts in SCORES.items()]
     rows += [Method(f"recipe; distance + both, {merge}", RECIPE, MERGED, merge) for merge in MERGES]
     rows.append(Method("no outliers; distance + both", SQUARED, MERGED, "fisher"))
     return rows + [Method(f"{name}; distance + both", name, MERGED, "fisher") for name in CHANGED[part]]
+
+
+def methods_of_digits() -> Iterator[Method]:
+    for name, part in {"by direction": DIRECTION, "not of length one": NEAR}.items():
+        yield Method(f"recipe; fully connected, {name}", RECIPE, (part,))
+        for merge in ("standardised", "fisher"):
+            yield Method(f"recipe; distance + fully connected, {name}, {merge}", RECIPE, (DISTANCE, part), merge)
 
 
 def merge_of(parts: tuple[Part, ...]) -> str | None:
@@ -102,7 +113,7 @@ def merge_of(parts: tuple[Part, ...]) -> str | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recipe", description=__doc__)
-    parser.add_argument("part", choices=["choice", "ablation"])
+    parser.add_argument("part", choices=["choice", "digits", "ablation"])
     parser.add_argument("--work", type=Path, default=Path("runs/recipe"), help="folder for networks and rows")
     parser.add_argument("--comparison", type=Path, help="the --work of benchmarks.comparison, for its networks")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -123,8 +134,9 @@ def main() -> None:
 
 def study(part: str, splits: int) -> Comparison:
     networks = NETWORKS | CHANGED[part]
+    data = "digits" if part == "digits" else "mnist"
     return Comparison(
-        "mnist", splits=splits, whole=False, choosing=part == "choice", methods=methods(part), networks=networks
+        data, splits=splits, whole=False, choosing=part != "ablation", methods=methods(part), networks=networks
     )
 
 
