@@ -48,6 +48,7 @@ def _panel(panel: Any, name: str, entries: Sequence[Mapping[str, Any]], methods:
         )
     panel.set(xlabel="AUROC, known against novel", title=name)
     panel.grid(axis="x", alpha=0.3)
-    panel.set_xlim(right=1.002)
+    lowest = min(entry["novel"][each]["auroc"][0] for entry in entries for each in sets)
+    panel.set_xlim(lowest - 0.08 * (1 - lowest), 1.002)  # where the means are: bars may be far longer
     if len(sets) > 1:
         panel.legend(frameon=False, loc="lower left")
