@@ -93,7 +93,7 @@ def true_beta(net: nn.Module, recipe: Recipe, held: Held) -> float:
 
 def _combined(net: nn.Module, recipe: Recipe, rate: float, train: Held, combination: Held) -> OpenClassifier:
     scorers: dict[str, Scorer] = {OUTPUTS: RadialHead(recipe.head.num_classes)}
-    directions = _has_convolutions(net)
+    directions = _takes_directions(net)
     scorers |= {place: NeighbourDensity(NEIGHBOURS, normalise=directions) for place in recipe.places}
     merge = Combination("fisher" if directions else "standardised")
     model = OpenClassifier(net, recipe.head, scorers=scorers, combination=merge, rejector=Rejector(rate))
@@ -105,6 +105,6 @@ def _combined(net: nn.Module, recipe: Recipe, rate: float, train: Held, combinat
         return model.fit_combination(combination)
 
 
-def _has_convolutions(net: nn.Module) -> bool:
+def _takes_directions(net: nn.Module) -> bool:
     """Whether features count by their direction and scores are merged by their p-values: better behind convolutions."""
     return any(isinstance(layer, nn.Conv2d) for layer in net.modules())
