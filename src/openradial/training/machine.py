@@ -1,7 +1,9 @@
 """One process or many: devices, precision and what the processes tell each other, on Lightning Fabric."""
 
 import atexit
+import gc
 import os
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +14,7 @@ from torch.optim import Optimizer
 from openradial.errors import OptionError, check_choice, require
 from openradial.training.optimisers import make_optimiser
 from openradial.training.settings import Precision, Settings
-from openradial.training.sharding import check_can_shard, shard
+from openradial.training.sharding import check_can_shard, let_go, shard
 
 PRECISIONS: dict[Precision, str] = {
     "float32": "32-true",
@@ -62,8 +64,9 @@ class Machine:
             ) from error
         if "LT_CLI_USED" not in os.environ:  # fabric run has launched already
             self.fabric.launch()
+        self._sharded: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         if _is_connected():
-            atexit.register(_disconnect)
+            atexit.register(_disconnect, self._sharded)
 
     @property
     def rank(self) -> int:
@@ -82,6 +85,7 @@ class Machine:
         """The network as it is called while training, and its optimiser."""
         if self.shards:
             model = shard(net, settings, self.fabric.device, self.world)
+            self._sharded.add(model)
             return model, make_optimiser(model.parameters(), settings)
         model = self.fabric.setup_module(net)
         return model, self.fabric.setup_optimizers(make_optimiser(model.parameters(), settings))
@@ -134,10 +138,16 @@ def _is_connected() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
-def _disconnect() -> None:
-    """Part from the other processes: gloo's threads abort a process that ends with them (Fabric ends NCCL's alone)."""
+def _disconnect(sharded: weakref.WeakSet[nn.Module]) -> None:
+    """Part from the other processes and end gloo's threads, which happens when nothing refers to them any more.
+
+    One of them may still be about to let go of a tensor; where Python ends meanwhile, the process is aborted
+    (pytorch/pytorch#190489). Fabric parts from NCCL's processes alone.
+    """
     if _is_connected():
         torch.distributed.destroy_process_group()
+    let_go(sharded)
+    gc.collect()
 
 
 def _started(nodes: int) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """Weights cut into pieces over the processes (FSDP), and the states of whole or cut networks as plain tensors."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -39,6 +39,19 @@ def shard(net: nn.Module, settings: Settings, device: torch.device, world: int) 
             fully_shard(layer, mesh=mesh, mp_policy=inner)
     fully_shard(net, mesh=mesh, mp_policy=outer)
     return net
+
+
+def let_go(nets: Iterable[nn.Module]) -> None:
+    """Make sharded networks forget the processes that hold their other parts; they cannot be called any more.
+
+    torch has no public way; names that another version does not have are passed over.
+    """
+    for layer in (layer for net in nets for layer in net.modules() if is_sharded(layer)):
+        for group in getattr(layer._get_fsdp_state(), "_fsdp_param_groups", ()):  # type: ignore[operator]
+            for info in filter(None, (group.mesh_info, group.post_forward_mesh_info)):
+                info.shard_process_group = None
+                getattr(info.mesh, "_pg_registry", {}).clear()
+    getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", lambda: None)()
 
 
 def is_sharded(net: nn.Module) -> bool:
