@@ -17,6 +17,9 @@ settings.load_profile("repeatable")
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)  # the workers share the cores
 
+# They have no doctests, and as modules with one name they could not be collected together.
+collect_ignore_glob = ["*/conftest.py"]
+
 DOCS = Path(__file__).parents[1] / "docs"
 
 
