@@ -3,9 +3,10 @@
 python -m benchmarks.recipe choice --work DIR     known classes left out, no test data, no novel data
 python -m benchmarks.recipe digits --work DIR     the same for a network without convolutions
 python -m benchmarks.recipe ablation --work DIR   the recipe with one thing changed, on five splits of MNIST's classes
+python -m benchmarks.recipe cifar10 --work DIR    the same on five splits of CIFAR-10's
 
-Writes benchmarks/results/recipe_{choice,digits,ablation}.{json,md}. Killed, it goes on where it was. With --comparison
-the ablation takes the networks that it shares with benchmarks.comparison from the folder of that.
+Writes benchmarks/results/recipe_{choice,digits,ablation,cifar10}.{json,md}. Killed, it goes on where it was. With
+--comparison the last two take the networks that they share with benchmarks.comparison from the folder of that.
 """
 
 import argparse
@@ -46,6 +47,9 @@ from openradial.heads import MahalanobisDensity, NeighbourDensity, RadialHead
 OURS = NETWORKS[RECIPE]
 SQUARED = "radial, squared"  # the recipe's loss without outliers, a network of the comparison too
 PAPERS = {"the paper's loss": replace(OURS, head=RadialHead)}
+ALONE = {f"outliers: {kind} alone": replace(OURS, outliers=(kind,)) for kind in OURS.outliers}
+DATA = {"choice": "mnist", "digits": "digits", "ablation": "mnist", "cifar10": "cifar10"}
+JUDGED = ("ablation", "cifar10")  # on test data; the others are there to choose by
 CHANGED: dict[str, dict[str, Network]] = {
     "choice": PAPERS
     | {
@@ -55,7 +59,8 @@ CHANGED: dict[str, dict[str, Network]] = {
         "batches of 1024": replace(OURS, settings={"batch_size": 1024}),
     },
     "digits": {},
-    "ablation": PAPERS | {f"outliers: {kind} alone": replace(OURS, outliers=(kind,)) for kind in OURS.outliers},
+    "ablation": PAPERS | ALONE,
+    "cifar10": PAPERS | ALONE,
 }
 MEMBERS = 2  # of the small ensemble
 
@@ -113,7 +118,7 @@ def merge_of(parts: tuple[Part, ...]) -> str | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recipe", description=__doc__)
-    parser.add_argument("part", choices=["choice", "digits", "ablation"])
+    parser.add_argument("part", choices=list(DATA))
     parser.add_argument("--work", type=Path, default=Path("runs/recipe"), help="folder for networks and rows")
     parser.add_argument("--comparison", type=Path, help="the --work of benchmarks.comparison, for its networks")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -122,10 +127,10 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     comparison = study(options.part, options.splits)
     folder = options.work / options.part
-    if options.comparison and options.part == "ablation":
+    if options.comparison and options.part in JUDGED:
         take(options.comparison, folder, comparison)
     rows = compare(comparison, folder, resume=True, report=Console().print)
-    if options.part == "ablation":
+    if options.part in JUDGED:
         rows += [
             row for key, seed, make in comparison.protocols() for row in together(comparison, key, seed, make, folder)
         ]
@@ -134,9 +139,8 @@ def main() -> None:
 
 def study(part: str, splits: int) -> Comparison:
     networks = NETWORKS | CHANGED[part]
-    data = "digits" if part == "digits" else "mnist"
     return Comparison(
-        data, splits=splits, whole=False, choosing=part != "ablation", methods=methods(part), networks=networks
+        DATA[part], splits=splits, whole=False, choosing=part not in JUDGED, methods=methods(part), networks=networks
     )
 
 

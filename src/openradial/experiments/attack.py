@@ -46,7 +46,9 @@ class AttackSettings(MnistTraining):
 
 SETTINGS: dict[Size, AttackSettings] = {
     "tiny": AttackSettings(**asdict(TRAINING["tiny"]), images=10, calibration=50, steps=1, restarts=1),
-    "quick": AttackSettings(**asdict(TRAINING["quick"]), images=200, calibration=1_000, steps=10, restarts=1),
+    "quick": AttackSettings(
+        **asdict(TRAINING["quick"]) | {"seeds": 3}, images=200, calibration=1_000, steps=10, restarts=1
+    ),
     "full": AttackSettings(
         **asdict(TRAINING["full"]) | {"seeds": 3}, images=2_000, calibration=5_000, steps=20, restarts=2
     ),

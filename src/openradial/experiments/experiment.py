@@ -22,7 +22,8 @@ class Experiment:
         run: a plan to plain numbers that JSON can hold.
         draw: these numbers, as JSON gives them back, to a figure; nothing else.
         claims: numbers of the claims that it serves.
-        minutes: about how long the full size takes on one core; of several at a time the longest begin first.
+        minutes: about how long the full size takes on one core, without what another one makes too; of several at a
+            time the longest begin first.
     """
 
     id: str

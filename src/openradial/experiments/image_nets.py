@@ -48,7 +48,7 @@ CIFAR_SMALL = ImageSet(
         "data": "cifar10",
         "known": "random:6",
         "model": "mnist_radial",
-        "training": {"epochs": 2, "batch_size": 128, "learning_rate": 1e-3},
+        "training": {"epochs": 4, "batch_size": 128, "learning_rate": 1e-3},
     },
 )
 CIFAR = ImageSet(

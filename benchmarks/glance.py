@@ -1,0 +1,84 @@
+"""Time the two commands that promise a glance, and write benchmarks/results/glance.{json,md}.
+
+python -m benchmarks.glance, with all else on the machine stopped; data sets must have been fetched before.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import machine
+from benchmarks.run import RESULTS, table, write
+from openradial.experiments import report
+
+COMMANDS: dict[str, float] = {  # and the minutes that each may take on two cores: set before measuring
+    "openradial reproduce all --quick --jobs 2": 5.0,
+    "openradial compare --data mnist --quick": 3.0,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.glance", description=__doc__)
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    results: dict[str, Any] = {"environment": environment(), "seconds": {}}
+    for command in COMMANDS:
+        with tempfile.TemporaryDirectory() as folder:
+            made = Path(folder) / "made"
+            results["seconds"][command] = timed(command, made)
+            if "reproduce" in command:
+                rows = report.table(report.finished(made))
+                results["verdicts"] = {row.claim.number: row.said for row in rows}
+    results["environment"]["load_average_at_end"] = os.getloadavg()[1]
+    write(options.out / "glance.json", json.dumps(results, indent=1) + "\n")
+    write(options.out / "glance.md", markdown(results))
+    print((options.out / "glance.md").read_text())
+
+
+def timed(command: str, made: Path) -> float:
+    """Seconds from the start of a command, imports and all, to its end."""
+    words = [sys.executable, "-m", "openradial.cli", *command.split()[1:], "--out", str(made)]
+    start = time.perf_counter()
+    subprocess.run(words, check=True)
+    return time.perf_counter() - start
+
+
+def environment() -> dict[str, Any]:
+    return machine("python -m benchmarks.glance") | {"load_average_at_start": os.getloadavg()[1]}
+
+
+def markdown(results: dict[str, Any]) -> str:
+    where = results["environment"]
+    lines = [
+        f"Written by `{where['command']}` on {where['date']}: {where['cpu']}, {where['cores']} cores, "
+        f"torch {where['torch']}, Python {where['python']}. Load average at the start "
+        f"{where['load_average_at_start']:.1f}, at the end {where['load_average_at_end']:.1f}. Data sets were there.",
+        "",
+        *table(
+            ["command", "time, min", "at most, min", "holds"],
+            [
+                [f"`{command}`", f"{seconds / 60:.1f}", f"{COMMANDS[command]:g}", held(command, seconds)]
+                for command, seconds in results["seconds"].items()
+            ],
+        ),
+        "",
+        "Verdicts of this glance at the paper's claims, by the rules of the full run: "
+        + "; ".join(f"{number}. {verdict}" for number, verdict in results["verdicts"].items())
+        + ".",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def held(command: str, seconds: float) -> str:
+    return "yes" if seconds <= 60 * COMMANDS[command] else "**no**"
+
+
+if __name__ == "__main__":
+    main()
