@@ -100,6 +100,26 @@ def test_no_thread_of_gloo_outlives_the_end_of_a_program(tmp_path, strategy, net
         assert int(ending) == 0
 
 
+FAILING = """
+import time
+import torch
+from openradial.training import Machine, Settings
+
+if Machine(Settings(), accelerator="cpu", strategy="ddp").rank == 1:
+    torch.distributed.all_reduce(torch.ones(10), async_op=True)  # the other never joins
+    raise RuntimeError("this process was told to fail")
+time.sleep(1000)
+"""
+
+
+def test_a_process_that_fails_does_not_wait_for_the_others(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(FAILING)
+    done = subprocess.run([sys.executable, *TORCHRUN, str(program)], capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert "this process was told to fail" in done.stderr
+
+
 FSDP = ("--strategy", "fsdp", "--ema", 0)
 
 

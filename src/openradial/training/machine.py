@@ -3,6 +3,7 @@
 import atexit
 import gc
 import os
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +23,7 @@ PRECISIONS: dict[Precision, str] = {
     "bfloat16": "bf16-mixed",
     "float16": "16-mixed",
 }
+PARTING_SECONDS = 5.0
 
 
 class Machine:
@@ -142,12 +144,19 @@ def _disconnect(sharded: weakref.WeakSet[nn.Module]) -> None:
     """Part from the other processes and end gloo's threads, which happens when nothing refers to them any more.
 
     One of them may still be about to let go of a tensor; where Python ends meanwhile, the process is aborted
-    (pytorch/pytorch#190489). Fabric parts from NCCL's processes alone.
+    (pytorch/pytorch#190489). Fabric parts from NCCL's processes alone. A process that failed may have begun what the
+    others will never join: it does not wait for them long.
     """
-    if _is_connected():
-        torch.distributed.destroy_process_group()
-    let_go(sharded)
-    gc.collect()
+
+    def part() -> None:
+        if _is_connected():
+            torch.distributed.destroy_process_group()
+        let_go(sharded)
+        gc.collect()
+
+    parting = threading.Thread(target=part, daemon=True)
+    parting.start()
+    parting.join(PARTING_SECONDS)
 
 
 def _started(nodes: int) -> tuple[int, int]:
