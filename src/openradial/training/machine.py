@@ -23,7 +23,7 @@ PRECISIONS: dict[Precision, str] = {
     "bfloat16": "bf16-mixed",
     "float16": "16-mixed",
 }
-PARTING_SECONDS = 5.0
+PARTING_SECONDS = 10.0
 
 
 class Machine:
@@ -68,7 +68,7 @@ class Machine:
             self.fabric.launch()
         self._sharded: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         if _is_connected():
-            atexit.register(_disconnect, self._sharded)
+            _part_at_exit(self._sharded)
 
     @property
     def rank(self) -> int:
@@ -140,23 +140,30 @@ def _is_connected() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
-def _disconnect(sharded: weakref.WeakSet[nn.Module]) -> None:
-    """Part from the other processes and end gloo's threads, which happens when nothing refers to them any more.
+def _part_at_exit(sharded: weakref.WeakSet[nn.Module]) -> None:
+    """Have this process, when it ends, part from the others and end gloo's threads.
 
-    One of them may still be about to let go of a tensor; where Python ends meanwhile, the process is aborted
-    (pytorch/pytorch#190489). Fabric parts from NCCL's processes alone. A process that failed may have begun what the
-    others will never join: it does not wait for them long.
+    One of these may still be about to let go of a tensor; where Python ends meanwhile, the process is aborted
+    (pytorch/pytorch#190489). They end when nothing refers to their group any more. Fabric parts from NCCL's processes
+    alone. A process that failed may have begun what the others will never join, so it must not wait long: a thread of
+    its own waits, and is started now, since a Python that ends starts none.
     """
+    ending = threading.Event()
 
     def part() -> None:
+        ending.wait()
         if _is_connected():
             torch.distributed.destroy_process_group()
         let_go(sharded)
         gc.collect()
 
-    parting = threading.Thread(target=part, daemon=True)
+    def end() -> None:
+        ending.set()
+        parting.join(PARTING_SECONDS)
+
+    parting = threading.Thread(target=part, name="parting", daemon=True)
     parting.start()
-    parting.join(PARTING_SECONDS)
+    atexit.register(end)
 
 
 def _started(nodes: int) -> tuple[int, int]:
