@@ -48,9 +48,10 @@ def let_go(nets: Iterable[nn.Module]) -> None:
     """
     for layer in (layer for net in nets for layer in net.modules() if is_sharded(layer)):
         for group in getattr(layer._get_fsdp_state(), "_fsdp_param_groups", ()):  # type: ignore[operator]
-            for info in filter(None, (group.mesh_info, group.post_forward_mesh_info)):
-                info.shard_process_group = None
-                getattr(info.mesh, "_pg_registry", {}).clear()
+            for info in (getattr(group, name, None) for name in ("mesh_info", "post_forward_mesh_info")):
+                if info is not None:
+                    info.shard_process_group = None
+                    getattr(info.mesh, "_pg_registry", {}).clear()
     getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", lambda: None)()
 
 
