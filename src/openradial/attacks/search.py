@@ -28,7 +28,8 @@ def fgsm(
         net: inputs to outputs; it predicts in evaluation mode, and is left as it was.
         epsilon: how far an input may be moved, in units of the inputs.
         loss: outputs and labels to one value per input, such as :class:`HeadLoss`.
-        low, high: the range of valid inputs, ``-inf`` and ``inf`` for none.
+        low: the least valid value of an input, ``-inf`` for none.
+        high: the largest one, ``inf`` for none.
         norm: ``"linf"``, each value moves by at most epsilon, or ``"l2"``, the whole input does.
 
     ``epsilon``, ``low`` and ``high`` are numbers or tensors that broadcast to one input. For inputs that were
