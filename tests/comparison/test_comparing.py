@@ -120,10 +120,19 @@ def test_the_table_shows_mean_and_twice_the_deviation():
     rows = [hand_made("a", "mnist", seed, value) for seed, value in enumerate((0.9, 0.8, 0.7))]
     (entry,) = summarised(rows)
     assert entry["novel"]["far"]["auroc"] == pytest.approx([0.8, 2 * statistics.stdev([0.9, 0.8, 0.7])])
-    assert "| a | 0.8000 ± 0.2000 | 0.1000 ± 0.0000 | 0.0500 ± 0.0000 | 0.8000 ± 0.2000 |" in markdown(rows)
+    spread = "0.8000 ± 0.2000"
+    cells = [spread, spread, "0.2000 ± 0.2000", "0.4000 ± 0.1000", spread, "0.0500 ± 0.0000", "0.1000 ± 0.0000", "1"]
+    assert f"| a | {' | '.join(cells)} |" in markdown(rows)
+
+
+def test_the_mean_over_novel_sets_stands_before_them():
+    row = hand_made("a", "mnist", 0, 0.9)
+    row["novel"]["near"] = row["novel"]["far"] | {"auroc": 0.7}
+    assert "| method | accuracy | mean AUROC | far: AUROC |" in markdown([row])
+    assert "| a | 0.9000 | 0.8000 | 0.9000 |" in markdown([row])
 
 
 def test_splits_of_classes_are_one_group_and_one_run_has_no_deviation():
     rows = [hand_made("a", "mnist", 0, 0.9), *(hand_made("a", f"mnist, split {i}", i, 0.8) for i in range(2))]
     assert {name: len(own) for name, own in groups(rows).items()} == {"mnist": 1, "mnist, splits of classes": 2}
-    assert "| a | 0.9000 | 0.1000 |" in markdown(rows)
+    assert "| a | 0.9000 | 0.9000 | 0.1000 |" in markdown(rows)
