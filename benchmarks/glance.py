@@ -35,7 +35,9 @@ def main() -> None:
             results["seconds"][command] = timed(command, made)
             if "reproduce" in command:
                 rows = report.table(report.finished(made))
-                results["verdicts"] = {row.claim.number: row.said for row in rows}
+                results["claims"] = {
+                    row.claim.number: {"verdict": row.said, "ours": row.ours, "others": row.others} for row in rows
+                }
     results["environment"]["load_average_at_end"] = os.getloadavg()[1]
     write(options.out / "glance.json", json.dumps(results, indent=1) + "\n")
     write(options.out / "glance.md", markdown(results))
@@ -69,9 +71,9 @@ def markdown(results: dict[str, Any]) -> str:
             ],
         ),
         "",
-        "Verdicts of this glance at the paper's claims, by the rules of the full run: "
-        + "; ".join(f"{number}. {verdict}" for number, verdict in results["verdicts"].items())
-        + ".",
+        "What this glance says of the paper's claims, by the rules of the full run:",
+        "",
+        *[f"{n}. **{claim['verdict']}**: {'; '.join(claim['ours'])}" for n, claim in results["claims"].items()],
     ]
     return "\n".join(lines) + "\n"
 
