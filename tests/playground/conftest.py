@@ -13,7 +13,7 @@ from openradial.server import Service, running
 from openradial.server.playground import create_playground
 from openradial.server.playground.digits import digit_model
 
-CHROMIUM = "/usr/bin/chromium"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -23,7 +23,12 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENCE = 120_000  # milliseconds; a busy machine may take its time
+PATIENCE = 600_000  # milliseconds; a busy machine may take its time
+
+
+@pytest.fixture
+def patience():
+    return PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +52,14 @@ def serving(app, opened):
 
 @pytest.fixture(scope="module")
 def browser():
-    if not os.path.exists(CHROMIUM) and shutil.which("chromium") is None:
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
         if os.environ.get("CI") == "true":
-            pytest.fail("CI must have chromium: make setup installs it where apt can")
-        pytest.skip("chromium is not installed: apt-get install chromium")
+            pytest.fail("CI must have chromium: make setup installs it with apt")
+        pytest.skip("needs a browser: apt-get install chromium")
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as driver:
-        path = CHROMIUM if os.path.exists(CHROMIUM) else shutil.which("chromium")
-        opened = driver.chromium.launch(executable_path=path, args=ARGUMENTS)
+        opened = driver.chromium.launch(executable_path=path, args=ARGUMENTS, timeout=PATIENCE)
         yield opened
         opened.close()
 
@@ -73,7 +78,7 @@ def client(served):
     """A client of a playground of its own."""
     with running.listen("127.0.0.1", 0) as opened:
         app = create_playground(Service(digit_model("radial")), stopped=lambda: opened.fileno() < 0)
-        with served(app, opened) as url, httpx.Client(base_url=url, timeout=60) as made:
+        with served(app, opened) as url, httpx.Client(base_url=url, timeout=PATIENCE / 1000) as made:
             yield made
 
 

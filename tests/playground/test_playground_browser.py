@@ -18,7 +18,7 @@ from openradial.functional import radial_probs
 from openradial.heads import RadialHead
 from openradial.models import build
 from openradial.server import Service, running
-from openradial.server.playground import create_playground
+from openradial.server.playground import create_playground, runs
 from openradial.server.playground.digits import digit_model
 from openradial.server.playground.page import STATIC
 
@@ -61,9 +61,16 @@ def test_far_away_softmax_is_sure_and_radial_says_no_class(visit, playground):
     assert radial[3] > 0.5
 
 
+@pytest.fixture
+def slow_frames(monkeypatch):
+    """Leave time to press pause before a run has ended."""
+    monkeypatch.setattr(runs, "REST", 0.3)
+
+
+@pytest.mark.usefixtures("slow_frames")
 def test_beta_and_cut_off_act_at_once_and_nothing_is_learned_anew(visit, playground):
     page = visit(f"{playground}/#/spiral")
-    page.wait_for_function("() => Number(document.querySelector('#progress').value) >= 30")
+    page.wait_for_function("() => Number(document.querySelector('#progress').value) >= 3")
     page.click("#go")
     page.wait_for_selector("#spiral[data-state=paused]")
     page.locator("#spiral [data-head=radial] .map").click(position={"x": 225, "y": 190})
@@ -81,6 +88,7 @@ def test_beta_and_cut_off_act_at_once_and_nothing_is_learned_anew(visit, playgro
     assert started == []
 
 
+@pytest.mark.usefixtures("slow_frames")
 def test_a_run_can_be_paused_and_scrubbed_back(visit, playground):
     page = visit(f"{playground}/#/spiral")
     page.wait_for_function("() => Number(document.querySelector('#progress').value) >= 3")
@@ -113,6 +121,7 @@ def test_bayesian_mode_shows_how_far_the_networks_agree(visit, playground):
     assert label.startswith("Distribution of the winning probability of radial. 200 networks drawn: half of them")
 
 
+@pytest.mark.usefixtures("slow_frames")
 def test_what_was_asked_of_a_run_that_is_left_is_no_error(visit, playground):
     sync_api = pytest.importorskip("playwright.sync_api")
     page = visit(f"{playground}/#/spiral")
@@ -174,14 +183,59 @@ def test_a_drawn_one_is_a_one_and_a_clean_sheet_is_nothing(visit, playground):
     page.wait_for_function("() => document.querySelector('#draw [data-head=radial] .verdict').textContent === '–'")
 
 
+def wait_for_seven(page):
+    page.wait_for_function(
+        "() => document.querySelector('#draw [data-head=radial] .verdict').textContent === 'It is a 7'"
+    )
+
+
+def sent_drawings(page):
+    """Collect the pixels of every drawing that the page sends."""
+    sent = []
+    page.on("request", lambda request: request.method == "POST" and sent.append(request.post_data_buffer))
+    return sent
+
+
+def press_pen(page):
+    box = page.locator("#sheet").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+
+
+def test_a_press_of_the_pen_is_ink_and_no_empty_sheet_is_sent(visit, playground):
+    page = visit(f"{playground}/#/draw")
+    sent = sent_drawings(page)
+    with page.expect_response("**/play/digits?ready=false") as answer:
+        press_pen(page)
+    assert answer.value.ok
+    page.mouse.up()
+    page.click("#clear")
+    page.click("#undo")
+    page.get_by_role("button", name="digit 7").click()
+    wait_for_seven(page)
+    assert len(sent) == 2  # the dot and the seven
+    assert all(any(pixels) for pixels in sent)
+
+
+def test_a_browser_that_draws_nothing_sends_nothing(visit, playground):
+    page = visit(f"{playground}/#/draw")
+    page.get_by_role("button", name="digit 7").wait_for()
+    page.evaluate("() => Object.assign(CanvasRenderingContext2D.prototype, { stroke() {}, fill() {} })")
+    sent = sent_drawings(page)
+    press_pen(page)
+    page.mouse.move(0, 0)
+    page.mouse.up()
+    page.get_by_role("button", name="digit 7").click()
+    wait_for_seven(page)
+    assert len(sent) == 1  # the seven
+
+
 def test_a_smiley_is_unknown_and_the_rate_changes_that_at_once(visit, playground):
     page = visit(f"{playground}/#/draw")
     page.get_by_role("button", name="smiley").click()
     assert said_of(page, "radial") == "Unknown"
     page.get_by_role("button", name="digit 7").click()
-    page.wait_for_function(
-        "() => document.querySelector('#draw [data-head=radial] .verdict').textContent === 'It is a 7'"
-    )
+    wait_for_seven(page)
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     slide(page, "#draw-rate", 100)
@@ -334,13 +388,15 @@ def test_colours_follow_the_system_and_the_switch(visit, playground):
     assert page.get_attribute("html", "data-theme") == "light"
 
 
-def test_the_whole_page_is_less_than_500_kilobytes(browser, playground):
+def test_the_whole_page_is_less_than_500_kilobytes(browser, playground, patience):
     context = browser.new_context()
+    context.set_default_timeout(patience)
     page = context.new_page()
-    sizes = {}
-    page.on("response", lambda answer: "/static/" in answer.url and sizes.update({answer.url: len(answer.body())}))
+    answers = []
+    page.on("response", lambda answer: "/static/" in answer.url and answers.append(answer))
     page.goto(f"{playground}/#/draw")
     page.wait_for_selector("#known button")
+    sizes = {answer.url: len(answer.body()) for answer in answers}
     context.close()
     assert len(sizes) >= 10
     assert sum(sizes.values()) < 200_000  # the classifiers, which stay on the server, have the rest
@@ -352,8 +408,9 @@ def png(value):
     return stream.getvalue()
 
 
-def test_a_file_that_is_no_image_says_so(browser, playground):
+def test_a_file_that_is_no_image_says_so(browser, playground, patience):
     context = browser.new_context()
+    context.set_default_timeout(patience)
     page = context.new_page()
     page.goto(f"{playground}/#/model")
     page.wait_for_selector("#drop:not([hidden])")
@@ -363,7 +420,8 @@ def test_a_file_that_is_no_image_says_so(browser, playground):
     context.close()
 
 
-def test_the_classifier_of_the_page_is_that_of_the_service(playground):
+def test_the_classifier_of_the_page_is_that_of_the_service(playground, patience):
     bundle = digit_model("radial")
-    found = httpx.post(f"{playground}/v1/predict", content=png(90), headers={"Content-Type": "image/png"}).json()
+    options = {"headers": {"Content-Type": "image/png"}, "timeout": patience / 1000}
+    found = httpx.post(f"{playground}/v1/predict", content=png(90), **options).json()
     assert found["predictions"][0]["nearest"] == bundle.predict([png(90)]).rows()[0]["nearest"]

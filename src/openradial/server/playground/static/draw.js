@@ -83,11 +83,14 @@ function paint() {
 
 function ink(context, size, drawn = strokes) {
   const at = ([x, y]) => [(x * size) / 100, (y * size) / 100];
-  Object.assign(context, { strokeStyle: "#fff", lineWidth: PEN * size, lineCap: "round", lineJoin: "round" });
+  Object.assign(context, { fillStyle: "#fff", strokeStyle: "#fff", lineWidth: PEN * size, lineCap: "round", lineJoin: "round" });
   for (const stroke of drawn) {
     context.beginPath();
+    context.arc(...at(stroke[0]), (PEN * size) / 2, 0, 2 * Math.PI); // a line of length zero leaves no ink in some browsers
+    context.fill();
+    context.beginPath();
     context.moveTo(...at(stroke[0]));
-    for (const point of stroke.length > 1 ? stroke.slice(1) : stroke) context.lineTo(...at(point));
+    for (const point of stroke.slice(1)) context.lineTo(...at(point));
     context.stroke();
   }
 }
@@ -98,8 +101,9 @@ function greys(canvas) {
 }
 
 const consult = latest(async () => {
-  const isEmpty = !image && !strokes.length;
-  if (isEmpty) {
+  const body = greys(image ?? sheet);
+  if (!body.some((grey) => grey > 0)) {
+    // There is no ink, so there is nothing to ask the server.
     said = null;
     decide();
     return;
@@ -107,7 +111,7 @@ const consult = latest(async () => {
   const name = title;
   try {
     const options = { method: "POST", headers: { "Content-Type": "application/octet-stream" } };
-    const response = await ask(`/play/digits?ready=${Boolean(image)}`, { ...options, body: greys(image ?? sheet) });
+    const response = await ask(`/play/digits?ready=${Boolean(image)}`, { ...options, body });
     said = { ...(await response.json()), name };
     decide();
     announce();
