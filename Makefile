@@ -3,17 +3,16 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PIP_QUIET ?= -qq
-PIP := $(BIN)/pip install $(PIP_QUIET) --disable-pip-version-check -c constraints.txt
+INSTALL := $(BIN)/python tools/install.py constraints.txt
 
 # Plots are files here, never windows.
 export MPLBACKEND := Agg
 
-.PHONY: help setup demo test check bench docs clean
+.PHONY: help setup demo test test-cpus check bench docs clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
 
 setup: $(READY)  ## build .venv with the versions of constraints.txt
 
@@ -22,6 +21,9 @@ demo: $(READY)  ## fit a model on digits, evaluate it on known and novel ones, w
 
 test: check  ## check, then run all tests
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+
+test-cpus: $(READY)  ## run the numerical tests as older CPUs, other kernels and other numbers of threads would
+	$(BIN)/python tests/cpus.py
 
 check: $(READY)  ## lint, format, types and the import contract
 	$(BIN)/ruff check .
@@ -54,11 +56,14 @@ clean:  ## remove .venv, caches and everything that was built
 # The mark is removed first and written last, so an interrupted set-up starts afresh.
 $(READY): constraints.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("openradial needs Python 3.11 or newer: make setup PYTHON=/path/to/python")'
-	@echo "Setting up $(VENV) (about two minutes)"
-	@if ! [ $@ -nt constraints.txt ]; then rm -rf $(VENV) && $(PYTHON) -m venv $(VENV); fi
+	@if ! [ $@ -nt constraints.txt ]; then \
+		echo "1/3 Creating $(VENV) with $$($(PYTHON) --version)" && rm -rf $(VENV) && $(PYTHON) -m venv $(VENV); fi
 	@rm -f $@
-	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation -e ".[dev]"
-	@command -v chromium > /dev/null || (apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium) > /dev/null 2>&1 \
-		|| echo "chromium is not there and apt cannot install it: tests in a browser will be skipped"
+	@echo "2/3 Installing openradial and the packages of constraints.txt into $(VENV) (about two minutes)"
+	@$(INSTALL) hatchling editables
+	@$(INSTALL) --no-build-isolation -e ".[dev]"
+	@if command -v chromium > /dev/null; then echo "3/3 chromium is installed"; else \
+		echo "3/3 Installing chromium with apt, for the tests in a browser (log: $(VENV)/chromium.log)"; \
+		(export DEBIAN_FRONTEND=noninteractive; apt-get update && apt-get install -y --no-install-recommends chromium) > $(VENV)/chromium.log 2>&1 \
+			|| echo "    chromium cannot be installed ($$(tail -n 1 $(VENV)/chromium.log)): tests in a browser will be skipped"; fi
 	@touch $@

@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "constraints.txt"
 UNLOCKED = {"pip", "openradial"}  # pip comes with Python; openradial is what is being set up
+FOR_GPUS = ("nvidia-", "cuda-", "triton")  # come with torch where pip takes its build for GPUs
 
 
 def canonical(name: str) -> str:
@@ -23,7 +24,7 @@ def locked_versions() -> dict[str, str]:
 
 def installed_versions() -> dict[str, str]:
     here = {canonical(d.name): d.version.partition("+")[0] for d in distributions(path=[sysconfig.get_path("purelib")])}
-    return {name: version for name, version in here.items() if name not in UNLOCKED}
+    return {name: version for name, version in here.items() if name not in UNLOCKED and not name.startswith(FOR_GPUS)}
 
 
 @pytest.fixture
