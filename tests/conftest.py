@@ -4,23 +4,47 @@ import doctest
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
+from rounding import imitate
+
+from openradial.errors import FetchError
+
+# Texts are compared as they are without a terminal.
+for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "COLUMNS"):
+    os.environ.pop(name, None)
+
+# Servers of tests are on this machine; a proxy does not reach them.
+os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
 
 # The same examples in every run; torch's first call of an operator takes longer than any sensible deadline.
-settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("repeatable")
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    torch.set_num_threads(1)  # the workers share the cores
+# Compiled code of another CPU, or of ATEN_CPU_CAPABILITY, must not be taken from torch's cache.
+kernels = Path(sys.prefix) / "torchinductor" / torch.backends.cpu.get_cpu_capability()
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))
+
+if extent := os.environ.get("OPENRADIAL_TEST_ROUNDING"):  # set by `make test-cpus`
+    imitate(extent)
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores
+    torch.set_num_threads(int(os.environ.get("OPENRADIAL_TEST_THREADS", "1")))
 
 # They have no doctests, and as modules with one name they could not be collected together.
 collect_ignore_glob = ["*/conftest.py"]
 
 DOCS = Path(__file__).parents[1] / "docs"
+
+
+@pytest.fixture(autouse=True)
+def same_random_numbers():
+    """Draw the same numbers in a test, whichever tests ran before it in its worker."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture
@@ -41,6 +65,31 @@ def doctest_page():
 def python_blocks():
     """The blocks of Python on a page."""
     return lambda name: re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
+
+
+@pytest.fixture(scope="session")
+def fetched():
+    """Call a function that needs a fetched set; where the set cannot be had, skip, but fail in CI."""
+
+    def call(function, *arguments, **options):
+        try:
+            return function(*arguments, **options)
+        except FetchError as error:
+            if os.environ.get("CI") == "true":
+                raise
+            return pytest.skip(str(error))
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def programs():
+    """Run Python programs that need torch, without the seconds that its import takes."""
+    from preloaded import Preloaded
+
+    started = Preloaded()
+    yield started
+    started.close()
 
 
 @pytest.fixture

@@ -41,7 +41,9 @@ def test_an_answer_is_what_the_parts_say_one_after_the_other(parts):
 
         merge = Combination("fisher").fit(columns(torch.cat(held)))
         rejector = Rejector(0.1).fit(merge.unknown_score(columns(torch.cat(calibration))))
-        x = torch.cat([calibration[0], 50 * torch.randn(9, 4)])
+        # Rows of its own: the p-values of the calibration's rows would sit on a step.
+        known = 3 * torch.eye(4)[torch.arange(40) % 3] + 0.3 * torch.randn(40, 4)
+        x = torch.cat([known, 50 * torch.randn(9, 4)])
         scores, nearest = merge.unknown_score(columns(x)), RadialHead(3).predict(net(x))
     answer = model.answer(x)
     torch.testing.assert_close(answer.unknown_score, scores)

@@ -74,9 +74,9 @@ def test_golden_cutoffs():
     # (0.75, 0): 0.25 from (1, 0); 1.25 from (0, 1)
     o = np.array([0.75, 0.0])
     assert reference.radial_probs(o, cutoff=1.25)[1] == 0.0  # the radius itself is outside
-    assert reference.radial_probs(o, cutoff=1.2500001)[1] == math.exp(-1.25)
+    assert reference.radial_probs(o, cutoff=1.2500001)[1] == pytest.approx(math.exp(-1.25), rel=1e-15)
     assert reference.radial_probs(o, cutoff=0.25).sum() == 0.0
-    np.testing.assert_array_equal(reference.radial_probs(o, cutoff="disjoint"), [math.exp(-0.25), 0.0])
+    assert reference.radial_probs(o, cutoff="disjoint") == pytest.approx([math.exp(-0.25), 0.0], rel=1e-15, abs=0)
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,10 @@ def test_midway_between_two_prototypes_rounding_puts_no_point_into_two_balls():
 
 
 def test_disjoint_balls_of_one_class_or_of_coinciding_prototypes():
-    assert reference.radial_probs([1.7], cutoff="disjoint") == math.exp(-(1.7 - 1.0))
+    assert reference.radial_probs([1.7], cutoff="disjoint") == pytest.approx(math.exp(-(1.7 - 1.0)), rel=1e-15)
     assert reference.radial_probs([1.8], cutoff="disjoint") == 0.0  # farther than 1 / sqrt(2)
-    assert reference.radial_probs([9.0], prototypes=[[1.0]], cutoff="disjoint") == math.exp(-8.0)
+    far = reference.radial_probs([9.0], prototypes=[[1.0]], cutoff="disjoint")
+    assert far == pytest.approx(math.exp(-8.0), rel=1e-15)
     assert reference.radial_probs([1.0], prototypes=[[1.0], [1.0]], cutoff="disjoint").sum() == 0.0
 
 

@@ -2,8 +2,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from fractions import Fraction
 
 import numpy as np
@@ -244,14 +242,11 @@ def test_blundells_weights_follow_the_batches_of_an_epoch():
     assert counter.labels is POINTS.labels
 
 
-def test_two_processes_weigh_the_divergence_as_one_does(tmp_path):
+def test_two_processes_weigh_the_divergence_as_one_does(tmp_path, programs):
     # next to no spread and a divergence in closed form: nothing depends on what each process draws
     run_bayes.train(tmp_path / "one")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*command, run_bayes.__file__, str(tmp_path / "two")], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
+    for done in programs.run_two(run_bayes.__file__, tmp_path / "two"):
+        assert done.returncode == 0, done.stderr
     logs = [(tmp_path / name / "log.jsonl").read_text().splitlines() for name in ("one", "two")]
     one, two = ([json.loads(line) for line in lines] for lines in logs)
     for part in ("loss", "nll", "kl", "validation_loss"):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from rounding import tolerance
 
 from openradial.bundle import Bundle, ImageInputs, PointInputs, SequenceInputs, TableInputs, TextInputs
 from openradial.classifier import OpenClassifier
@@ -90,13 +91,15 @@ def sequence_bundle():
     return Bundle(made, "gru", {"channels": 2, "hidden": 6}, CLASSES, inputs)
 
 
-TEXTS = ["profit fell", "the profit rose", "a bird sang", "nobody came", "rose fell rose"]
+TEXTS = ["profit fell", "the profit rose", "a bird sang", "bird fell", "rose fell rose"]
 
 
 def text_bundle():
     torch.manual_seed(0)
     inputs = TextInputs(("profit", "fell", "rose", "bird"), max_words=6)
-    made = classifier(build("text_cnn", 3, vocabulary=6), inputs.prepare(TEXTS * 8))
+    words = np.random.default_rng(0).choice([*inputs.words, "other"], (40, 6))
+    known = [" ".join(row[: 2 + i % 5]) for i, row in enumerate(words)]
+    made = classifier(build("text_cnn", 3, vocabulary=6), inputs.prepare(known))
     return Bundle(made, "text_cnn", {"vocabulary": 6}, CLASSES, inputs)
 
 
@@ -109,8 +112,17 @@ RAW = {
 }
 
 
+def assert_close(found, expected):
+    """Predictions say the same, up to the rounding of 64 inputs, 16 and 8 hidden units; scores are below ten."""
+    for name in ("labels", "nearest", "top", "p_values"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
+    close = tolerance(64 + 16 + 8, size=10)
+    for name in ("probability", "distance", "unknown_score", "top_probability"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), **close, err_msg=name)
+
+
 def assert_same(found, expected):
-    """Predictions are equal, bit for bit."""
+    """Predictions are equal, bit for bit: those of one kernel on one shape."""
     assert found.classes == expected.classes
     for name in FIELDS:
         left, right = getattr(found, name), getattr(expected, name)

@@ -1,6 +1,10 @@
+import torch
+
+
 def test_the_code_of_the_page_runs(python_blocks, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     names = {}
+    torch.manual_seed(0)
     exec(python_blocks("bundle.md")[0], names)
     found = names["found"]
     assert (found.nearest == names["data"].load("digits", "test").labels.numpy()).mean() > 0.9

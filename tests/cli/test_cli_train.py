@@ -109,10 +109,12 @@ def test_a_run_goes_on_where_it_was(train, tmp_path):
     assert "epoch 2/3" not in said
 
 
-def test_two_processes_train_one_job(tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += ["-m", "openradial.cli", "train", *map(str, DIGITS), "--out", str(tmp_path), "--accelerator", "cpu"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("epoch 2/2") == 1
-    assert json.loads((tmp_path / "result.json").read_text())["test"]["known_examples"] == 212
+def test_two_processes_train_one_job(tmp_path, programs):
+    program = tmp_path / "program.py"
+    program.write_text("from openradial.cli import main\nmain()\n")
+    out = tmp_path / "run"
+    both = programs.run_two(program, "train", *DIGITS, "--out", out, "--accelerator", "cpu")
+    for done in both:
+        assert done.returncode == 0, done.stderr
+    assert sum(done.stdout.count("epoch 2/2") for done in both) == 1
+    assert json.loads((out / "result.json").read_text())["test"]["known_examples"] == 212

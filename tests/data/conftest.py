@@ -1,26 +1,8 @@
 import hashlib
-import os
 from dataclasses import replace
 from importlib import import_module
 
 import pytest
-
-from openradial.errors import FetchError
-
-
-@pytest.fixture(scope="session")
-def fetched():
-    """Call a function that needs a fetched set; where the set cannot be had, skip, but fail in CI."""
-
-    def call(function, *arguments, **options):
-        try:
-            return function(*arguments, **options)
-        except FetchError as error:
-            if os.environ.get("CI") == "true":
-                raise
-            return pytest.skip(str(error))
-
-    return call
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -208,7 +209,7 @@ def test_a_broken_image_stops_the_iteration_and_is_named(broken, workers):
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         collected(FolderBatches(broken, 8, 4, workers=workers))
-    assert multiprocessing.active_children() == []
+    assert_no_workers()
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -226,15 +227,23 @@ def test_a_batch_of_nothing_but_broken_images_is_left_out(tmp_path):
     assert [y.tolist() for _, y in found] == [[1]]
 
 
+def assert_no_workers():
+    """They end by themselves; a busy machine may take a while."""
+    end = time.monotonic() + 120
+    while multiprocessing.active_children() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert multiprocessing.active_children() == []
+
+
 def test_workers_end_with_the_epoch_and_when_nobody_goes_on(folder):
     batches = FolderBatches(folder, 8, 2, workers=2)
     list(batches)
-    assert multiprocessing.active_children() == []
+    assert_no_workers()
     iterator = iter(batches)
     next(iterator)
     assert len(multiprocessing.active_children()) == 2
     del iterator
-    assert multiprocessing.active_children() == []
+    assert_no_workers()
 
 
 def test_workers_end_when_the_training_fails(folder):
@@ -244,7 +253,7 @@ def test_workers_end_when_the_training_fails(folder):
 
     with pytest.raises(ZeroDivisionError):
         train()
-    assert multiprocessing.active_children() == []
+    assert_no_workers()
 
 
 def test_a_killed_worker_is_an_error_and_no_hang(folder):
@@ -260,7 +269,7 @@ def test_a_killed_worker_is_an_error_and_no_hang(folder):
         (DataError, RuntimeError), match=r"(ended unexpectedly|DataLoader worker \(pid \d+\) is killed)"
     ):
         kill_and_go_on()
-    assert multiprocessing.active_children() == []
+    assert_no_workers()
 
 
 def test_the_error_for_a_dead_worker_names_the_way_out(folder, monkeypatch):
@@ -288,13 +297,16 @@ try:
         if number == 2:
             raise KeyboardInterrupt
 except KeyboardInterrupt:
+    for child in multiprocessing.active_children():
+        child.join(120)
     print("interrupted", len(multiprocessing.active_children()))
 """
 
 
 def test_an_interrupt_ends_the_workers(folder):
-    command = [sys.executable, "-W", "error", "-c", INTERRUPTED, str(folder.root)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    strict = ["-W", "error", "-W", "ignore:This DataLoader will create:UserWarning"]  # on a machine with one core
+    command = [sys.executable, *strict, "-c", INTERRUPTED, str(folder.root)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert (result.stdout, result.stderr) == ("interrupted 0\n", "")
 
 

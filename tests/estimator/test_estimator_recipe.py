@@ -219,7 +219,7 @@ def test_a_table_of_equal_rows_is_judged_by_the_distance_alone():
     y = X.argmax(1)
     classifier = RadialClassifier(**OPEN).fit(X, y)
     assert not hasattr(classifier, "combination_")
-    assert classifier.score(X, y) > 0.8
+    assert (classifier.predict_proba(X).argmax(1) == y).mean() > 0.8  # not rejected or not: all scores are ties
     assert (classifier.predict([[50.0, 50.0, 50.0]]) == -1).all()
 
 

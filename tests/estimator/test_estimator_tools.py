@@ -3,6 +3,7 @@ import pickle
 import joblib
 import numpy as np
 import pytest
+from rounding import tolerance
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_blobs
@@ -35,7 +36,12 @@ def test_a_pipeline_passes_the_methods_on(blobs, method):
     alone = RadialClassifier(**QUICK).fit(pipeline[0].transform(X), y)
     labels = (y,) if method == "score" else ()
     rows = pipeline[0].transform(X)
-    np.testing.assert_array_equal(getattr(pipeline, method)(X, *labels), getattr(alone, method)(rows, *labels))
+    close = tolerance(45 * 64)  # PCA may compute its rows in two ways; 45 steps with sums over 64 rows follow
+    found, expected = getattr(pipeline, method)(X, *labels), getattr(alone, method)(rows, *labels)
+    if method == "predict":
+        np.testing.assert_array_equal(found, expected)
+    else:
+        np.testing.assert_allclose(found, expected, **close)
 
 
 def test_a_pipeline_takes_a_rate_for_its_last_step(blobs):

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
+from rounding import tolerance
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import train_test_split
@@ -113,7 +114,8 @@ def test_fits_in_several_threads_do_not_disturb_each_other(fitted, blobs):
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(torch.equal(weights(classifier), weights(fitted)) for classifier in classifiers)
+    for classifier in classifiers:  # 60 steps with sums over 64 rows; another thread may use other kernels
+        torch.testing.assert_close(weights(classifier), weights(fitted), **tolerance(60 * 16))
 
 
 def test_columns_of_any_size_and_place_are_standardised(fitted, blobs):

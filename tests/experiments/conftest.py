@@ -14,13 +14,13 @@ def tiny_plan(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def tiny_record(tiny_plan):
+def tiny_record(tiny_plan, fetched):
     """The record of an experiment at its tiny size, as its file has it."""
 
     def record(id):
         path = tiny_plan.folder / f"{id}.json"
         if not path.exists():
-            run_one(id, tiny_plan)
+            fetched(run_one, id, tiny_plan)
         return json.loads(path.read_text())
 
     return record

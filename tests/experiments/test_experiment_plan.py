@@ -76,13 +76,13 @@ def test_two_that_need_the_same_part_make_it_once(tmp_path):
     def slow():
         made.append(1)
         inside.set()
-        assert go_on.wait(10)
+        assert go_on.wait(300)
         return 7
 
     found = []
     first = threading.Thread(target=lambda: found.append(Plan(tmp_path).kept("part", slow)))
     first.start()
-    assert inside.wait(10)
+    assert inside.wait(300)
     second = threading.Thread(target=lambda: found.append(Plan(tmp_path).kept("part", slow)))
     second.start()
     go_on.set()

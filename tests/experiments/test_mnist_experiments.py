@@ -14,6 +14,11 @@ from openradial.experiments.winning import histogram, median, share_above, summe
 TINY = TRAINING["tiny"]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def images_of_mnist(fetched):
+    fetched(load, "mnist", "test")
+
+
 def test_the_paper_s_settings_are_the_full_size():
     full = TRAINING["full"]
     assert (full.epochs, full.batch_size, full.examples, full.tests) == (10, 1024, 60_000, 10_000)
@@ -100,10 +105,11 @@ def test_winning_probabilities_are_those_of_a_plain_loop(tiny_plan, tiny_record)
         d = [math.sqrt(sum((o[j] - (j == k)) ** 2 for j in range(10))) for k in range(10)]
         (right if d.index(min(d)) == y else wrong).append(math.exp(-min(d)))
     assert found["median_wrong"] == pytest.approx(sorted(wrong)[(len(wrong) - 1) // 2], abs=1e-4)
-    assert found["wrong_above"] == sum(p > 0.9 for p in wrong) / len(wrong)
-    counts = np.histogram(right, bins=40, range=(0, 1))[0].tolist()
-    assert found["histograms"]["right"] == counts
-    assert sum(counts) + sum(found["histograms"]["wrong"]) == TINY.tests
+    one = 1 / len(wrong)  # a probability on an edge may fall to either side
+    assert found["wrong_above"] == pytest.approx(sum(p > 0.9 for p in wrong) / len(wrong), abs=one)
+    counts = np.histogram(right, bins=40, range=(0, 1))[0]
+    assert abs(np.cumsum(found["histograms"]["right"]) - counts.cumsum()).max() <= 1
+    assert counts.sum() + sum(found["histograms"]["wrong"]) == TINY.tests
 
 
 def drawn_shares(ax):

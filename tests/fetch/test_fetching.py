@@ -1,6 +1,8 @@
 import errno
 import gzip
 import os
+import re
+import socket
 import subprocess
 import sys
 import threading
@@ -111,9 +113,11 @@ def test_without_download_the_message_names_the_command(mirror):
 
 
 def test_a_server_that_cannot_be_reached_is_named():
-    source = source_of({"a": A}, Mirror("http://127.0.0.1:9", {"a": "a"}))
-    with pytest.raises(FetchError, match=r"127\.0\.0\.1:9: .*refused"):
-        fetch(source)
+    with socket.socket() as deaf:  # nobody else can take its port, and nobody listens
+        deaf.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{deaf.getsockname()[1]}"
+        with pytest.raises(FetchError, match=rf"{re.escape(address)}: .*refused"):
+            fetch(source_of({"a": A}, Mirror(f"http://{address}", {"a": "a"})))
 
 
 @pytest.mark.parametrize("inside", ["", "letters"])
@@ -240,7 +244,7 @@ def test_who_waits_for_another_process_is_told(mirror, cache, capfd):
         thread = threading.Thread(target=fetch, args=(source,))
         thread.start()
         told = ""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while "waiting for another process that fetches letters" not in told and time.monotonic() < deadline:
             thread.join(0.05)
             told += capfd.readouterr().err

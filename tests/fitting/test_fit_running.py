@@ -36,8 +36,10 @@ def test_a_table_becomes_a_bundle_that_predicts_as_was_measured(table):
     said = bundle.predict(material.report.inputs)
     assert bundle.classes == ("c0", "c1")
     assert (said.nearest == material.report.labels.numpy()).mean() == fitted.report.accuracy == 1.0
-    assert (said.labels == -1).mean() == fitted.report.false_rejects.measured
-    assert (bundle.predict(material.novel.inputs).labels == -1).mean() == fitted.report.novel.detected
+    rejected = bundle.predict(material.novel.inputs).labels == -1
+    # Batches of another size may move one row over the threshold.
+    assert (said.labels == -1).mean() == pytest.approx(fitted.report.false_rejects.measured, abs=1.5 / len(said))
+    assert rejected.mean() == pytest.approx(fitted.report.novel.detected, abs=1.5 / len(rejected))
 
 
 def test_the_facts_of_a_bundle_tell_data_training_and_numbers(table):
@@ -188,6 +190,6 @@ def test_sequences_of_different_lengths_can_be_fitted(monkeypatch):
         x[row, length:] = torch.nan
     found = Labelled("walks", "sequences", Examples(x, y, ("up", "down")))
     monkeypatch.setattr("openradial.fitting.material.find", lambda data, label: found)
-    fitted = fit_job(quick("walks", model_options={"hidden": 8}), show_progress=False)
+    fitted = fit_job(quick("walks", model_options={"hidden": 8}, epochs=30), show_progress=False)
     assert fitted.report.accuracy > 0.8
     assert len(fitted.bundle.predict([x[0, :3].numpy(), x[1, :3].numpy()])) == 2

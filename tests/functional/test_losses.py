@@ -19,7 +19,10 @@ def draw_targets(data: st.DataObject, o: torch.Tensor) -> torch.Tensor:
     return torch.tensor(data.draw(st.lists(st.integers(0, o.shape[1] - 1), min_size=len(o), max_size=len(o))))
 
 
-@pytest.mark.parametrize("metric", METRICS)
+# The compiled form is for the euclidean metric alone.
+@pytest.mark.parametrize(
+    ("each_loss", "metric"), [("compiled", "euclidean"), *(("python", m) for m in METRICS)], indirect=["each_loss"]
+)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @in_both_forms
 @given(o=outputs(), beta=betas, scale=scales, data=st.data())

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 import torch
 
@@ -61,6 +63,8 @@ def test_a_compiler_that_makes_no_library_is_noticed(fresh):
     script = fresh / "compiler"
     script.write_text('#!/bin/sh\nfor last; do :; done\necho nonsense > "$last"\n')
     script.chmod(0o755)
+    if not os.access(script, os.X_OK):
+        pytest.skip("the folder for temporary files is mounted noexec")
     with pytest.raises(BuildError, match=r"cannot be loaded: .*; it is optional, go on without$"):
         native.build(str(script))
     assert list(fresh.iterdir()) == [script]

@@ -45,7 +45,15 @@ FUNCTIONS = {
     ),
     "loss, none": lambda o: functional.radial_loss(o, TARGETS.clamp_min(0), reduction="none"),
 }
-EVERY_FUNCTION = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS.keys())
+EVERY_FUNCTION = pytest.mark.parametrize(
+    ("each_loss", "function"),
+    [
+        pytest.param(form, function, id=f"{form}, {name}")
+        for name, function in FUNCTIONS.items()
+        for form in (("python", "compiled") if name.startswith("loss") else ("python",))
+    ],
+    indirect=["each_loss"],
+)
 
 
 def points(o: torch.Tensor) -> torch.Tensor:

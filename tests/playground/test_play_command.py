@@ -41,9 +41,9 @@ def visitor(monkeypatch):
 
     def start(use):
         def work():
-            url = address.get(timeout=60)
             try:
-                with httpx.Client(base_url=url, timeout=30) as client:
+                url = address.get(timeout=300)
+                with httpx.Client(base_url=url, timeout=300) as client:
                     found.append(use(client))
             except BaseException as error:
                 found.append(error)

@@ -11,7 +11,7 @@ from openradial.server.refusals import RequestError
 
 QUICK = Pace(4, 1, 1, 8, learning.PLAIN.learning)
 QUICK_BAYESIAN = Pace(3, 1, 2, 6, learning.BAYESIAN.learning)
-LONG = 20.0  # seconds that nothing here takes on any machine
+LONG = 300.0  # seconds that nothing here takes on any machine
 
 
 @pytest.fixture(autouse=True)

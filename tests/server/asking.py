@@ -9,6 +9,7 @@ from PIL import Image
 
 from openradial.server import create_app
 
+PATIENCE = 300.0  # seconds; a busy machine may take its time
 PATH = "/v1/predict"
 
 
@@ -17,7 +18,7 @@ def ask(service, *calls):
 
     async def all_of_them():
         transport = httpx.ASGITransport(create_app(service))
-        async with httpx.AsyncClient(transport=transport, base_url="http://service", timeout=30) as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://service", timeout=PATIENCE) as client:
             return await asyncio.gather(*(client.request(method, path, **options) for method, path, options in calls))
 
     return asyncio.run(all_of_them())

@@ -10,7 +10,7 @@ import time
 from contextlib import closing
 
 import pytest
-from asking import PATH, assert_says
+from asking import PATH, PATIENCE, assert_says
 from made_bundles import point_bundle
 
 from openradial.bundle import Bundle
@@ -51,7 +51,7 @@ def run_with(client, grace=5, **limits):
 
 def ask_for(address, body=BODY):
     """The status and what was said."""
-    with closing(http.client.HTTPConnection(*address, timeout=10)) as connection:
+    with closing(http.client.HTTPConnection(*address, timeout=PATIENCE)) as connection:
         connection.request("POST", PATH, body, JSON)
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read())
@@ -83,17 +83,17 @@ def test_a_stop_answers_what_was_taken(monkeypatch):
 
     def gated(bundle, raw, rate=None):
         entered.set()
-        assert gate.wait(10)
+        assert gate.wait(PATIENCE)
         return real(bundle, raw, rate)
 
     def client(service, address):
         assert_serves(address)
         monkeypatch.setattr(Bundle, "predict", gated)
-        with closing(http.client.HTTPConnection(*address, timeout=10)) as connection:
+        with closing(http.client.HTTPConnection(*address, timeout=PATIENCE)) as connection:
             connection.request("POST", PATH, BODY, JSON)
-            assert entered.wait(10)
+            assert entered.wait(PATIENCE)
             os.kill(os.getpid(), signal.SIGTERM)
-            assert stopping.wait(10)
+            assert stopping.wait(PATIENCE)
             gate.set()
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())["predictions"]
@@ -108,7 +108,7 @@ def test_a_stop_answers_what_was_taken(monkeypatch):
 def test_clients_that_leave_do_no_harm():
     def client(service, address):
         for sent in ("", "POST", HEAD[:-9], HEAD, HEAD + BODY[:-3], HEAD + BODY):
-            with socket.create_connection(address, timeout=10) as leaving:
+            with socket.create_connection(address, timeout=PATIENCE) as leaving:
                 leaving.sendall(sent.encode())
         assert_serves(address)
 
@@ -117,29 +117,30 @@ def test_clients_that_leave_do_no_harm():
 
 def test_a_client_that_is_slow_is_cut_off_and_others_are_served():
     def client(service, address):
-        slow = [socket.create_connection(address, timeout=10) for _ in range(4)]
-        for one, sent in zip(slow, ("", HEAD[:20], HEAD, HEAD + BODY[:5]), strict=True):
-            one.sendall(sent.encode())
+        slow = []
+        for sent in ("", HEAD[:20], HEAD, HEAD + BODY[:5]):
+            slow.append(socket.create_connection(address, timeout=PATIENCE))
+            slow[-1].sendall(sent.encode())
         assert_serves(address)
         answers = [rest_of(one) for one in slow]
         for one in slow:
             one.close()
         return answers
 
-    *without_a_request, headed, begun = run_with(client, reading=0.2)
+    *without_a_request, headed, begun = run_with(client, reading=2.0)
     assert without_a_request == [b"", b""]
     for answer in (headed, begun):
         assert answer.startswith(b"HTTP/1.1 408 ")
-        assert answer.endswith(b'{"error":"the request must be sent within 0.2 s, and was not"}')
+        assert answer.endswith(b'{"error":"the request must be sent within 2 s, and was not"}')
 
 
 def test_one_connection_too_many_is_503():
     def client(service, address):
-        held = [socket.create_connection(address, timeout=10) for _ in range(2)]
+        held = [socket.create_connection(address, timeout=PATIENCE) for _ in range(2)]
         for one in held:  # an answer says that the connection was taken
             one.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             one.recv(4096)
-        with socket.create_connection(address, timeout=10) as refused:
+        with socket.create_connection(address, timeout=PATIENCE) as refused:
             answer = rest_of(refused)
         held.pop().close()
         while (status := ask_for(address)[0]) == 503:
@@ -155,26 +156,28 @@ def test_one_connection_too_many_is_503():
     assert status == 200
 
 
-def test_a_large_body_gets_its_answer_while_it_is_sent():
+def test_a_large_body_is_refused_before_it_is_sent():
     def client(service, address):
-        return ask_for(address, b" " * 3_000_000)
+        with socket.create_connection(address, timeout=PATIENCE) as large:
+            large.sendall(HEAD.replace(f"Content-Length: {len(BODY)}", "Content-Length: 3000000").encode())
+            return rest_of(large)
 
-    status, said = run_with(client, body=1000)
-    assert status == 413
-    assert said["error"].startswith("a request may have 1,000 bytes")
+    head, _, body = run_with(client, body=1000).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 413 ")
+    assert json.loads(body)["error"].startswith("a request may have 1,000 bytes")
 
 
 def test_what_does_not_end_is_given_up_after_the_time_of_grace():
     held = []
 
     def client(service, address):
-        held.append(socket.create_connection(address, timeout=10))
+        held.append(socket.create_connection(address, timeout=PATIENCE))
         held[0].sendall(HEAD.encode())
         assert_serves(address)
         return time.monotonic()
 
     stopped = run_with(client, grace=0, reading=60.0)
-    assert time.monotonic() - stopped < 5
+    assert time.monotonic() - stopped < 50  # else it would wait for a minute
     held[0].close()
 
 

@@ -1,4 +1,5 @@
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,17 +15,25 @@ PROGRAM = str(Path(__file__).with_name("run_spiral.py"))
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
-def run(folder, *options, processes=2):
-    start = TORCHRUN if processes == 2 else []
-    command = [sys.executable, *start, PROGRAM, str(folder), *map(str, options)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+@pytest.fixture
+def run(programs):
+    """Train in one process or in two that share the work; how that ended."""
+
+    def call(*command, processes=2):
+        if processes == 1:
+            return programs.run(PROGRAM, *command)
+        both = programs.run_two(PROGRAM, *command)
+        failed = [done for done in both if done.returncode > 0]  # the other one is killed
+        return failed[0] if failed else both[0]
+
+    return call
 
 
 def records(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
-def test_two_processes_do_what_one_does_with_the_same_global_batch(tmp_path):
+def test_two_processes_do_what_one_does_with_the_same_global_batch(tmp_path, run):
     plain = ("--dropout", 0, "--seconds", 1000)
     assert run(tmp_path / "one", *plain, processes=1).returncode == 0
     done = run(tmp_path / "two", *plain)
@@ -37,7 +46,7 @@ def test_two_processes_do_what_one_does_with_the_same_global_batch(tmp_path):
     assert facts["processes"] == 2
 
 
-def test_two_processes_go_on_as_if_they_had_not_been_stopped(tmp_path):
+def test_two_processes_go_on_as_if_they_had_not_been_stopped(tmp_path, run):
     assert run(tmp_path / "whole").returncode == 0
     assert run(tmp_path / "parts", "--signal-at", 9).returncode == 0
     assert checkpoint.load(tmp_path / "parts" / "last.safetensors")[1]["at"]["epoch"] == 1
@@ -47,27 +56,39 @@ def test_two_processes_go_on_as_if_they_had_not_been_stopped(tmp_path):
 
 
 def test_a_dying_process_ends_the_job_with_an_error(tmp_path):
-    done = run(tmp_path, "--fail-rank", 1)
+    command = [sys.executable, *TORCHRUN, PROGRAM, str(tmp_path), "--fail-rank", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode != 0
     assert "this process was told to fail" in done.stderr
 
 
 AT_EXIT = """
 import atexit
+import contextlib
 import os
 import sys
+import time
 from pathlib import Path
 import torch
 from torch import nn
 
 said = Path(sys.argv[3], os.environ["RANK"])
 
-def say_threads():
-    tasks = [task.read_text().strip() for task in Path("/proc/self/task").glob("*/comm")]
-    with said.open("a") as file:
-        file.write(f"{tasks.count('pt_gloo_runloop')} ")
+def gloo_threads():
+    names = []
+    for task in Path("/proc/self/task").glob("*/comm"):
+        with contextlib.suppress(OSError):  # a thread that has just ended
+            names.append(task.read_text().strip())
+    return names.count("pt_gloo_runloop")
 
-atexit.register(say_threads)  # runs last
+def say_threads(seconds=0.0):
+    end = time.monotonic() + seconds
+    while (count := gloo_threads()) and time.monotonic() < end:
+        time.sleep(0.01)  # a thread that was joined is still listed for a moment
+    with said.open("a") as file:
+        file.write(f"{count} ")
+
+atexit.register(say_threads, 20.0)  # runs last
 import openradial
 from openradial.data.batches import Batches
 from openradial.data.spiral import spiral
@@ -87,13 +108,12 @@ if sys.argv[2] == "forgets":
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have names in /proc on Linux alone")
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 @pytest.mark.parametrize("network", ["keeps", "forgets"])
-def test_no_thread_of_gloo_outlives_the_end_of_a_program(tmp_path, strategy, network):
+def test_no_thread_of_gloo_outlives_the_end_of_a_program(tmp_path, programs, strategy, network):
     # one that lets go of a tensor while Python ends aborts the process, now and then
     program = tmp_path / "program.py"
     program.write_text(AT_EXIT)
-    command = [sys.executable, *TORCHRUN, str(program), strategy, network, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    for done in programs.run_two(program, strategy, network, tmp_path):
+        assert done.returncode == 0, done.stderr
     for rank in ("0", "1"):
         training, ending = (tmp_path / rank).read_text().split()
         assert int(training) > 0
@@ -103,8 +123,9 @@ def test_no_thread_of_gloo_outlives_the_end_of_a_program(tmp_path, strategy, net
 FAILING = """
 import time
 import torch
-from openradial.training import Machine, Settings
+from openradial.training import Machine, Settings, machine
 
+machine.PARTING_SECONDS = 0.5
 if Machine(Settings(), accelerator="cpu", strategy="ddp").rank == 1:
     torch.distributed.all_reduce(torch.ones(10), async_op=True)  # the other never joins
     raise RuntimeError("this process was told to fail")
@@ -112,18 +133,18 @@ time.sleep(1000)
 """
 
 
-def test_a_process_that_fails_does_not_wait_for_the_others(tmp_path):
+def test_a_process_that_fails_does_not_wait_for_the_others(tmp_path, programs):
     program = tmp_path / "program.py"
     program.write_text(FAILING)
-    done = subprocess.run([sys.executable, *TORCHRUN, str(program)], capture_output=True, text=True, timeout=120)
-    assert done.returncode != 0
+    _, done = programs.run_two(program)
+    assert done.returncode == 1
     assert "this process was told to fail" in done.stderr
 
 
 FSDP = ("--strategy", "fsdp", "--ema", 0)
 
 
-def test_a_network_in_two_parts_learns_what_a_whole_one_learns(tmp_path):
+def test_a_network_in_two_parts_learns_what_a_whole_one_learns(tmp_path, run):
     plain = ("--dropout", 0, "--seconds", 1000)
     assert run(tmp_path / "one", *plain, "--ema", 0, processes=1).returncode == 0
     done = run(tmp_path / "two", *plain, *FSDP)
@@ -138,7 +159,7 @@ def test_a_network_in_two_parts_learns_what_a_whole_one_learns(tmp_path):
         torch.testing.assert_close(parts[name], whole[name], rtol=1e-4, atol=1e-5)
 
 
-def test_a_network_in_two_parts_goes_on_as_if_it_had_not_been_stopped(tmp_path):
+def test_a_network_in_two_parts_goes_on_as_if_it_had_not_been_stopped(tmp_path, run):
     stopping = (*FSDP, "--patience", 2)
     assert run(tmp_path / "whole", *stopping).returncode == 0
     assert run(tmp_path / "parts", *stopping, "--signal-at", 9).returncode == 0
@@ -167,9 +188,12 @@ def test_settings_that_do_not_go_with_fsdp_are_refused(settings, message):
 
 def test_the_same_program_runs_under_fabric_run(tmp_path):
     fabric = [sys.executable, "-c", "from lightning_fabric.cli import _main; _main()", "run"]
-    fabric += ["--accelerator", "cpu", "--devices", "2"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    fabric += ["--accelerator", "cpu", "--devices", "2", "--main-port", str(port)]
     done = subprocess.run(
-        [*fabric, PROGRAM, str(tmp_path), "--seconds", "1000"], capture_output=True, text=True, timeout=120
+        [*fabric, PROGRAM, str(tmp_path), "--seconds", "1000"], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert checkpoint.load(tmp_path / "last.safetensors")[1]["processes"] == 2

@@ -1,8 +1,6 @@
 import json
 import random
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,11 +12,16 @@ PROGRAM = Path(__file__).with_name("run_spiral.py")
 STEPS = 21  # 3 epochs of 7 batches
 
 
-def run(folder, *options, expect=0):
-    command = [sys.executable, "-W", "error", str(PROGRAM), str(folder), *map(str, options)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == expect, done.stderr
-    return done.stdout.strip()
+@pytest.fixture(scope="module")
+def run(programs):
+    """Train in a process of its own; what it prints."""
+
+    def call(folder, *options, expect=0):
+        done = programs.run(PROGRAM, folder, *options, strict=True)
+        assert done.returncode == expect, done.stderr
+        return done.stdout.strip()
+
+    return call
 
 
 def weights(folder, name="last"):
@@ -41,7 +44,7 @@ def assert_same_run(folder, whole):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def whole(tmp_path_factory, run):
     """A run that nothing disturbed."""
     folder = tmp_path_factory.mktemp("whole")
     assert run(folder, "--seconds", 1000) == "None True"
@@ -49,7 +52,7 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_run_killed_at_random_points_ends_with_the_same_bits(tmp_path, whole, seed):
+def test_a_run_killed_at_random_points_ends_with_the_same_bits(tmp_path, run, whole, seed):
     draw = random.Random(seed)
     kills = (
         ["--die-at", draw.randrange(1, 8)],
@@ -63,7 +66,7 @@ def test_a_run_killed_at_random_points_ends_with_the_same_bits(tmp_path, whole, 
     assert not list(tmp_path.glob(".*.part"))
 
 
-def test_a_run_killed_before_its_first_checkpoint_starts_anew(tmp_path, whole):
+def test_a_run_killed_before_its_first_checkpoint_starts_anew(tmp_path, run, whole):
     run(tmp_path, "--die-writing", 0, expect=-signal.SIGKILL)
     assert [path.name for path in tmp_path.glob("*.safetensors")] == []
     run(tmp_path, "--resume")
@@ -71,7 +74,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_anew(tmp_path, whole):
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_signal_saves_and_ends_the_run_cleanly(tmp_path, whole, name):
+def test_a_signal_saves_and_ends_the_run_cleanly(tmp_path, run, whole, name):
     assert run(tmp_path, "--signal-at", 9, "--signal", name, "--seconds", 1000) == f"{name} False"
     facts = checkpoint.load(tmp_path / "last.safetensors")[1]
     assert (facts["at"]["epoch"], facts["at"]["batch"]) == (1, 3)
@@ -79,7 +82,7 @@ def test_a_signal_saves_and_ends_the_run_cleanly(tmp_path, whole, name):
     assert_same_run(tmp_path, whole)
 
 
-def test_a_finished_run_that_is_resumed_changes_nothing(tmp_path, whole):
+def test_a_finished_run_that_is_resumed_changes_nothing(tmp_path, run, whole):
     run(tmp_path)
     assert run(tmp_path, "--resume") == "None True"
     assert_same_run(tmp_path, whole)

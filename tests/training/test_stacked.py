@@ -5,6 +5,7 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
+from rounding import tolerance
 from torch import nn
 
 from openradial.data.batches import Batches
@@ -166,13 +167,15 @@ def test_every_loss_equals_a_plain_loop(loss):
 
 
 @pytest.mark.parametrize("objective", [RADIAL, SOFTMAX])
-def test_in_float32_the_first_40_losses_agree_to_1e_5(objective):
-    settings = Settings(epochs=1, batch_size=50, optimiser="rmsprop", learning_rate=5e-4)
+def test_in_float32_the_first_40_losses_equal_those_of_a_plain_loop(objective):
+    # Not RMSprop: it divides a gradient by its own size, so a gradient that is rounding alone becomes a whole step.
+    settings = Settings(epochs=1, batch_size=50, optimiser="sgd", learning_rate=0.1, momentum=0.9)
     examples = spiral(2000)
     run = train_stacked(paper, objective, examples, settings, [0, 1])
     for i in (0, 1):
         _, losses = plain_loop(paper, objective, examples, settings, i)
-        torch.testing.assert_close(run.losses[:, i], losses, rtol=1e-5, atol=0)
+        # Sums over 50 units; the momentum keeps the rounding of about ten steps.
+        torch.testing.assert_close(run.losses[:, i], losses, **tolerance(50 * 10))
 
 
 def test_the_result_of_a_seed_does_not_depend_on_its_company():

@@ -37,7 +37,8 @@ class GaussianPrior(Prior):
     """One Gaussian around zero; the divergence is known in closed form and needs no sample.
 
     >>> import torch
-    >>> GaussianPrior(sigma=1.0).kl(mean=torch.tensor([2.0]), rho=torch.tensor([0.541325]), w=torch.zeros(1))
+    >>> kl = GaussianPrior(sigma=1.0).kl(mean=torch.tensor([2.0]), rho=torch.tensor([0.541325]), w=torch.zeros(1))
+    >>> kl.round(decimals=4)
     tensor([2.])
     """
 

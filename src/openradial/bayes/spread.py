@@ -14,8 +14,8 @@ FAR = -20.0  # below it softplus(rho) is exp(rho) to the last digit of its squar
 def sigma_of(rho: Tensor) -> Tensor:
     r"""Standard deviation :math:`\sigma = \log(1 + e^\rho)`.
 
-    >>> sigma_of(torch.tensor([-50.0, 0.0, 200.0]))
-    tensor([1.9287e-22, 6.9315e-01, 2.0000e+02])
+    >>> sigma_of(torch.tensor([-40.0, 0.0, 200.0]))
+    tensor([4.2484e-18, 6.9315e-01, 2.0000e+02])
     """
     return softplus(rho, threshold=30)
 

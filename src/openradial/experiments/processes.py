@@ -68,11 +68,13 @@ def _heard(notes: Any, plan: Plan) -> Iterator[Any]:
 
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
+    patience = 2.0  # seconds; a worker that was ended while it wrote leaves the queue locked for ever
     try:
         yield notes
+        patience = 60.0  # all have ended by themselves, so the last notes do come
     finally:
         notes.put(None)
-        listener.join(timeout=2)  # a worker that was ended while it wrote leaves the queue locked for ever
+        listener.join(timeout=patience)
         notes.close()
         notes.cancel_join_thread()
 

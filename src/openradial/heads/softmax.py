@@ -96,8 +96,8 @@ class SoftmaxHead(Head):
 def doubt(x: Tensor) -> Tensor:
     """1 minus the largest softmax probability, without the rounding that makes all sure inputs equal.
 
-    >>> doubt(torch.tensor([[60.0, 0.0], [50.0, 0.0]]))
-    tensor([8.7565e-27, 1.9287e-22])
+    >>> doubt(torch.tensor([[60.0, 0.0], [40.0, 0.0]]))
+    tensor([8.7565e-27, 4.2484e-18])
     """
     top = x.argmax(-1, keepdim=True)
     gap = x - x.gather(-1, top)  # (b, k) at most 0

@@ -38,10 +38,10 @@ def like_mnist(ink: Pixels) -> Pixels:
     in the middle of pixel 14, 14.
 
     >>> drawing = np.zeros((100, 100), np.uint8)
-    >>> drawing[10:90, 5:25] = 255
+    >>> drawing[10:90, 5:25] = np.linspace(100, 255, 80)[:, None]
     >>> image = like_mnist(drawing)
     >>> np.flatnonzero(image.any(1))[[0, -1]], np.flatnonzero(image.any(0))[[0, -1]]
-    (array([ 4, 23]), array([12, 16]))
+    (array([ 3, 22]), array([12, 16]))
     """
     rows, columns = np.flatnonzero(ink.any(1)), np.flatnonzero(ink.any(0))
     if not len(rows):
