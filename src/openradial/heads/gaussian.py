@@ -77,13 +77,20 @@ class GaussianMixtureDensity(Density):
             max_iter=self.iterations,
             random_state=self.seed,
         )
+        singular = OptionError(
+            f"the covariances of the mixture are singular with regularisation={self.regularisation:g}; take a "
+            "larger one, fewer components or covariance='diag'"
+        )
         try:
-            return mixture.fit(rows)
+            found = mixture.fit(rows)
         except ValueError as error:
-            raise OptionError(
-                f"the covariances of the mixture are singular with regularisation={self.regularisation:g}; take a "
-                "larger one, fewer components or covariance='diag'"
-            ) from error
+            raise singular from error
+        # Whether LAPACK fails on a singular matrix depends on how the CPU rounds.
+        if self.covariance == "full":
+            left = 1 / found.precisions_cholesky_.diagonal(axis1=1, axis2=2)  # what the axes before do not explain
+            if (left <= SINGULAR * found.covariances_.diagonal(axis1=1, axis2=2) ** 0.5).any():
+                raise singular
+        return found
 
     @property
     def width(self) -> int:
