@@ -19,7 +19,8 @@ for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "COLUMNS"):
     os.environ.pop(name, None)
 
 # Servers of tests are on this machine; a proxy does not reach them.
-os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
+for name in ("NO_PROXY", "no_proxy"):
+    os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))
 
 # The same examples in every run; torch's first call of an operator takes longer than any sensible deadline.
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=50)
