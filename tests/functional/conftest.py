@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 
 from openradial.functional import native
 
@@ -18,8 +19,10 @@ def compiled_loss() -> Callable[..., torch.Tensor]:
     if shutil.which(os.environ.get("CXX") or "c++") is None:
         reason = "needs a C++ compiler"
         pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OPENRADIAL_CACHE", str(Path(sys.prefix) / "openradial-native"))
+    home = Path(sys.prefix) / "openradial-native"
+    home.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch, FileLock(home / ".lock"):  # one of the workers builds it
+        patch.setenv("OPENRADIAL_CACHE", str(home))
         return native.load(native.build())
 
 
