@@ -21,7 +21,8 @@ def test_a_bundle_of_version_1_says_what_it_said(expected):
     bundle = load(DATA / "v1")
     found = bundle.predict(expected.pop("inputs"))
     step = 1.5 / 215  # a score on the edge of a calibrated one moves its p-value by one step
-    close = {"p_values": {"atol": step}, "unknown_score": {"rtol": 2e-3, "atol": 2e-3}}  # interpolated between scores
+    # 88 roundings in float32, multiplied by up to 150 where scores are interpolated between close calibrated ones
+    close = {"p_values": {"atol": step}, "unknown_score": {"rtol": 2e-3, "atol": 2e-3}}
     clear = abs(expected["p_values"].numpy() - 0.05) > step
     assert clear.mean() > 0.9
     np.testing.assert_array_equal(found.labels[clear], expected.pop("labels")[clear])
