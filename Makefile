@@ -28,7 +28,7 @@ test-cpus: $(READY)  ## run the numerical tests as older CPUs, other kernels and
 check: $(READY)  ## lint, format, types and the import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict src
+	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 
 # glibc keeps freed memory, for all rivals alike: else page faults come and go at random and drown what is measured.

@@ -29,7 +29,7 @@ from benchmarks.timing import Run, duel
 from openradial import RadialLayer, RadialLoss
 from openradial.bayes import ElboObjective, Ensemble, MCDropout, Prediction, posterior, predict, to_bayesian
 from openradial.bayes.layers import START
-from openradial.data.spiral import spiral
+from openradial.data.sets.spiral import spiral
 from openradial.models import MLP, build
 from openradial.training import Objective, Settings
 from openradial.training.stacked import train_stacked

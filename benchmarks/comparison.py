@@ -18,13 +18,13 @@ from rich.console import Console
 from benchmarks.machine import machine
 from benchmarks.peers import agreement, detectors, methods, peers, summary, version
 from benchmarks.run import RESULTS, table, write
-from openradial.comparison import Comparison, compare
-from openradial.comparison.methods import METHODS
-from openradial.comparison.networks import core_seconds, trained
-from openradial.comparison.plot import draw
-from openradial.comparison.report import groups, markdown, summarised
-from openradial.comparison.running import scores_of
-from openradial.comparison.scoring import measured
+from openradial.evaluation.comparison import Comparison, compare
+from openradial.evaluation.comparison.methods import METHODS
+from openradial.evaluation.comparison.networks import core_seconds, trained
+from openradial.evaluation.comparison.plot import draw
+from openradial.evaluation.comparison.report import groups, markdown, summarised
+from openradial.evaluation.comparison.running import scores_of
+from openradial.evaluation.comparison.scoring import measured
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table, write
-from openradial.experiments import report
+from paper import report
 
 COMMANDS: dict[str, float] = {  # and the minutes that each may take on two cores: set before measuring
     "openradial reproduce all --quick --jobs 2": 5.0,

@@ -12,7 +12,7 @@ from torch import Tensor
 from benchmarks.memory import _status
 from benchmarks.run import table
 from benchmarks.timing import duel
-from openradial.heads import NeighbourDensity
+from openradial.scorers import NeighbourDensity
 
 SEED, K, WIDTH, CLASSES = 0, 10, 320, 10
 AT_MOST = 20.0  # seconds for 10,000 queries among 60,000 references on two cores: set before measuring

@@ -21,12 +21,13 @@ from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table, write
 from openradial.data import Batches, Examples, divide, random_split, train_test_split
 from openradial.errors import OptionError
-from openradial.experiments.sequence_tasks import TASKS, Task
-from openradial.heads import Combination, NeighbourDensity, RadialHead, SoftmaxHead
+from openradial.heads import RadialHead, SoftmaxHead
 from openradial.metrics import auroc
 from openradial.nn import hidden_layers
-from openradial.outliers import DEFAULTS, OutlierObjective
+from openradial.scorers import Combination, NeighbourDensity
 from openradial.training import Objective, fit
+from openradial.training.outliers import DEFAULTS, OutlierObjective
+from paper.sequence_tasks import TASKS, Task
 
 SEEDS = 5
 KNOWN = 2 / 3  # of the classes

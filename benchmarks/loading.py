@@ -28,9 +28,9 @@ from benchmarks.photos import write_photos
 from benchmarks.run import RESULTS, table, write
 from openradial import RadialLayer
 from openradial.data.batches import Batches, FolderBatches
-from openradial.data.folder import ImageFolder, scan
-from openradial.data.mnist import mnist
-from openradial.data.tiny_imagenet import tiny_imagenet
+from openradial.data.readers.folder import ImageFolder, scan
+from openradial.data.sets.mnist import mnist
+from openradial.data.sets.tiny_imagenet import tiny_imagenet
 from openradial.data.transforms import Normalise
 from openradial.models import build
 

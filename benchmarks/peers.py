@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from openradial.comparison.methods import (
+from openradial.evaluation.comparison.methods import (
     ENERGY,
     FULLY,
     LAST,
@@ -26,7 +26,8 @@ from openradial.comparison.methods import (
     Method,
     Part,
 )
-from openradial.heads import NeighbourDensity, OpenMaxHead
+from openradial.heads import OpenMaxHead
+from openradial.scorers import NeighbourDensity
 
 NEAR_50 = Part("k-NN, 50, normalised", FULLY, lambda _: NeighbourDensity(k=50, normalise=True))
 OPENMAX_25 = Part("OpenMax, tail 25, raw form", "outputs", lambda k: OpenMaxHead(k, tail=25, form="raw"))

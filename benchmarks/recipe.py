@@ -22,8 +22,8 @@ from rich.console import Console
 
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, write
-from openradial.comparison import Comparison, compare
-from openradial.comparison.methods import (
+from openradial.evaluation.comparison import Comparison, compare
+from openradial.evaluation.comparison.methods import (
     CONVOLUTION,
     DIRECTION,
     DIRECTION_CONVOLUTION,
@@ -37,12 +37,13 @@ from openradial.comparison.methods import (
     Method,
     Part,
 )
-from openradial.comparison.networks import NETWORKS, Network, core_seconds, trained
-from openradial.comparison.protocols import Protocol
-from openradial.comparison.report import groups, markdown, summarised
-from openradial.comparison.running import scores_of
-from openradial.comparison.scoring import Scores, measured
-from openradial.heads import MahalanobisDensity, NeighbourDensity, RadialHead
+from openradial.evaluation.comparison.networks import NETWORKS, Network, core_seconds, trained
+from openradial.evaluation.comparison.protocols import Protocol
+from openradial.evaluation.comparison.report import groups, markdown, summarised
+from openradial.evaluation.comparison.running import scores_of
+from openradial.evaluation.comparison.scoring import Scores, measured
+from openradial.heads import RadialHead
+from openradial.scorers import MahalanobisDensity, NeighbourDensity
 
 OURS = NETWORKS[RECIPE]
 SQUARED = "radial, squared"  # the recipe's loss without outliers, a network of the comparison too

@@ -10,9 +10,9 @@ import shutil
 from pathlib import Path
 
 from benchmarks.run import RESULTS
-from openradial.experiments.catalog import IDS, find
-from openradial.experiments.report import finished, write_report
-from openradial.experiments.running import draw_result
+from paper.catalog import IDS, find
+from paper.report import finished, write_report
+from paper.running import draw_result
 
 NUMBERS, PAGES = RESULTS / "reproduction", RESULTS.parents[1] / "docs" / "report"
 

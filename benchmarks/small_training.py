@@ -24,7 +24,7 @@ from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table, write
 from benchmarks.timing import Run, duel
 from openradial.data.batches import Batches
-from openradial.data.spiral import spiral
+from openradial.data.sets.spiral import spiral
 from openradial.functional import native, radial_loss
 from openradial.models.mlp import MLP
 from openradial.training import Objective, Settings

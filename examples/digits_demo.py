@@ -28,8 +28,8 @@ from torch import Tensor, nn
 
 import openradial
 from openradial import metrics, plots
+from openradial.conformal import Rejector
 from openradial.data import Batches, Examples
-from openradial.decision import Rejector
 from openradial.heads import Head, RadialHead, SoftmaxHead
 from openradial.training import Objective, Settings, fit
 

@@ -3,10 +3,11 @@ import torch
 from torch import nn
 
 from openradial.classifier import OpenClassifier
-from openradial.decision import Rejector
+from openradial.conformal import Rejector
 from openradial.errors import HeadError, OptionError
-from openradial.heads import Combination, NeighbourDensity, RadialHead
+from openradial.heads import RadialHead
 from openradial.models import MLP
+from openradial.scorers import Combination, NeighbourDensity
 
 PLACES = ("outputs", "classifier:input")
 

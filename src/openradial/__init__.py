@@ -14,20 +14,20 @@ _HOMES = {
     "bayes": "openradial.bayes",
     "bundle": "openradial.bundle",
     "data": "openradial.data",
-    "decision": "openradial.decision",
+    "conformal": "openradial.conformal",
     "errors": "openradial.errors",
     "export": "openradial.export",
     "functional": "openradial.functional",
     "heads": "openradial.heads",
     "metrics": "openradial.metrics",
     "models": "openradial.models",
-    "outliers": "openradial.outliers",
     "reference": "openradial.reference",
+    "scorers": "openradial.scorers",
     "training": "openradial.training",
-    "AxisPrototypes": "openradial.prototypes",
-    "FixedPrototypes": "openradial.prototypes",
-    "LearnedPrototypes": "openradial.prototypes",
-    "SimplexPrototypes": "openradial.prototypes",
+    "AxisPrototypes": "openradial.nn.prototypes",
+    "FixedPrototypes": "openradial.nn.prototypes",
+    "LearnedPrototypes": "openradial.nn.prototypes",
+    "SimplexPrototypes": "openradial.nn.prototypes",
     "OpenRadialError": "openradial.errors",
     "RadialClassifier": "openradial.estimator",
     "RadialLayer": "openradial.nn",
@@ -49,17 +49,17 @@ __all__ = [
     "attacks",
     "bayes",
     "bundle",
+    "conformal",
     "data",
-    "decision",
     "errors",
     "export",
     "functional",
     "heads",
     "metrics",
     "models",
-    "outliers",
     "reference",
     "replace_head",
+    "scorers",
     "training",
 ]
 
@@ -68,22 +68,22 @@ if TYPE_CHECKING:
         attacks,
         bayes,
         bundle,
+        conformal,
         data,
-        decision,
         errors,
         export,
         functional,
         heads,
         metrics,
         models,
-        outliers,
         reference,
+        scorers,
         training,
     )
     from openradial.errors import OpenRadialError
     from openradial.estimator import RadialClassifier
     from openradial.nn import RadialLayer, RadialLinear, RadialLoss, replace_head
-    from openradial.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, SimplexPrototypes
+    from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, SimplexPrototypes
 
 
 def __getattr__(name: str) -> Any:

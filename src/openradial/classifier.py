@@ -6,10 +6,11 @@ from typing import NamedTuple, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
-from openradial.decision import Rejector
+from openradial.conformal import Rejector
 from openradial.errors import HeadError, OptionError
-from openradial.heads import Combination, Head, Scorer
+from openradial.heads import Head
 from openradial.nn import hidden_layers
+from openradial.scorers import Combination, Scorer
 
 OUTPUTS = "outputs"
 T = TypeVar("T")

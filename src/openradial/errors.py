@@ -19,7 +19,8 @@ Each message says what was expected, what came, and the way out.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from numbers import Integral, Real
 from types import ModuleType
@@ -143,3 +144,23 @@ def require(package: str, extra: str, purpose: str) -> ModuleType:
         raise MissingError(
             f"{purpose} needs the package {name}, which is not installed; run: pip install 'openradial[{extra}]'"
         ) from error
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """A hint at the name that was probably meant, or nothing.
+
+    >>> nearest("speces", ["species", "length"])
+    "; did you mean 'species'?"
+    """
+    found = get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """The first names, and how many more there are.
+
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -9,7 +9,7 @@ from torch import nn
 
 from openradial.attacks import HeadLoss, Outcomes, accuracy_under_attack, fgsm, losses_for, outcomes, pgd, worst
 from openradial.attacks import evaluation as module
-from openradial.decision import Rejector
+from openradial.conformal import Rejector
 from openradial.errors import OptionError, TargetError
 from openradial.heads import RadialHead, SoftmaxHead
 

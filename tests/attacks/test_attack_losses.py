@@ -6,10 +6,10 @@ import torch
 
 from openradial.attacks import LOSSES, HeadLoss, losses_for
 from openradial.attacks.losses import target
-from openradial.decision import Rejector
+from openradial.conformal import Rejector
 from openradial.errors import OptionError, TargetError
 from openradial.heads import CACHead, DOCHead, OpenMaxHead, RadialHead, SoftmaxHead
-from openradial.prototypes import LearnedPrototypes
+from openradial.nn.prototypes import LearnedPrototypes
 
 BETA, SCALE, K = 2.5, 1.5, 4
 

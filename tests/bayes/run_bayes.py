@@ -7,7 +7,7 @@ import torch
 from openradial import RadialLoss
 from openradial.bayes import ElboObjective, GaussianPrior, to_bayesian
 from openradial.data import Batches
-from openradial.data.spiral import spiral
+from openradial.data.sets.spiral import spiral
 from openradial.models import MLP
 from openradial.training import Machine, Settings, fit
 

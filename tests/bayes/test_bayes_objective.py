@@ -23,7 +23,7 @@ from openradial.bayes import (
     to_bayesian,
 )
 from openradial.data import Batches
-from openradial.data.spiral import spiral
+from openradial.data.sets.spiral import spiral
 from openradial.errors import OptionError, ShapeError
 from openradial.models import MLP
 from openradial.reference import radial_log_probs

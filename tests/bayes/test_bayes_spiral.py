@@ -7,7 +7,7 @@ from torch import nn
 from openradial import RadialLayer, RadialLoss
 from openradial.bayes import ElboObjective, posterior, predict, to_bayesian
 from openradial.data import Batches
-from openradial.data.spiral import spiral
+from openradial.data.sets.spiral import spiral
 from openradial.models import MLP
 from openradial.training import Settings, fit
 

@@ -6,11 +6,12 @@ from rounding import tolerance
 
 from openradial.bundle import Bundle, ImageInputs, PointInputs, SequenceInputs, TableInputs, TextInputs
 from openradial.classifier import OpenClassifier
+from openradial.conformal import Rejector
 from openradial.data import TableEncoder
 from openradial.data.table_encoder import NumberFeature, WordFeature
-from openradial.decision import Rejector
-from openradial.heads import Combination, MahalanobisDensity, NeighbourDensity, RadialHead
+from openradial.heads import RadialHead
 from openradial.models import build
+from openradial.scorers import Combination, MahalanobisDensity, NeighbourDensity
 
 CLASSES = ("cat", "dog", "a bird")
 ENCODER = TableEncoder(

@@ -9,18 +9,10 @@ from torch import nn
 from openradial.bundle import Bundle, PointInputs, describe, load, save
 from openradial.bundle.parts import classifier_tensors
 from openradial.classifier import OpenClassifier
-from openradial.heads import (
-    CACHead,
-    DOCHead,
-    MahalanobisDensity,
-    NeighbourDensity,
-    OpenMaxHead,
-    ParzenDensity,
-    RadialHead,
-    SoftmaxHead,
-)
+from openradial.heads import CACHead, DOCHead, OpenMaxHead, RadialHead, SoftmaxHead
 from openradial.models import build
-from openradial.prototypes import LearnedPrototypes, SimplexPrototypes
+from openradial.nn.prototypes import LearnedPrototypes, SimplexPrototypes
+from openradial.scorers import MahalanobisDensity, NeighbourDensity, ParzenDensity
 
 
 def assert_equal_bundles(found, expected):

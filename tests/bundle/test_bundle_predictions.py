@@ -11,7 +11,8 @@ from made_bundles import CLASSES, RAW, assert_same, image_bundle, pixels, point_
 from openradial.bundle import Bundle, PointInputs, Predictions
 from openradial.bundle import inputs as limits
 from openradial.errors import DTypeError, OptionError, ShapeError
-from openradial.heads import NeighbourDensity, SoftmaxHead
+from openradial.heads import SoftmaxHead
+from openradial.scorers import NeighbourDensity
 
 
 def said_one_by_one(bundle, x, rate):

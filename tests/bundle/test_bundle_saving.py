@@ -9,7 +9,7 @@ from made_bundles import CLASSES, image_bundle, point_bundle
 from openradial.bundle import Bundle, PointInputs, load, save
 from openradial.bundle import saving as steps
 from openradial.classifier import OpenClassifier
-from openradial.decision import Rejector
+from openradial.conformal import Rejector
 from openradial.errors import BundleError, OptionError
 from openradial.heads import DOCHead, RadialHead
 from openradial.models import build

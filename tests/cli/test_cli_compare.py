@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from openradial import cli
-from openradial.comparison import running
+from openradial.evaluation.comparison import running
 
 
 @pytest.fixture

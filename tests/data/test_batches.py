@@ -16,8 +16,8 @@ from pictures import encoded, jpeg, noise, tree
 from openradial.data import batches as module
 from openradial.data.batches import Batches, FolderBatches, loader_for, shares
 from openradial.data.examples import Examples
-from openradial.data.folder import scan
-from openradial.data.images import RandomBox, read_image
+from openradial.data.readers.folder import scan
+from openradial.data.readers.images import RandomBox, read_image
 from openradial.data.transforms import Compose, Normalise, RandomFlip, RandomShift
 from openradial.errors import DataError, OptionError
 
@@ -290,7 +290,7 @@ def test_the_error_for_a_dead_worker_names_the_way_out(folder, monkeypatch):
 INTERRUPTED = """
 import multiprocessing, sys
 from openradial.data.batches import FolderBatches
-from openradial.data.folder import scan
+from openradial.data.readers.folder import scan
 
 try:
     for number, _ in enumerate(FolderBatches(scan(sys.argv[1]), 8, 2, workers=2)):
@@ -312,7 +312,7 @@ def test_an_interrupt_ends_the_workers(folder):
 
 def test_no_image_package_is_loaded_with_the_module():
     code = (
-        "import sys, openradial.data.batches, openradial.data.ilsvrc, openradial.data.tiny_imagenet; "
+        "import sys, openradial.data.batches, paper.imagenet.ilsvrc, openradial.data.sets.tiny_imagenet; "
         "print([name for name in ('PIL', 'scipy') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openradial.data.examples import Examples
-from openradial.data.ilsvrc_classes import wnids
 from openradial.data.splits import (
     Split,
     as_unknown,
@@ -20,6 +19,7 @@ from openradial.data.splits import (
     train_test_split,
 )
 from openradial.errors import DataError, OptionError
+from paper.imagenet.ilsvrc_classes import wnids
 
 DIGITS = tuple("0123456789")
 names = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), min_size=1).filter(lambda s: s == s.strip())
@@ -278,7 +278,7 @@ def test_facts_do_not_make_splits_differ():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_test_part_does_not_follow_the_values_of_a_set_drawn_with_the_same_seed(seed):
-    from openradial.data.spiral import spiral
+    from openradial.data.sets.spiral import spiral
 
     kept, held = train_test_split(spiral(n=2000, seed=seed), 0.1, seed=seed)
     radius = [part.inputs.norm(dim=1).mean().item() for part in (kept, held)]

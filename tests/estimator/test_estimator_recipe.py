@@ -13,8 +13,8 @@ from sklearn.datasets import make_blobs
 from sklearn.model_selection import GridSearchCV
 from torch import nn
 
+from openradial.conformal.calibration import examples_needed
 from openradial.data.examples import Examples
-from openradial.decision.calibration import examples_needed
 from openradial.estimator import RadialClassifier, rejection
 from openradial.estimator.rejection import FIRST, Seen, divided
 

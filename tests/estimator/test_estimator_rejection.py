@@ -7,7 +7,7 @@ import torch
 from sklearn.datasets import make_blobs
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
-from openradial.decision import conformal_p_values
+from openradial.conformal import conformal_p_values
 from openradial.errors import OptionError
 from openradial.estimator import RadialClassifier
 

@@ -281,7 +281,7 @@ def test_progress_is_shown_to_those_who_ask(blobs, verbose, monkeypatch):
         titles.append(title)
         yield lambda amount: None
 
-    monkeypatch.setattr("openradial.progress.bar", bar)
+    monkeypatch.setattr("openradial.data.progress.bar", bar)
     RadialClassifier(**QUICK | {"max_epochs": 2}, verbose=verbose).fit(*blobs)
     assert titles == (["epoch 1/2", "epoch 2/2"] if verbose else [])
 

@@ -6,8 +6,8 @@ import torch
 from openradial import models
 from openradial.bundle import Bundle, ImageInputs, PointInputs, TableInputs, TextInputs
 from openradial.classifier import OpenClassifier
+from openradial.conformal import Rejector
 from openradial.data.table_encoder import NumberFeature, TableEncoder, WordFeature
-from openradial.decision import Rejector
 from openradial.heads import RadialHead
 
 

@@ -8,22 +8,13 @@ from hypothesis import strategies as st
 from made_bundles import RAW, image_bundle, pixels, point_bundle, table_bundle
 
 from openradial.bundle import ImageInputs
+from openradial.conformal import Rejector
 from openradial.data import Normalise
-from openradial.decision import Rejector
 from openradial.export.graph import Graph, Pixels
 from openradial.export.rejection import GraphRejector, count_below
 from openradial.export.scorers import traceable
-from openradial.heads import (
-    CACHead,
-    Combination,
-    DOCHead,
-    GaussianMixtureDensity,
-    MahalanobisDensity,
-    NeighbourDensity,
-    OpenMaxHead,
-    ParzenDensity,
-    SoftmaxHead,
-)
+from openradial.heads import CACHead, DOCHead, OpenMaxHead, SoftmaxHead
+from openradial.scorers import Combination, GaussianMixtureDensity, MahalanobisDensity, NeighbourDensity, ParzenDensity
 
 scores = st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 7.0]), min_size=1, max_size=40)
 

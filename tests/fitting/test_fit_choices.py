@@ -4,11 +4,11 @@ from fit_data import write_images, write_table
 
 from openradial import models
 from openradial.data.examples import Examples
+from openradial.data.image_statistics import Look
+from openradial.data.sources import Labelled, find
 from openradial.errors import OptionError
 from openradial.fitting import FitJob, choose, choose_settings
 from openradial.fitting.choosing import Choice
-from openradial.fitting.pictures import Look
-from openradial.fitting.sources import Labelled, find
 
 
 def pictures(size, channels=1):

@@ -3,8 +3,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openradial.conformal import Rejector
 from openradial.data.examples import Examples
-from openradial.decision import Rejector
 from openradial.errors import DataError, OptionError
 from openradial.fitting.parts import FEWEST, MOST, Parts, hold_out
 

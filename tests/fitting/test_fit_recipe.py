@@ -10,7 +10,7 @@ from openradial.data.examples import Examples
 from openradial.fitting import make_recipe, open_classifier
 from openradial.fitting.recipe import Held, true_beta
 from openradial.functional import safe_beta
-from openradial.outliers import make_outliers
+from openradial.training.outliers import make_outliers
 
 
 def points(n=60, seed=0):

@@ -9,12 +9,12 @@ from fit_data import write_images, write_table
 
 from openradial.bundle import load
 from openradial.data.examples import Examples
+from openradial.data.sources import Labelled
 from openradial.errors import DataError, OptionError, TrainingError
 from openradial.fitting import FitJob, fit_job
 from openradial.fitting.material import prepare
 from openradial.fitting.report import Said, confused, confusion_matrix, hardest, make_report
 from openradial.fitting.running import StoppedError, training_folder
-from openradial.fitting.sources import Labelled
 
 
 def quick(data, **values):
@@ -96,7 +96,7 @@ def test_a_folder_of_images_becomes_a_bundle_that_takes_files(tmp_path):
 def test_images_too_many_for_the_memory_are_read_from_their_files(tmp_path, monkeypatch):
     root = write_images(tmp_path / "shapes", each=40)
     in_memory = fit_job(quick(root, size=8, epochs=2), show_progress=False)
-    monkeypatch.setattr("openradial.fitting.sources.free_memory", lambda: 1)
+    monkeypatch.setattr("openradial.data.sources.free_memory", lambda: 1)
     from_files = fit_job(quick(root, size=8, epochs=2), show_progress=False)
     assert from_files.report.examples == in_memory.report.examples
     assert from_files.bundle.preprocessing.mean == (0.5,)

@@ -239,7 +239,7 @@ def test_half_precision_is_computed_in_float32(o):
          "scale belongs to the axis prototypes, but prototypes are given: got scale=2.0; scale them instead"),
         (lambda: functional.radial_distances(torch.ones(2, 3), prototypes="axes"), OptionError,
          "prototypes must be None, a (classes, outputs) tensor or a prototypes module, got str; "
-         "see openradial.prototypes"),
+         "see openradial.nn.prototypes"),
         (lambda: functional.radial_distances(torch.ones(2, 3), axis_scale=torch.ones(4)), ShapeError,
          "axis_scale must hold one number per output axis: 4 numbers but 3 outputs; pass a tensor of shape (3,)"),
         (lambda: functional.radial_distances(torch.ones(2, 3), axis_scale=torch.ones(3, 1)), ShapeError,

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from openradial.errors import DTypeError, HeadError, ShapeError, TargetError
-from openradial.heads import CACHead, DOCHead, Head, OpenMaxHead, RadialHead, Scorer, SoftmaxHead, load_head, save_head
-from openradial.prototypes import FixedPrototypes, LearnedPrototypes, SimplexPrototypes
+from openradial.heads import CACHead, DOCHead, Head, OpenMaxHead, RadialHead, SoftmaxHead, load_head, save_head
+from openradial.nn.prototypes import FixedPrototypes, LearnedPrototypes, SimplexPrototypes
+from openradial.scorers import Scorer
 
 K = 4
 POINTS = torch.tensor([[2.0, 0.0], [0.0, 2.0], [-2.0, 0.0], [0.0, -2.0]], dtype=torch.float64)

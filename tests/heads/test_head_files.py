@@ -11,17 +11,8 @@ from safetensors.torch import save_file
 
 from openradial import files
 from openradial.errors import DataError, HeadError
-from openradial.heads import (
-    CACHead,
-    Combination,
-    DOCHead,
-    NeighbourDensity,
-    RadialHead,
-    SoftmaxHead,
-    load_head,
-    make_head,
-    save_head,
-)
+from openradial.heads import CACHead, DOCHead, RadialHead, SoftmaxHead, load_head, make_head, save_head
+from openradial.scorers import Combination, NeighbourDensity
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from torch import nn
 from openradial.errors import DataError, OptionError
 from openradial.heads import RadialHead, load_head, save_head
 from openradial.nn import RadialLayer
-from openradial.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, Prototypes, SimplexPrototypes
+from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, Prototypes, SimplexPrototypes
 
 MATRIX = torch.tensor([[0.0, 0.1], [1.0, 0.0], [0.5, 1.0]], dtype=torch.float64)
 ARRANGEMENTS = {
@@ -185,7 +185,7 @@ def test_prototypes_of_ones_own_work_but_name_the_way_to_save_them(tmp_path):
     assert head.unknown_score(MATRIX).tolist() == [0, 0, 0]
     assert "score='distance'" in repr(head)
     message = (
-        "a head can be saved with the prototypes of openradial.prototypes, got Circle; "
+        "a head can be saved with the prototypes of openradial.nn.prototypes, got Circle; "
         "use FixedPrototypes(prototypes.matrix())"
     )
     with pytest.raises(OptionError, match=f"^{re.escape(message)}$"):

@@ -7,8 +7,8 @@ import keras_oracle
 import pytest
 import torch
 
+from openradial.data.download import fetch
 from openradial.errors import FetchError, OptionError
-from openradial.fetch import fetch
 from openradial.models import build, imagenet_weights, pretrained
 from openradial.models.tfjs import read_tfjs
 

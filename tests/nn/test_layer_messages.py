@@ -89,12 +89,12 @@ def test_outputs_that_are_no_tensor_point_to_the_numpy_twin(wrong):
         (
             lambda: RadialLayer(2, prototypes=[[0.0, 1.0], [1.0, 0.0]]),
             "prototypes must be None, a (classes, outputs) tensor or a prototypes module, got list; see "
-            "openradial.prototypes",
+            "openradial.nn.prototypes",
         ),
         (
             lambda: RadialLoss(prototypes="simplex"),
             "prototypes must be None, a (classes, outputs) tensor or a prototypes module, got str; see "
-            "openradial.prototypes",
+            "openradial.nn.prototypes",
         ),
         (lambda: RadialLoss(reduction="max"), "reduction must be one of 'mean', 'sum', 'none', got 'max'"),
         (lambda: RadialLoss(beta=math.nan), "beta must be a finite number above 0, got nan; the paper uses beta=1.0"),

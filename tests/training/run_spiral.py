@@ -14,7 +14,7 @@ from torch import nn
 import openradial
 from openradial import files
 from openradial.data.batches import Batches
-from openradial.data.spiral import spiral
+from openradial.data.sets.spiral import spiral
 from openradial.training import Machine, Objective, Settings, fit
 
 

@@ -92,7 +92,7 @@ def say_threads(seconds=0.0):
 atexit.register(say_threads, 20.0)  # runs last
 import openradial
 from openradial.data.batches import Batches
-from openradial.data.spiral import spiral
+from openradial.data.sets.spiral import spiral
 from openradial.training import Machine, Objective, Settings, fit
 
 settings = Settings(epochs=1, batch_size=32)

@@ -8,7 +8,7 @@ from torch import nn
 
 import openradial
 from openradial.data.batches import Batches
-from openradial.data.spiral import spiral
+from openradial.data.sets.spiral import spiral
 from openradial.errors import MissingError, OptionError, TrainingError
 from openradial.training import Machine, Objective, Settings, checkpoint, fit
 from openradial.training.optimisers import learning_rate_factor

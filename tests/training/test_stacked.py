@@ -10,12 +10,12 @@ from torch import nn
 
 from openradial.data.batches import Batches
 from openradial.data.examples import Examples
-from openradial.data.spiral import spiral
+from openradial.data.sets.spiral import spiral
 from openradial.errors import BuildError, DataError, OptionError, ShapeError, TargetError, TrainingError
 from openradial.functional import radial_loss
 from openradial.models.mlp import MLP
 from openradial.nn import RadialLayer, RadialLoss
-from openradial.objective import Objective
+from openradial.nn.objective import Objective
 from openradial.training import stacked
 from openradial.training.optimisers import learning_rate_factor, make_optimiser
 from openradial.training.settings import Settings

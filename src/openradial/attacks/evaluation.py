@@ -12,11 +12,11 @@ from openradial.attacks.gradients import Network, look, undisturbed
 from openradial.attacks.losses import HeadLoss, losses_for
 from openradial.attacks.region import Limit
 from openradial.attacks.search import Worst, pgd
-from openradial.decision import Rejector
+from openradial.conformal import Rejector
+from openradial.data.progress import Advance, bar
 from openradial.errors import OptionError, check_count
 from openradial.heads import Head
-from openradial.heads.base import check_labels
-from openradial.progress import Advance, bar
+from openradial.scorers.base import check_labels
 
 WORST = "worst"
 

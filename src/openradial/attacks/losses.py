@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from openradial.decision import Rejector
+from openradial.conformal import Rejector
 from openradial.errors import OptionError, check_choice
 from openradial.heads import Head, RadialHead, SoftmaxHead
-from openradial.heads.base import check_labels
+from openradial.scorers.base import check_labels
 
 
 def target(head: Head, o: Tensor, y: Tensor) -> Tensor:

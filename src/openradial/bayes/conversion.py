@@ -23,7 +23,7 @@ from openradial.bayes.layers import (
 from openradial.bayes.priors import PAPER_PRIOR, Prior
 from openradial.bayes.recurrent import BayesGRU, BayesLSTM, BayesRNN
 from openradial.errors import OptionError, check_choice
-from openradial.prototypes import Prototypes
+from openradial.nn.prototypes import Prototypes
 
 KINDS: dict[type[nn.Module], type[BayesLayer]] = {
     kind.plain: kind for kind in (BayesLinear, BayesConv1d, BayesConv2d, BayesEmbedding, BayesGRU, BayesLSTM, BayesRNN)

@@ -11,7 +11,7 @@ from openradial.bayes.gaussian import posterior
 from openradial.bayes.layers import given
 from openradial.bayes.vectorised import run_with
 from openradial.errors import OptionError, ShapeError, check_count
-from openradial.objective import Loss, Metric, correct
+from openradial.nn.objective import Loss, Metric, correct
 
 
 class Elbo(NamedTuple):

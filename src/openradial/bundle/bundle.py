@@ -16,7 +16,7 @@ from openradial.bundle.predictions import Predictions
 from openradial.classifier import Answer, OpenClassifier
 from openradial.errors import OptionError
 from openradial.heads import Head, RadialHead
-from openradial.heads.base import at_least_float32
+from openradial.scorers.base import at_least_float32
 
 
 def library_versions() -> dict[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from openradial.hints import listed
+from openradial.errors import listed
 
 SHOWN = 40  # classes
 LETTERS = "\\`*_<>[]#|"  # that mean something to Markdown

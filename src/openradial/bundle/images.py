@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.bundle.inputs import Inputs, in_parts
-from openradial.data.images import centre_box, cut, read_bytes
+from openradial.data.readers.images import centre_box, cut, read_bytes
 from openradial.data.transforms import Normalise
 from openradial.data.workers import View
 from openradial.errors import DataError, OptionError, require

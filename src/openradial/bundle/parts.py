@@ -8,10 +8,11 @@ from torch import Tensor, nn
 
 from openradial import models
 from openradial.classifier import OpenClassifier
-from openradial.decision import Rejector
+from openradial.conformal import Rejector
 from openradial.errors import BundleError, OpenRadialError, OptionError
-from openradial.heads import Combination, Head, Scorer
+from openradial.heads import Head
 from openradial.heads.files import HEADS, make_head
+from openradial.scorers import Combination, Scorer
 
 NOT_OPTIONS = ("name", "num_classes", "weights", "reset")  # of build: they would read other files
 RATES = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # whose thresholds are written down for people

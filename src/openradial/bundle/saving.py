@@ -13,8 +13,8 @@ from torch import Tensor
 from openradial.bundle.bundle import Bundle
 from openradial.bundle.card import card
 from openradial.bundle.parts import classifier_records, classifier_tensors, make_network
+from openradial.data.download.checksums import checksum
 from openradial.errors import BundleError, OpenRadialError, OptionError
-from openradial.fetch.checksums import checksum
 from openradial.files import Failure, sync, write_tensors, write_text
 
 FORMAT, SCHEMA = "openradial bundle", 1

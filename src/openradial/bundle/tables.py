@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from openradial.bundle.inputs import Inputs, in_parts
+from openradial.data.readers.table_files import MISSING, Column, Numbers, Words
+from openradial.data.readers.tables import Table
 from openradial.data.table_encoder import NumberFeature, TableEncoder
-from openradial.data.table_files import MISSING, Column, Numbers, Words
-from openradial.data.tables import Table
-from openradial.errors import DataError
-from openradial.hints import listed, nearest
+from openradial.errors import DataError, listed, nearest
 
 Row = Mapping[str, Any]
 

@@ -19,7 +19,6 @@ COMMANDS = {
     "play": Place(f"{HERE}.play:play_command", "A page to see, draw and try: softmax beside radial.", YOURS),
     "train": Place(f"{HERE}.train:train", "Train a network with any head and setting.", RESEARCH),
     "compare": Place(f"{HERE}.compare:compare_command", "Ways of being open-world, side by side.", RESEARCH),
-    "reproduce": Place(f"{HERE}.reproduce:reproduce_command", "The paper's experiments and claims.", RESEARCH),
     "data": Place(f"{HERE}.data:app", "List, get, find, check and split data sets.", SETS),
 }
 HELP = """Open-world classification: a class, or unknown.

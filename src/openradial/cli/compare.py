@@ -8,10 +8,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from openradial.comparison import Comparison, compare
-from openradial.comparison.plot import draw
-from openradial.comparison.report import groups, markdown, summarised
 from openradial.errors import OptionError
+from openradial.evaluation.comparison import Comparison, compare
+from openradial.evaluation.comparison.plot import draw
+from openradial.evaluation.comparison.report import groups, markdown, summarised
 from openradial.files import write_text
 
 

@@ -7,13 +7,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from openradial import fetch
-from openradial.data import folder as folders
+from openradial.data import download as fetch
 from openradial.data.catalog import ENTRIES, Entry, entry
-from openradial.data.ilsvrc_classes import recompute_table, table_differences, write_table
-from openradial.data.link_trees import split_ilsvrc
-from openradial.errors import DataError, FetchError, OptionError
-from openradial.fetch import Source
+from openradial.data.download import Source
+from openradial.data.readers import folder as folders
+from openradial.errors import FetchError, OptionError
 
 app = typer.Typer(help="Data sets: list, get, find, check, split.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="A name from: openradial data list")]
@@ -56,40 +54,6 @@ def check(name: Name, root: Root = None) -> None:
         raise FetchError(f"{problems[0]}{more}; {way_out}")
     place = root or fetch.folder(source)
     typer.echo(f"{source.name}: {_amount(place, source)} in {place}, all as they should be")
-
-
-@app.command("split-ilsvrc")
-def split(
-    root: Annotated[Path, typer.Option(help="A local ILSVRC-2012, or a part of it such as Tiny-ImageNet.")],
-    known: Annotated[
-        str,
-        typer.Option(help="random:100, not:WNID, under:WNID, names:WNID,WNID... or file:PATH; n00021939 is artifact."),
-    ],
-    out: Annotated[Path, typer.Option(help="Where the class lists go.")] = Path("ilsvrc-split"),
-    seed: Annotated[int, typer.Option(help="For random:N.")] = 0,
-    links: Annotated[bool, typer.Option("--links", help="Also make trees of links for folder loaders.")] = False,
-    wordnet: Annotated[Path | None, typer.Option(help="A folder of yours with WordNet 3.0.")] = None,
-) -> None:
-    """Split ILSVRC-2012 into known and novel classes."""
-    typer.echo(split_ilsvrc(root, known, seed, out=out, links=links, wordnet=wordnet))
-
-
-@app.command("recompute-ilsvrc")
-def recompute(
-    wordnet: Annotated[
-        Path | None, typer.Option(help="A folder of yours with WordNet 3.0; else it is fetched.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Also write the table to this file.")] = None,
-) -> None:
-    """Recompute which ILSVRC classes are artifacts from WordNet 3.0, and compare with the shipped table."""
-    rows = recompute_table(wordnet)
-    if out is not None:
-        write_table(rows, out)
-    differences = table_differences(rows)
-    if differences:
-        raise DataError(f"{len(differences)} classes differ from the shipped table; the first: {differences[0]}")
-    artifacts = sum(row.artifact for row in rows)
-    typer.echo(f"{artifacts} artifacts and {len(rows) - artifacts} others, as in the shipped table")
 
 
 @app.command()

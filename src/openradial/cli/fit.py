@@ -12,10 +12,10 @@ from rich.table import Table
 
 from openradial.cli import INTERRUPTED
 from openradial.cli.modules import look_beside_the_run
+from openradial.errors import listed
 from openradial.fitting import FitJob, FitReport, Fitted, fit_job
 from openradial.fitting.material import Material
 from openradial.fitting.running import StoppedError
-from openradial.hints import listed
 from openradial.training import Settings
 from openradial.training.job import merged
 from openradial.training.settings import read_toml

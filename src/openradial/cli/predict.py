@@ -10,11 +10,11 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from openradial import progress
 from openradial.bundle import Bundle, Predictions
 from openradial.bundle.predictions import TOP
 from openradial.cli import BROKEN_INPUTS
 from openradial.cli.modules import Modules, open_model
+from openradial.data import progress
 from openradial.errors import OptionError
 from openradial.evaluation import predict_rows, records, rows_of
 from openradial.evaluation.rows import count_rows

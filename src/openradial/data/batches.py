@@ -12,8 +12,8 @@ import torch
 from torch import Generator, Tensor
 
 from openradial.data.examples import Examples
-from openradial.data.folder import ImageFolder, free_memory
-from openradial.data.images import DRAWS, RandomBox
+from openradial.data.readers.folder import ImageFolder, free_memory
+from openradial.data.readers.images import DRAWS, RandomBox
 from openradial.data.transforms import Transform
 from openradial.data.workers import Outcome, Request, View, decode, default_workers
 from openradial.errors import DataError, OptionError, check_count

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
+from openradial.data.download import Source
 from openradial.data.examples import Examples
-from openradial.errors import OptionError
-from openradial.fetch import Source
-from openradial.hints import nearest
+from openradial.errors import OptionError, nearest
 
 Kind = Literal["points", "images", "sequences", "texts", "words"]
 
@@ -35,7 +34,7 @@ class Entry:
         return function(split=split, **options)
 
     def _module(self) -> Any:
-        return import_module(f"openradial.data.{self.where.partition(':')[0]}")
+        return import_module(f"openradial.data.sets.{self.where.partition(':')[0]}")
 
 
 ENTRIES = {
@@ -50,7 +49,6 @@ ENTRIES = {
         Entry("reuters", "texts", "15", "5,548 / 2,321", "reuters:reuters"),
         Entry("japanese-vowels", "sequences", "9", "270 / 370", "japanese_vowels:japanese_vowels"),
         Entry("ucr", "sequences", "2 to 50", "51 sets", "ucr:ucr"),
-        Entry("wordnet", "words", "", "", "wordnet:"),
     )
 }
 

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.data.examples import Examples
-from openradial.data.tables import Table
-from openradial.errors import DataError, OptionError, check_count
+from openradial.data.readers.tables import Table
+from openradial.errors import DataError, OptionError, check_count, listed, nearest
 from openradial.files import write_text
-from openradial.hints import listed, nearest
 
 KNOWN, NOVEL, FACTS = "known.txt", "novel.txt", "split.json"
+RULES = "random:N, names:A,B,... or file:PATH"
 OWN_NUMBERS = 20471  # any number, so that no set is drawn with the same one
 Labelled = TypeVar("Labelled", Examples, Table)
 
@@ -123,6 +123,23 @@ def named_split(
     rest = tuple(name for name in names if name not in set(given))
     facts = {"rule": "names"}
     return Split(given, rest, facts) if known is not None else Split(rest, given, facts)
+
+
+def parse_known(rule: str, classes: Sequence[str], *, seed: int = 0) -> Split:
+    """Split classes by a rule that names the known ones: ``random:N``, ``names:A,B,...`` or ``file:PATH``.
+
+    >>> parse_known("names:cat,owl", ["cat", "dog", "owl"]).novel
+    ('dog',)
+    """
+    kind, _, value = rule.partition(":")
+    if not value.strip() or kind not in ("random", "names", "file"):
+        raise OptionError(f"known must be {RULES}, got {rule!r}")
+    if kind == "random":
+        if not value.strip().isdecimal():
+            raise OptionError(f"random: needs a number of classes, as in random:100, got {value!r}")
+        return random_split(classes, int(value), seed)
+    given = read_names(value) if kind == "file" else [name.strip() for name in value.split(",") if name.strip()]
+    return replace(named_split(classes, known=given), facts={"rule": rule})
 
 
 def divide(examples: Labelled, split: Split) -> tuple[Labelled, Labelled]:

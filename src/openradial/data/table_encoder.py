@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.data.examples import Examples
-from openradial.data.table_files import Column, Numbers, Words
-from openradial.data.tables import Table, read_table
-from openradial.errors import DataError, check_choice
-from openradial.hints import listed, nearest
+from openradial.data.readers.table_files import Column, Numbers, Words
+from openradial.data.readers.tables import Table, read_table
+from openradial.errors import DataError, check_choice, listed, nearest
 
 FORMAT = "openradial table encoder 1"
 MOST_CATEGORIES = 1000  # a column with more is text or an identifier

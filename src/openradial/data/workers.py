@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from openradial.data.images import RandomBox, centre_box, cut, read_bytes
+from openradial.data.readers.images import RandomBox, centre_box, cut, read_bytes
 from openradial.errors import DataError, OptionError, check_choice, check_count
 
 

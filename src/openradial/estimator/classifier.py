@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data  # type: ign
 from torch import Tensor, nn
 
 from openradial.classifier import Answer, OpenClassifier
+from openradial.conformal import Rejector
 from openradial.data.examples import Examples
-from openradial.decision import Rejector
 from openradial.errors import OptionError, check_choice, check_count
 from openradial.estimator.labels import (
     Classes,
@@ -41,8 +41,9 @@ from openradial.estimator.rejection import Seen, calibrated, check_neighbours, h
 from openradial.estimator.rows import as_rows, check_enough, fit_scaler, held_out, scaled
 from openradial.functional import safe_beta
 from openradial.functional.norms import MetricName
-from openradial.heads import Combination, RadialHead, Scorer
+from openradial.heads import RadialHead
 from openradial.nn import RadialLoss
+from openradial.scorers import Combination, Scorer
 from openradial.training import Settings
 from openradial.training.log import Record
 from openradial.training.settings import OptimiserName, ScheduleName
@@ -71,7 +72,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scale: distance of the prototypes to the origin.
         loss: ``"squared"``, the squared distance to the prototype of the label, or ``"distance"``, as in the paper.
         outliers: how much outliers count that are made from each batch, of two rows of different classes each, and
-            whose outputs are pulled to the origin (see :mod:`openradial.outliers`); 0 for none.
+            whose outputs are pulled to the origin (see :mod:`openradial.training.outliers`); 0 for none.
         class_weight: None, ``"balanced"``, or a dict that says how much each label counts.
         standardise: bring every column to mean 0 and deviation 1 first.
         false_reject_rate: None, and no row is rejected; or the share of known rows that may be.
@@ -94,8 +95,8 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     After ``fit`` there are ``classes_``, ``network_``, ``head_`` (a :class:`~openradial.heads.RadialHead`),
     ``scaler_``, ``history_`` (a record per epoch) and, where rows may be rejected, ``rejector_`` (a
-    :class:`~openradial.decision.Rejector`). Where neighbours count too, ``scorers_`` has the two scores by the place in
-    the network that they look at, and ``combination_`` (a :class:`~openradial.heads.Combination`) makes them one.
+    :class:`~openradial.conformal.Rejector`). Where neighbours count too, ``scorers_`` has the two scores by the layer
+    that they look at, and ``combination_`` (a :class:`~openradial.scorers.Combination`) makes them one.
 
     >>> X, y = [[0.0], [0.1], [1.0], [1.1]], ["low", "low", "high", "high"]
     >>> RadialClassifier((10,), learning_rate=0.01, random_state=0).fit(X, y).predict([[0.05], [1.05]])

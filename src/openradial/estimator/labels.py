@@ -9,8 +9,7 @@ from sklearn.utils.class_weight import compute_class_weight  # type: ignore[impo
 from torch import Tensor
 
 from openradial.data.examples import Examples
-from openradial.errors import DataError, OptionError, TargetError
-from openradial.hints import listed
+from openradial.errors import DataError, OptionError, TargetError, listed
 
 Classes = NDArray[Any]
 

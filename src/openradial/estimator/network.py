@@ -17,8 +17,8 @@ from openradial.data.batches import Batches
 from openradial.data.examples import Examples
 from openradial.errors import OptionError, ShapeError, TrainingError, check_choice
 from openradial.models import MLP
-from openradial.outliers import DEFAULTS, OutlierObjective
 from openradial.training import History, Machine, Objective, Settings, fit
+from openradial.training.outliers import DEFAULTS, OutlierObjective
 
 DEVICES = ("cpu", "cuda", "mps")
 ROWS = 1024  # at a time, where outputs are asked for

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from openradial.decision import fit_beta
+from openradial.conformal import fit_beta
 from openradial.errors import HeadError, OptionError, ShapeError
 from openradial.heads import SoftmaxHead
 

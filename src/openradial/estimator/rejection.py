@@ -8,15 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from openradial.classifier import OpenClassifier
+from openradial.conformal import Rejector
+from openradial.conformal.calibration import examples_needed
 from openradial.data.examples import Examples
 from openradial.data.splits import train_test_split
-from openradial.decision import Rejector
-from openradial.decision.calibration import examples_needed
 from openradial.errors import OptionError
 from openradial.estimator.network import Answering
-from openradial.heads import Combination, NeighbourDensity, RadialHead
+from openradial.heads import RadialHead
 from openradial.models import MLP
 from openradial.nn import hidden_layers
+from openradial.scorers import Combination, NeighbourDensity
 
 OUTPUTS, FIRST = "outputs", "hidden.relu1"  # what comes out of the network, and out of its first hidden layer
 REFERENCES = 10_000  # rows that the nearest is looked for among

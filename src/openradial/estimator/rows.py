@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 from torch import Tensor
 
+from openradial.conformal.calibration import examples_needed
+from openradial.conformal.inputs import check_rate
 from openradial.data.examples import Examples
 from openradial.data.splits import train_test_split
-from openradial.decision.calibration import examples_needed
-from openradial.decision.inputs import check_rate
 from openradial.errors import DataError, OptionError
 
 LIMIT = 1e15  # far beyond all that is known; squares of outputs still fit into float32

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from numpy.typing import NDArray
 
+from openradial.evaluation.plots import KNOWN_COLOR, NOVEL_COLOR
 from openradial.metrics import OscrCurve, ReliabilityBins, RiskCoverage, RocCurve
-from openradial.plots import KNOWN_COLOR, NOVEL_COLOR
 
 Array = NDArray[np.floating[Any]]
 T = TypeVar("T")

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from openradial import metrics
 from openradial.bundle import Bundle, Predictions
-from openradial.decision import FalseRejectReport, false_reject_report
+from openradial.conformal import FalseRejectReport, false_reject_report
+from openradial.data.progress import bar
 from openradial.errors import DataError, HeadError
 from openradial.evaluation.rows import Row
 from openradial.evaluation.samples import Sample
 from openradial.evaluation.streaming import predict_rows
 from openradial.metrics import Interval
-from openradial.progress import bar
 
 SAMPLES = 300  # of the bootstrap
 METRICS = ("auroc", "fpr_at_tpr", "aupr_novel", "oscr")

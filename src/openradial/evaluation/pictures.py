@@ -89,7 +89,7 @@ def _svg(name: str, draw: Any) -> str:
     import matplotlib
     from matplotlib.figure import Figure
 
-    from openradial.plots import KNOWN_COLOR
+    from openradial.evaluation.plots import KNOWN_COLOR
 
     inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     style: dict[Any, Any] = dict.fromkeys(inks, INK)

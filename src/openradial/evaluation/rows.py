@@ -12,11 +12,10 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from openradial.bundle import ImageInputs, Inputs, PointInputs, SequenceInputs, TableInputs, TextInputs
-from openradial.data.folder import is_image
-from openradial.data.table_files import DELIMITERS, read_arrays
-from openradial.data.tables import CSV, PARQUET
-from openradial.errors import DataError, OptionError, require
-from openradial.hints import listed, nearest
+from openradial.data.readers.folder import is_image
+from openradial.data.readers.table_files import DELIMITERS, read_arrays
+from openradial.data.readers.tables import CSV, PARQUET
+from openradial.errors import DataError, OptionError, listed, nearest, require
 
 STDIN = "-"
 JSON_LINES = (".jsonl", ".ndjson")

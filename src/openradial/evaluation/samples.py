@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from openradial.bundle import Bundle, ImageInputs, TableInputs
 from openradial.data.examples import Examples
-from openradial.data.folder import ImageFolder
-from openradial.data.table_files import Column, Words
-from openradial.data.tables import Table
-from openradial.errors import DataError, OptionError
+from openradial.data.readers.folder import ImageFolder
+from openradial.data.readers.table_files import Column, Words
+from openradial.data.readers.tables import Table
+from openradial.data.sources import Data, Labelled, find, read_images
+from openradial.errors import DataError, OptionError, listed
 from openradial.evaluation.rows import Row, image_files
-from openradial.fitting.sources import Data, Labelled, find, read_images
-from openradial.hints import listed
 
 Places = NDArray[np.int64]
 

@@ -11,7 +11,8 @@ from openradial.bundle.bundle import nearest_distance
 from openradial.classifier import OpenClassifier
 from openradial.export.rejection import GraphRejector
 from openradial.export.scorers import GraphCombination, traceable
-from openradial.heads import RadialHead, Scorer
+from openradial.heads import RadialHead
+from openradial.scorers import Scorer
 
 INPUTS, RATE = "inputs", "false_reject_rate"
 

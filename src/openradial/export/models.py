@@ -14,7 +14,7 @@ from torch import Tensor
 from openradial.bundle import Bundle, Inputs, Predictions
 from openradial.bundle.bundle import check_rejector
 from openradial.bundle.loading import KINDS
-from openradial.decision.inputs import check_rate
+from openradial.conformal.inputs import check_rate
 from openradial.errors import ExportError, OptionError, require
 from openradial.export.graph import INPUTS, RATE
 from openradial.export.rejection import GraphRejector

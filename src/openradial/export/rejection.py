@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from openradial.decision import Rejector
+from openradial.conformal import Rejector
 
 
 def count_below(
@@ -27,7 +27,7 @@ def count_below(
 
 
 class GraphRejector(nn.Module):
-    """What :class:`~openradial.decision.Rejector` decides, of tensors alone.
+    """What :class:`~openradial.conformal.Rejector` decides, of tensors alone.
 
     An input is rejected where its p-value is at most the rate, or its score is nan or infinite. A rejector per class
     has one group of scores for each class, as every bundle's rejector has.

@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor
 
-from openradial.decision.conformal import conformal_p_values
+from openradial.conformal.conformal import conformal_p_values
 from openradial.export.rejection import count_below
-from openradial.heads import Combination, NeighbourDensity, Scorer
-from openradial.heads.combination import _fall
-from openradial.heads.density import Density
-from openradial.heads.neighbour_search import SPARE, Rows
+from openradial.scorers import Combination, NeighbourDensity, Scorer
+from openradial.scorers.combination import _fall
+from openradial.scorers.density import Density
+from openradial.scorers.neighbour_search import SPARE, Rows
 
 ENDLESS = 2**40  # rows at once: never cut
 

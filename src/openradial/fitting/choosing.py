@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from openradial import models
+from openradial.data.sources import Labelled
 from openradial.errors import OptionError
 from openradial.fitting.job import FitJob
-from openradial.fitting.sources import Labelled
 from openradial.models import imagenet_weights
 from openradial.training import Settings
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from openradial.data.ilsvrc_classes import parse_known
-from openradial.data.splits import Split, named_split
-from openradial.decision.inputs import check_rate
+from openradial.conformal.inputs import check_rate
+from openradial.data.splits import Split, named_split, parse_known
 from openradial.errors import OptionError, check_count
 from openradial.training.job import merged
 from openradial.training.settings import Settings, checked_names, read_toml

@@ -9,18 +9,18 @@ from torch import Generator, Tensor
 from openradial.bundle import ImageInputs, Inputs, PointInputs, SequenceInputs, TableInputs, TextInputs
 from openradial.data.batches import Batches, FolderBatches
 from openradial.data.examples import Examples
-from openradial.data.folder import ImageFolder
-from openradial.data.reuters import reuters_vocabulary
+from openradial.data.readers.folder import ImageFolder
+from openradial.data.readers.tables import Table
+from openradial.data.sets.reuters import reuters_vocabulary
+from openradial.data.sources import Data, Labelled, chosen, decoded, find, places
 from openradial.data.splits import Split, divide, train_test_split
 from openradial.data.table_encoder import TableEncoder
-from openradial.data.tables import Table
 from openradial.data.transforms import Compose, RandomFlip, RandomShift, Transform
 from openradial.errors import DataError, OptionError
 from openradial.fitting.choosing import Choice, choose
 from openradial.fitting.job import FitJob
 from openradial.fitting.parts import hold_out
 from openradial.fitting.recipe import REFERENCES
-from openradial.fitting.sources import Data, Labelled, chosen, decoded, find, places
 from openradial.models import imagenet_weights
 
 PUBLISHED = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # of ImageNet, for photographs that are left on disk

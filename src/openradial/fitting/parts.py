@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 
+from openradial.conformal.calibration import examples_needed
 from openradial.data.examples import Examples
 from openradial.data.splits import train_test_split
-from openradial.decision.calibration import examples_needed
 from openradial.errors import DataError, OptionError
 
 MOST = 5_000  # examples of a part that is held out: a rate of 5 % is then known to about ± 0.6 %

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.classifier import OpenClassifier
-from openradial.decision import FalseRejectReport, false_reject_report
+from openradial.conformal import FalseRejectReport, false_reject_report
 from openradial.metrics import auroc
 from openradial.training.loop import BatchSource
 

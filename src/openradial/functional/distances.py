@@ -27,7 +27,7 @@ def radial_distances(
         o: outputs of the last affine layer, classes on the last axis.
         scale: distance of the axis prototypes to the origin, the paper's ``a``.
         prototypes: None for axis prototypes, a ``(classes, outputs)`` matrix, or a module of
-            :mod:`openradial.prototypes`.
+            :mod:`openradial.nn.prototypes`.
         metric: ``"euclidean"``, ``"squared_euclidean"``, ``"manhattan"`` or ``"chebyshev"``.
         axis_scale: divides the differences axis by axis before they are measured (a diagonal Mahalanobis metric),
             shape ``(outputs,)``.

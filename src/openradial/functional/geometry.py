@@ -35,7 +35,7 @@ class Geometry(Protocol):
 
 @runtime_checkable
 class HasGeometry(Protocol):
-    """An object that knows its prototypes, such as the modules in :mod:`openradial.prototypes`."""
+    """An object that knows its prototypes, such as the modules in :mod:`openradial.nn.prototypes`."""
 
     def geometry(self) -> Geometry: ...
 
@@ -162,5 +162,5 @@ def make_geometry(prototypes: Prototypes | None, scale: float, outputs: int) -> 
         return prototypes.geometry()
     raise OptionError(
         f"prototypes must be None, a (classes, outputs) tensor or a prototypes module, got {type(prototypes).__name__}"
-        "; see openradial.prototypes"
+        "; see openradial.nn.prototypes"
     )

@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from openradial.cache import cache_home
 from openradial.errors import BuildError
+from openradial.files import cache_home
 
 SOURCE = Path(__file__).with_name("native.cpp")
 SWITCH = "OPENRADIAL_NATIVE"

@@ -10,8 +10,9 @@ from torch import Tensor
 from openradial import functional
 from openradial.errors import OptionError, check_choice, check_positive
 from openradial.functional.norms import root
-from openradial.heads.base import Head, at_least_float32, check_known
+from openradial.heads.base import Head
 from openradial.heads.softmax import doubt
+from openradial.scorers.base import at_least_float32, check_known
 
 Score = Literal["authors", "distance"]
 

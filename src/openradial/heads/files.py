@@ -7,19 +7,18 @@ from typing import Any
 
 from torch import Tensor
 
-from openradial.errors import DataError
+from openradial.errors import DataError, nearest
 from openradial.files import Failure, read_tensors, write_tensors
-from openradial.heads.base import Scorer
 from openradial.heads.cac import CACHead
-from openradial.heads.combination import Combination
 from openradial.heads.doc import DOCHead
-from openradial.heads.gaussian import GaussianMixtureDensity, MahalanobisDensity
-from openradial.heads.neighbours import NeighbourDensity
 from openradial.heads.openmax import OpenMaxHead
-from openradial.heads.parzen import ParzenDensity
 from openradial.heads.radial import RadialHead
 from openradial.heads.softmax import SoftmaxHead
-from openradial.hints import nearest
+from openradial.scorers.base import Scorer
+from openradial.scorers.combination import Combination
+from openradial.scorers.gaussian import GaussianMixtureDensity, MahalanobisDensity
+from openradial.scorers.neighbours import NeighbourDensity
+from openradial.scorers.parzen import ParzenDensity
 
 FORMAT = 1
 KINDS: tuple[type[Scorer], ...] = (

@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from openradial.errors import HeadError, check_choice, check_count
-from openradial.heads.base import Head, at_least_float32, check_known
+from openradial.heads.base import Head
 from openradial.heads.weibull import Tails, fit_tails, largest_per_class, tail_cdf
+from openradial.scorers.base import at_least_float32, check_known
 
 Distance = Literal["euclidean", "cosine", "combined"]
 Form = Literal["shifted", "raw"]

@@ -10,7 +10,7 @@ from openradial.functional.norms import MetricName
 from openradial.functional.probabilities import Cutoff
 from openradial.heads.base import Head
 from openradial.nn import RadialLayer
-from openradial.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, Prototypes, SimplexPrototypes
+from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, Prototypes, SimplexPrototypes
 
 Score = Literal["distance", "probability"]
 LossName = Literal["distance", "squared"]
@@ -129,7 +129,7 @@ def _describe(prototypes: Prototypes) -> dict[str, Any]:
     if isinstance(prototypes, (AxisPrototypes, SimplexPrototypes, LearnedPrototypes)):
         return {"kind": kind.__name__, "scale": prototypes.scale}
     raise OptionError(
-        f"a head can be saved with the prototypes of openradial.prototypes, got {kind.__name__}; "
+        f"a head can be saved with the prototypes of openradial.nn.prototypes, got {kind.__name__}; "
         "use FixedPrototypes(prototypes.matrix())"
     )
 

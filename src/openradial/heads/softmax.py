@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from openradial.errors import HeadError, OptionError, check_choice, check_positive
-from openradial.heads.base import Head, at_least_float32, check_known
+from openradial.heads.base import Head
+from openradial.scorers.base import at_least_float32, check_known
 
 Score = Literal["probability", "logit", "energy"]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
+from openradial.data.download import ARCHIVE, Package, Source, fetch, file_matches
 from openradial.errors import OptionError
-from openradial.fetch import ARCHIVE, Package, Source, fetch, file_matches
 from openradial.models.files import State, read_state
 from openradial.models.tfjs import read_tfjs, resnet50_state
 

@@ -10,7 +10,7 @@ from openradial.errors import OptionError, check_choice, check_count, check_cuto
 from openradial.functional.losses import Reduction
 from openradial.functional.norms import METRICS, MetricName, check_axis_scale, make_metric
 from openradial.functional.probabilities import Cutoff
-from openradial.prototypes import AxisPrototypes, FixedPrototypes, Prototypes
+from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, Prototypes
 
 __all__ = ["RadialLayer", "RadialLinear", "RadialLoss"]
 
@@ -205,7 +205,7 @@ def _as_prototypes(prototypes: Prototypes | Tensor | None, scale: float) -> Prot
     if not isinstance(prototypes, Prototypes):
         raise OptionError(
             "prototypes must be None, a (classes, outputs) tensor or a prototypes module, got "
-            f"{type(prototypes).__name__}; see openradial.prototypes"
+            f"{type(prototypes).__name__}; see openradial.nn.prototypes"
         )
     return prototypes
 

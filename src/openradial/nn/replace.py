@@ -8,6 +8,7 @@ from openradial.errors import HeadError, check_choice
 from openradial.functional.norms import MetricName
 from openradial.functional.probabilities import Cutoff
 from openradial.nn.layers import RadialLinear
+from openradial.nn.prototypes import Prototypes
 from openradial.nn.search import (
     Classifier,
     affine_names,
@@ -17,7 +18,6 @@ from openradial.nn.search import (
     named_classifier,
     part,
 )
-from openradial.prototypes import Prototypes
 
 WRAPPERS = (
     "DataParallel",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.bundle import Bundle, ImageInputs, PointInputs, SequenceInputs, TableInputs, TextInputs
-from openradial.data.images import FORMATS, jpeg_size, png_size
+from openradial.data.readers.images import FORMATS, jpeg_size, png_size
 from openradial.errors import DataError, DTypeError, ShapeError, require
 from openradial.server.limits import Limits
 from openradial.server.refusals import RequestError

@@ -1,6 +1,6 @@
 """Training: one loop for every network and head, on one core or on many machines."""
 
-from openradial.objective import Objective
+from openradial.nn.objective import Objective
 from openradial.training.loop import fit
 from openradial.training.machine import Machine
 from openradial.training.run_state import History

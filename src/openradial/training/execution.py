@@ -14,7 +14,7 @@ from openradial import models
 from openradial.files import write_text
 from openradial.heads import CACHead, DOCHead, Head, RadialHead, SoftmaxHead
 from openradial.metrics import auroc
-from openradial.objective import Objective
+from openradial.nn.objective import Objective
 from openradial.training.job import Job
 from openradial.training.log import Record
 from openradial.training.loop import BatchSource, fit

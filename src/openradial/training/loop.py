@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from openradial import progress
+from openradial.data import progress
 from openradial.errors import TrainingError
-from openradial.objective import Metric
+from openradial.nn.objective import Metric
 from openradial.training.average import MovingAverage
 from openradial.training.log import Log, Record
 from openradial.training.machine import Machine
@@ -32,7 +32,7 @@ class BatchSource(Protocol):
 
 
 class Minimised(Protocol):
-    """What :class:`~openradial.objective.Objective` is."""
+    """What :class:`~openradial.nn.objective.Objective` is."""
 
     @property
     def metrics(self) -> Mapping[str, Metric]: ...

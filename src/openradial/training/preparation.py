@@ -10,16 +10,14 @@ import torch
 from torch import Tensor
 
 from openradial.data import catalog
-from openradial.data import folder as folders
 from openradial.data.batches import Batches, FolderBatches, loader_for
 from openradial.data.examples import Examples
-from openradial.data.folder import ImageFolder
-from openradial.data.ilsvrc import ilsvrc
-from openradial.data.ilsvrc_classes import parse_known
-from openradial.data.splits import Split, divide, train_test_split
+from openradial.data.readers import folder as folders
+from openradial.data.readers.folder import ImageFolder
+from openradial.data.readers.tables import read_table
+from openradial.data.sets.tiny_imagenet import tiny_imagenet
+from openradial.data.splits import Split, divide, parse_known, train_test_split
 from openradial.data.table_encoder import TableEncoder
-from openradial.data.tables import read_table
-from openradial.data.tiny_imagenet import tiny_imagenet
 from openradial.data.transforms import Compose, Normalise, RandomFlip, RandomShift, Transform
 from openradial.errors import DataError, OptionError
 from openradial.models import imagenet_weights
@@ -27,7 +25,7 @@ from openradial.training.job import Job
 
 PUBLISHED = {"imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))}  # how the paper normalises ImageNet
 Source = Batches | FolderBatches
-FOLDERS = ("folder", "tiny-imagenet", "ilsvrc")
+FOLDERS = ("folder", "tiny-imagenet")
 
 
 @dataclass(frozen=True)
@@ -179,8 +177,6 @@ def _prepare_folder(job: Job, kind: str, root: Path, rank: int, world: int) -> P
 def _folder_loader(kind: str, root: Path) -> Callable[..., ImageFolder]:
     if kind == "tiny-imagenet":
         return partial(tiny_imagenet, root)
-    if kind == "ilsvrc":
-        return partial(ilsvrc, root)
     if not root.is_dir():
         raise DataError(f"there is no folder {root}")
     for test in ("val", "validation", "test"):

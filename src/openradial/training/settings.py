@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from openradial.errors import OptionError
-from openradial.hints import nearest
+from openradial.errors import OptionError, nearest
 
 OptimiserName = Literal["adam", "adamw", "rmsprop", "sgd"]
 ScheduleName = Literal["constant", "linear", "cosine", "step"]

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from openradial.data.batches import Batches
 from openradial.data.examples import Examples
+from openradial.data.progress import bar
 from openradial.errors import BuildError, DataError, OptionError, TrainingError, check_count
-from openradial.objective import Objective
-from openradial.progress import bar
+from openradial.nn.objective import Objective
 from openradial.training.flat_optimisers import clip_rows, make_update
 from openradial.training.optimisers import learning_rate_factor
 from openradial.training.settings import Settings

@@ -14,7 +14,7 @@ from openradial.errors import BuildError, check_positive
 from openradial.functional import radial_loss
 from openradial.models.mlp import MLP
 from openradial.nn import RadialLoss
-from openradial.objective import Loss
+from openradial.nn.objective import Loss
 
 Minimised = Callable[[nn.Module, Tensor, Tensor], tuple[Tensor, Tensor]]
 Slope = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]

@@ -11,12 +11,12 @@ from torch.nn.functional import cross_entropy
 
 from openradial.bayes import ElboObjective, posterior, to_bayesian
 from openradial.data import Batches, Examples
-from openradial.data.spiral import spiral
+from openradial.data.sets.spiral import spiral
 from openradial.errors import OptionError
 from openradial.functional import radial_probs
 from openradial.models import MLP
 from openradial.nn import RadialLoss
-from openradial.objective import Loss, Objective
+from openradial.nn.objective import Loss, Objective
 from openradial.training import Settings
 from openradial.training.flat_optimisers import make_update
 from openradial.training.settings import checked_names

@@ -1,13 +1,14 @@
 """Runs of the spiral: networks that learn in a thread of their own, frame by frame, while a page looks on."""
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from openradial.experiments.spiral import grid
 from openradial.server.logs import Level, event
 from openradial.server.playground.learning import Learner, State, Viewer, Wishes, accuracies, fresh_points
 from openradial.server.refusals import RequestError
@@ -166,3 +167,11 @@ class Runs:
         """End all of them."""
         for name in list(self._runs):
             self.end(name)
+
+
+def grid(places: int, extent: Sequence[float]) -> Tensor:
+    """A square grid, row by row from the bottom, ``(places * places, 2)``: the middles of the map's cells."""
+    left, right, bottom, top = extent
+    middles = (torch.arange(places) + 0.5) / places
+    y, x = torch.meshgrid(bottom + (top - bottom) * middles, left + (right - left) * middles, indexing="ij")
+    return torch.stack([x, y], -1).reshape(-1, 2)

@@ -16,13 +16,13 @@ from torch import nn
 from openradial import models
 from openradial.bundle import Bundle, ImageInputs, save
 from openradial.classifier import OpenClassifier
+from openradial.conformal import Rejector
 from openradial.data import Batches, Examples, load
 from openradial.data.splits import train_test_split
-from openradial.decision import Rejector
 from openradial.fitting.recipe import Held, make_recipe, open_classifier
 from openradial.heads import SoftmaxHead
 from openradial.metrics import auroc
-from openradial.objective import Objective
+from openradial.nn.objective import Objective
 from openradial.server.playground.digits import MODELS, NAMES
 from openradial.training import Settings, fit
 

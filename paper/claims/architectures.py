@@ -1,0 +1,39 @@
+"""Claim 9: the radial layer works with any architecture."""
+
+from collections.abc import Mapping, Sequence
+
+from paper.claims.alike import as_good
+from paper.claims.claim import Claim, Measures, Verdict
+from paper.plan import Numbers
+
+
+def measure(results: Mapping[str, Numbers]) -> Measures:
+    """Test accuracies with all classes known, by architecture and head."""
+    return {
+        f"{head}, {each['architecture']}": each["accuracy"][head]
+        for each in results["rnn"]["architectures"]
+        for head in ("softmax", "radial")
+    }
+
+
+def verdict(measures: Mapping[str, Sequence[float]]) -> Verdict:
+    """See the rule."""
+    kinds = [name.removeprefix("radial, ") for name in measures if name.startswith("radial, ")]
+    held = [as_good(measures[f"radial, {kind}"], measures[f"softmax, {kind}"]) for kind in kinds]
+    return "reproduced" if all(held) else "partly" if any(held) else "not reproduced"
+
+
+CLAIM = Claim(
+    number=9,
+    text="The radial layer works with any architecture: fully connected, convolutional, recurrent.",
+    paper="no number",
+    rule=(
+        "Test accuracy with all classes known, over seeds, of one network of each kind: fully connected on scanned "
+        "digits, convolutional on Reuters' topics, recurrent on JapaneseVowels. Radial works if its mean is not below "
+        "that of softmax by more than the error over seeds, the larger of both. Reproduced: with all three. Partly: "
+        "with one or two. Not reproduced: with none."
+    ),
+    experiments=("rnn",),
+    measure=measure,
+    verdict=verdict,
+)

@@ -1,0 +1,124 @@
+"""The 1000 classes of ILSVRC-2012, and the rules by which some of them are known.
+
+The table ``ilsvrc2012.csv`` lists each class with its first word in WordNet 3.0 (© 2006 Princeton University) and
+whether it is an *artifact*, the subtree that the paper keeps as novel.
+"""
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from openradial import data
+from openradial.data import Split
+from openradial.errors import DataError, OptionError, nearest
+from paper.imagenet.wordnet import WNID, WordNet
+
+ARTIFACT = "n00021939"
+RULES = "random:N, not:WNID, under:WNID, names:A,B,... or file:PATH"
+
+
+@dataclass(frozen=True)
+class IlsvrcClass:
+    """One class: its usual index (the rank of its wnid), its first word, and whether it is a kind of artifact."""
+
+    index: int
+    wnid: str
+    lemma: str
+    artifact: bool
+
+
+@cache
+def ilsvrc_classes() -> tuple[IlsvrcClass, ...]:
+    """All classes in the order of their index.
+
+    >>> ilsvrc_classes()[1]
+    IlsvrcClass(index=1, wnid='n01443537', lemma='goldfish', artifact=False)
+    """
+    text = (files("paper.imagenet") / "ilsvrc2012.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return tuple(IlsvrcClass(int(row["index"]), row["wnid"], row["lemma"], row["artifact"] == "1") for row in rows)
+
+
+def wnids() -> tuple[str, ...]:
+    """The wnids of all classes in the order of their index."""
+    return tuple(row.wnid for row in ilsvrc_classes())
+
+
+def recompute_table(root: Path | str | None = None) -> tuple[IlsvrcClass, ...]:
+    """The table computed afresh from WordNet 3.0, in ``root`` or fetched; which 1000 wnids is ILSVRC's own choice."""
+    wordnet = WordNet.load(root)
+    artifacts = wordnet.under(ARTIFACT)
+    return tuple(
+        IlsvrcClass(index, wnid, wordnet[wnid].lemmas[0], wnid in artifacts) for index, wnid in enumerate(wnids())
+    )
+
+
+def table_differences(rows: Iterable[IlsvrcClass]) -> list[str]:
+    """What in a recomputed table is not as in the shipped one, a line each; nothing if all is well."""
+    return [
+        f"{shipped.wnid}: shipped {shipped}, recomputed {row}"
+        for shipped, row in zip(ilsvrc_classes(), rows, strict=True)
+        if shipped != row
+    ]
+
+
+def write_table(rows: Iterable[IlsvrcClass], path: Path | str) -> None:
+    """Write a table in the form of the shipped one."""
+    lines = [f"{row.index},{row.wnid},{row.lemma},{int(row.artifact)}\n" for row in rows]
+    Path(path).write_text("index,wnid,lemma,artifact\n" + "".join(lines), encoding="utf-8", newline="\n")
+
+
+def parse_known(
+    rule: str, classes: Sequence[str] | None = None, *, seed: int = 0, wordnet: Path | str | None = None
+) -> Split:
+    """Split classes (wnids, by default all of ILSVRC-2012) by a rule that says which are known.
+
+    ``random:100`` draws with the seed; ``not:n00021939`` knows all but a WordNet subtree, ``under:n00021939`` the
+    subtree alone; ``names:n01440764,goldfish`` takes wnids or words; ``file:PATH`` takes a list, one name per line.
+    Subtrees other than the artifacts need WordNet, in the folder ``wordnet`` or fetched.
+
+    >>> split = parse_known("not:n00021939")
+    >>> len(split.known), len(split.novel)
+    (478, 522)
+    """
+    classes = wnids() if classes is None else tuple(classes)
+    kind, _, value = rule.partition(":")
+    if kind in ("random", "file") and value.strip():
+        return data.parse_known(rule, classes, seed=seed)
+    if not value.strip() or kind not in ("not", "under", "names"):
+        raise OptionError(f"known must be {RULES}, got {rule!r}")
+    if kind == "names":
+        chosen = [_wnid(name.strip(), classes) for name in value.split(",") if name.strip()]
+    else:
+        tree = _subtree(value.strip(), classes, wordnet)
+        if tree.isdisjoint(classes):
+            raise DataError(f"none of the {len(classes)} classes lies under {value}; name a meaning above some of them")
+        chosen = [name for name in classes if (name in tree) == (kind == "under")]
+    return replace(data.named_split(classes, known=chosen), facts={"rule": rule})
+
+
+def _subtree(wnid: str, classes: Sequence[str], wordnet: Path | str | None) -> frozenset[str]:
+    if not WNID.fullmatch(wnid):
+        raise OptionError(f"a WordNet subtree is named by n and eight digits, as in not:{ARTIFACT}, got {wnid!r}")
+    strange = [name for name in classes if not WNID.fullmatch(name)]
+    if strange:
+        raise DataError(f"a WordNet subtree splits classes named by wnids only, got {strange[0]!r}; use names:A,B,...")
+    if wnid == ARTIFACT and wordnet is None and set(classes) <= set(wnids()):
+        return frozenset(row.wnid for row in ilsvrc_classes() if row.artifact)
+    return WordNet.load(wordnet).under(wnid)
+
+
+def _wnid(name: str, classes: Sequence[str]) -> str:
+    """The class that a name means: itself, or the one whose first word it is."""
+    if name in classes:
+        return name
+    meant = [row.wnid for row in ilsvrc_classes() if row.lemma == name.replace(" ", "_") and row.wnid in classes]
+    if len(meant) > 1:
+        raise DataError(f"{name!r} means {len(meant)} classes, {' and '.join(meant)}; name one of these")
+    if not meant:
+        words = [row.lemma for row in ilsvrc_classes() if row.wnid in classes]
+        raise DataError(f"{name!r} is no class of these {len(classes)}{nearest(name, [*classes, *words])}")
+    return meant[0]

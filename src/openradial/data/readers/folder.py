@@ -1,0 +1,339 @@
+"""Any folder of images, one folder per class: found by name at once, decoded and checked by workers."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from openradial.data.examples import Examples
+from openradial.data.progress import bar
+from openradial.data.readers.images import ENDINGS, KINDS
+from openradial.data.workers import Request, View, decode, default_workers
+from openradial.errors import DataError, listed
+
+PARTS = {"train", "val", "valid", "validation", "test"}
+SHOWN = 5  # names that a report or message lists of one kind
+CHUNK = 256  # images that a worker decodes at a time
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How many files are of one kind, and the names of the first few."""
+
+    count: int
+    names: tuple[str, ...]
+
+    def listing(self) -> str:
+        more = self.count - len(self.names)
+        return ", ".join(self.names) + (f" and {more:,} more" if more else "")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a folder holds beside RGB images in class folders; ``print(report)`` shows it.
+
+    Kinds: ``broken`` with what is wrong, ``empty`` classes, ``grey``, ``palette``, ``alpha``, ``16-bit`` and ``CMYK``
+    images that are converted, and files ``left out``: no image by their ending, outside of a class folder, or of
+    another class.
+    """
+
+    root: Path
+    images: int
+    classes: int
+    found: dict[str, Finding] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def count(self, kind: str) -> int:
+        return self.found[kind].count if kind in self.found else 0
+
+    def __str__(self) -> str:
+        lines = [f"{self.root}: {self.images:,} images in {self.classes:,} classes"]
+        for kind, finding in self.found.items():
+            words = f"{kind}, converted" if kind in KINDS else kind
+            lines.append(f"  {words}: {finding.count:,} ({finding.listing()})")
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+    def add(self, kind: str, names: Sequence[str]) -> "Report":
+        """The report with more files of one kind."""
+        if not names:
+            return self
+        before = self.found.get(kind, Finding(0, ()))
+        merged = Finding(before.count + len(names), (*before.names, *names)[:SHOWN])
+        return replace(self, found={**self.found, kind: merged})
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFolder:
+    """Image files with their labels: ``labels`` ``(n,)`` int64 are places in ``classes``."""
+
+    root: Path
+    paths: list[str]
+    labels: Tensor
+    classes: tuple[str, ...]
+    report: Report
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def counts(self) -> Tensor:
+        """How many images each class has, ``(k,)``."""
+        return torch.bincount(self.labels, minlength=len(self.classes))
+
+    def noted(self, *notes: str) -> "ImageFolder":
+        """The folder with more notes in its report."""
+        return replace(self, report=replace(self.report, notes=(*self.report.notes, *notes)))
+
+    def check(self, *, skip_broken: bool = False, workers: int | None = None) -> "ImageFolder":
+        """Decode every image; return the folder with a full report, without broken ones if these are to be skipped."""
+        view = View(size=1, crop=1.0)  # read to the last byte, but built up at the smallest scale a JPEG has
+        with bar(f"checking {self.root.name}", len(self), unit="images") as advance:
+            report, keep = self.report, torch.ones(len(self), dtype=torch.bool)
+            for start, pixels, broken, kinds in self._decoded(view, workers):
+                report = _with(report, self._names(start, broken), self._names(start, kinds))
+                keep[[start + place for place in broken]] = False
+                advance(len(pixels))
+        return self._without(keep, report, skip_broken)
+
+    def load(
+        self,
+        size: int,
+        *,
+        channels: int = 3,
+        crop: float = 1.0,
+        skip_broken: bool = False,
+        workers: int | None = None,
+    ) -> Examples:
+        """All images in memory, their centres resized to ``(channels, size, size)``."""
+        self._check_memory(size, channels)
+        inputs = torch.empty(len(self), channels, size, size, dtype=torch.uint8)
+        keep, report = torch.ones(len(self), dtype=torch.bool), self.report
+        with bar(f"decoding {self.root.name}", len(self), unit="images") as advance:
+            for start, pixels, broken, _ in self._decoded(View(size, channels, crop), workers):
+                inputs[start : start + len(pixels)] = pixels
+                report = _with(report, self._names(start, broken), {})
+                keep[[start + place for place in broken]] = False
+                advance(len(pixels))
+        whole = self._without(keep, report, skip_broken)
+        return Examples(inputs if len(whole) == len(self) else inputs[keep], whole.labels, self.classes)
+
+    def _decoded(self, view: View, workers: int | None) -> Iterator[tuple[int, Tensor, dict[int, str], dict[int, str]]]:
+        starts = range(0, len(self), CHUNK)
+        requests = (Request(self.paths[start : start + CHUNK]) for start in starts)
+        wanted = default_workers() if workers is None else workers
+        several = wanted if len(self) > CHUNK else 0  # processes take longer to start than a few images to decode
+        for start, (pixels, outcome) in zip(starts, decode(requests, view, CHUNK, workers=several), strict=True):
+            yield start, pixels, outcome.broken, outcome.kinds
+
+    def _names(self, start: int, places: dict[int, str]) -> dict[str, str]:
+        return {os.path.relpath(self.paths[start + place], self.root): what for place, what in places.items()}
+
+    def _without(self, keep: Tensor, report: Report, skip_broken: bool) -> "ImageFolder":
+        """The folder without broken images, or an error if there are some and they are not to be skipped."""
+        if keep.all():
+            return replace(self, report=report)
+        broken = report.found["broken"]
+        if not skip_broken:
+            raise DataError(
+                f"{int((~keep).sum())} of {len(self)} images in {self.root} are broken: "
+                f"{broken.listing()}; replace them, or leave them out with skip_broken=True "
+                "(--skip-broken)"
+            )
+        paths = [path for path, whole in zip(self.paths, keep.tolist(), strict=True) if whole]
+        labels = self.labels[keep]
+        report = replace(report, images=len(paths))
+        report = report.add("empty", _without_images(labels, self.classes))
+        return ImageFolder(self.root, paths, labels, self.classes, report)
+
+    def _check_memory(self, size: int, channels: int) -> None:
+        View(size, channels).check()
+        wanted, free = len(self) * channels * size * size, free_memory()
+        if free is not None and wanted > 0.9 * free:
+            raise DataError(
+                f"{len(self):,} images of {channels} x {size} x {size} take {wanted / 1e9:.1f} GB of memory and "
+                f"{free / 1e9:.1f} GB are free; decode them as they are needed (FolderBatches), or take a smaller size"
+            )
+
+
+class HasClasses(Protocol):
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+
+
+def scan(root: str | PathLike[str], *, classes: Iterable[str] | None = None, allow_empty: bool = False) -> ImageFolder:
+    """Find the images in ``root/class/``, sub-folders included; classes and files are sorted by name.
+
+    No file is opened. ``classes`` keeps these classes only, in this order. Hidden files and ``__MACOSX`` are ignored,
+    links are followed.
+    """
+    root = Path(root).expanduser()
+    folders, loose = _class_folders(root)
+    names = _wanted(root, folders, classes)
+    paths: list[str] = []
+    labels: list[int] = []
+    others: list[str] = []
+    with bar(f"scanning {root.name}", len(names), unit="classes") as advance:
+        for label, name in enumerate(names):
+            images = sorted(_images(folders[name], others))
+            paths += images
+            labels += [label] * len(images)
+            advance(1)
+    found = torch.tensor(labels, dtype=torch.int64)
+    left_out = [os.path.relpath(path, root) for path in sorted(others)] + loose
+    report = Report(root, len(paths), len(names)).add("left out", left_out)
+    empty = _without_images(found, names)
+    if empty and not allow_empty:
+        raise DataError(
+            f"{len(empty)} of {len(names)} class folders in {root} hold no images ({', '.join(ENDINGS)}): "
+            f"{listed(empty, SHOWN)}; remove them, or keep them with allow_empty=True"
+        )
+    return ImageFolder(root, paths, found, tuple(names), report.add("empty", empty))
+
+
+def labelled(root: Path, names: dict[str, str], *, classes: Iterable[str] | None = None) -> ImageFolder:
+    """Images that lie side by side in ``root``, with the class of each file name; others are left out and counted."""
+    order = tuple(sorted(set(names.values())) if classes is None else classes)
+    places = {name: place for place, name in enumerate(order)}
+    files = sorted(entry.name for entry in os.scandir(root) if is_image(entry.name) and not _is_hidden(entry.name))
+    kept = [name for name in files if names.get(name) in places]
+    if not kept:
+        raise DataError(
+            f"none of the {len(files)} images in {root} is listed with a wanted class; "
+            "check that the list of labels belongs to this folder"
+        )
+    labels = torch.tensor([places[names[name]] for name in kept], dtype=torch.int64)
+    left_out = sorted(set(files) - set(kept))
+    absent = sorted(name for name in set(names) - set(files) if names[name] in places)
+    report = Report(root, len(kept), len(order)).add("left out", left_out).add("listed but absent", absent)
+    report = report.add("empty", _without_images(labels, order))
+    return ImageFolder(root, [str(root / name) for name in kept], labels, order, report)
+
+
+def compare_classes(train: HasClasses, validation: HasClasses) -> None:
+    """Raise unless both sets have the same classes in the same order."""
+    if train.classes == validation.classes:
+        return
+    missing = [name for name in train.classes if name not in set(validation.classes)]
+    unknown = [name for name in validation.classes if name not in set(train.classes)]
+    if not missing and not unknown:
+        raise DataError(
+            "the classes of training and validation are the same but in another order: their labels differ; "
+            "scan the validation folder with classes=train.classes"
+        )
+    differ = [
+        f"{len(names)} only in {part}: {listed(names, SHOWN)}"
+        for part, names in (("training", missing), ("validation", unknown))
+        if names
+    ]
+    raise DataError(
+        f"training and validation must have the same classes, but {'; '.join(differ)}; rename the folders, or scan "
+        "both with classes= the names they share"
+    )
+
+
+def free_memory() -> int | None:
+    """Bytes of memory that can be had without swapping; None where the system does not say."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def is_image(name: str) -> bool:
+    return name.lower().endswith(ENDINGS)
+
+
+def _class_folders(root: Path) -> tuple[dict[str, str], list[str]]:
+    """Folders by name, and the names of images that lie beside them."""
+    try:
+        entries = [entry for entry in os.scandir(root) if not _is_hidden(entry.name)]
+    except FileNotFoundError:
+        raise DataError(f"{root} does not exist; give a folder with one folder of images per class") from None
+    except NotADirectoryError:
+        raise DataError(f"{root} is a file; give a folder with one folder of images per class") from None
+    except PermissionError:
+        raise DataError(f"{root} may not be read; change its permissions") from None
+    folders = {entry.name: entry.path for entry in entries if entry.is_dir()}
+    loose = sorted(entry.name for entry in entries if is_image(entry.name) and not entry.is_dir())
+    if not folders:
+        came = f"{len(loose)} images and no folders" if loose else "no folders"
+        raise DataError(f"{root} must hold one folder of images per class, as in {root}/cat/1.jpg, but has {came}")
+    return folders, loose
+
+
+def _wanted(root: Path, folders: dict[str, str], classes: Iterable[str] | None) -> list[str]:
+    if classes is not None:
+        names = list(classes)
+        missing = [name for name in names if name not in folders]
+        if missing:
+            raise DataError(
+                f"{root} has no folder for {len(missing)} of {len(names)} classes: {listed(missing, SHOWN)}"
+            )
+        return names
+    names = sorted(folders)
+    if set(names) <= PARTS and all(_has_folders(folders[name]) for name in names):
+        raise DataError(
+            f"{root} holds the parts {', '.join(names)} of a set, not classes; give one of them: {root / names[0]}"
+        )
+    folded: dict[str, str] = {}
+    for name in names:
+        twin = folded.setdefault(name.casefold(), name)
+        if twin != name:
+            raise DataError(
+                f"the class folders {twin!r} and {name!r} in {root} differ in case only; merge or rename them, or name "
+                "all classes with classes="
+            )
+    return names
+
+
+def _has_folders(folder: str) -> bool:
+    return any(entry.is_dir() for entry in Path(folder).iterdir())
+
+
+def _images(folder: str, others: list[str]) -> Iterator[str]:
+    """Image files in a folder and below; other files are noted. A folder that links lead back to is read once."""
+    todo, seen = [folder], set()
+    while todo:
+        current = todo.pop()
+        try:
+            facts, entries = os.stat(current), list(os.scandir(current))
+        except PermissionError:
+            raise DataError(f"{current} may not be read; change its permissions") from None
+        if (facts.st_dev, facts.st_ino) in seen:
+            continue
+        seen.add((facts.st_dev, facts.st_ino))
+        for entry in entries:
+            if _is_hidden(entry.name):
+                continue
+            if is_image(entry.name) and not entry.is_dir():
+                yield entry.path
+            elif entry.is_dir():
+                todo.append(entry.path)
+            else:
+                others.append(entry.path)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name == "__MACOSX"
+
+
+def _without_images(labels: Tensor, classes: Sequence[str]) -> list[str]:
+    counts = torch.bincount(labels, minlength=len(classes)).tolist()
+    return [name for name, count in zip(classes, counts, strict=True) if not count]
+
+
+def _with(report: Report, broken: dict[str, str], kinds: dict[str, str]) -> Report:
+    report = report.add("broken", [f"{name} {reason}" for name, reason in broken.items()])
+    for kind in KINDS:
+        report = report.add(kind, [name for name, found in kinds.items() if found == kind])
+    return report

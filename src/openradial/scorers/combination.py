@@ -1,0 +1,149 @@
+"""Several unknown-scores made one, and calibrated again."""
+
+import math
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+from openradial.conformal.conformal import conformal_p_values
+from openradial.errors import OptionError, ShapeError, check_choice, check_count
+from openradial.scorers.base import Input, Scorer, at_least_float32, check_known, check_rows
+
+METHODS = ("fisher", "mean", "min", "cauchy", "standardised")
+TAIL = 0.1  # share of the calibration scores that say how fast a column falls off
+
+
+class Combination(Scorer):
+    r"""Several unknown-scores of one input, ``(b, m)``, merged into one.
+
+    :meth:`fit` takes the scores of known data that no scorer was fitted on. One half of it gives every column its
+    conformal p-values; the method merges those of a row:
+
+    - ``"fisher"``: :math:`-\sum_j \log p_j`: every column adds evidence;
+    - ``"mean"``: :math:`-\log` of their mean: all columns must find the input unknown;
+    - ``"min"``: :math:`-\log` of the smallest: one column is enough;
+    - ``"cauchy"``: :math:`-\log` of the p-value of their mean :math:`\cot(\pi p_j)` (Liu and Xie 2020): like the
+      smallest, but agreement counts;
+    - ``"standardised"``: no p-values, but the sum of the log scores, each less its mean and divided by its standard
+      deviation on that half. It takes scores above 0, such as distances.
+
+    Between two calibration scores p is interpolated, so that equal counts are no ties. Beyond the largest one, where
+    counting would say 1/(n+1) whatever the score, p falls off exponentially, as fast as the highest tenth of the
+    calibration scores does, so that inputs far away keep their order. Below the smallest score p stays 1.
+
+    The other half is merged and kept: :meth:`p_values` compares with it, so whatever the method and however the columns
+    depend on each other, a known input gets p ≤ r in at most a share r of all cases.
+
+    >>> known = torch.arange(1.0, 9.0).unsqueeze(1).expand(-1, 2)
+    >>> merge = Combination("min").fit(known)
+    >>> merge.p_values(torch.tensor([[1.0, 1.0], [1.0, 99.0]]))
+    tensor([1.0000, 0.2000], dtype=torch.float64)
+    """
+
+    takes: ClassVar[Input] = "scores"
+    fitted: ClassVar[tuple[str, ...]] = ("columns", "merged")
+    columns: Tensor
+    merged: Tensor
+
+    def __init__(
+        self, method: Literal["fisher", "mean", "min", "cauchy", "standardised"] = "fisher", *, seed: int = 0
+    ) -> None:
+        super().__init__()
+        check_choice("method", method, METHODS)
+        check_count("seed", seed, least=0)
+        self.method, self.seed = method, int(seed)
+
+    def settings(self) -> dict[str, Any]:
+        return {"method": self.method, "seed": self.seed}
+
+    def fit(self, scores: Tensor, y: Tensor | None = None) -> Self:
+        """Learn from the scores of known data, ``(n, m)``; ``seed`` says which half each row belongs to."""
+        check_rows("scores", scores)
+        check_known("scores", scores)
+        if len(scores) < 4:
+            raise ShapeError(f"a combination needs at least 4 rows of known data to learn from, got {len(scores)}")
+        rows = scores.detach().double()
+        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(self.seed)).to(rows.device)
+        half = len(rows) // 2
+        if self.method == "standardised":
+            _check_standardised(rows, order[:half])
+        self.columns = rows[order[:half]].sort(0).values
+        self.merged = self._merge(rows[order[half:]]).sort().values
+        return self
+
+    def unknown_score(self, scores: Tensor) -> Tensor:
+        """The merged score, ``(b, m) -> (b,)``; nan where a column is nan, infinite where a column is."""
+        self._check_fitted()
+        check_rows("scores", scores, self.columns.shape[1])
+        return self._merge(scores.double()).to(at_least_float32(scores).dtype)
+
+    def p_values(self, scores: Tensor) -> Tensor:
+        """Conformal p-values of the merged score, ``(b, m) -> (b,)`` float64; see :func:`conformal_p_values`."""
+        self._check_fitted()
+        check_rows("scores", scores, self.columns.shape[1])
+        return conformal_p_values(self.merged, self._merge(scores.double()))
+
+    def _merge(self, scores: Tensor) -> Tensor:
+        if self.method == "standardised":
+            known = self.columns.double().log()
+            logs = scores.clamp_min(self.columns[0]).log()  # (b, m)
+            return ((logs - known.mean(0)) / known.std(0)).sum(1)
+        log_p = self._log_p(scores)
+        if self.method == "fisher":
+            return -log_p.sum(1)
+        if self.method == "mean":
+            return math.log(log_p.shape[1]) - log_p.logsumexp(1)
+        return -log_p.amin(1) if self.method == "min" else _cauchy(log_p, len(self.columns))
+
+    def _log_p(self, scores: Tensor) -> Tensor:
+        """Log p-value of each column, continuous in the scores; ``(b, m) -> (b, m)``."""
+        columns, scores = self.columns.T.double().contiguous(), scores.T.contiguous()  # (m, n), (m, b)
+        p = torch.stack([conformal_p_values(column, column) for column in columns])
+        above = torch.searchsorted(columns, scores, right=True)
+        left, right = (above - 1).clamp_min(0), above.clamp_max(columns.shape[1] - 1)
+        start, gap = columns.gather(1, left), columns.gather(1, right) - columns.gather(1, left)
+        share = ((scores - start) / gap.where(gap > 0, 1.0)).clamp(0, 1)
+        between = torch.lerp(p.gather(1, left), p.gather(1, right), share)
+        beyond = ((scores - columns[:, -1:]) / _fall(columns)).clamp_min(0)
+        return (between.log() - beyond).T
+
+
+def _fall(columns: Tensor) -> Tensor:
+    """The mean excess of the highest scores of each rising column over the score below them, ``(m, n) -> (m, 1)``.
+
+    It is the scale of an exponential tail. Where the highest scores are all the same, the standard deviation stands in
+    for it, and 1 where all scores are.
+    """
+    count = math.ceil(TAIL * columns.shape[1])
+    excess = (columns[:, -count:] - columns[:, -count - 1, None]).mean(1, keepdim=True)
+    spread = columns.std(1, keepdim=True)
+    return torch.where(excess > 0, excess, torch.where(spread > 0, spread, 1.0))
+
+
+def _cauchy(log_p: Tensor, count: int) -> Tensor:
+    """Minus the log of the p-value of the mean cot(πp), also where p is too small for float64; ``(b, m) -> (b,)``."""
+    log_p = log_p.clamp(-1e300, math.log1p(-0.5 / (count + 1)))  # cot(π) is -∞ and would outvote all others
+    p = log_p.exp()
+    # cot(πp) = cos(πp) / sin(πp) and sin(πp) = πp sinc(p), whose logs are finite for every p
+    cosine = (math.pi * p).cos()
+    logs = cosine.abs().log() - math.log(math.pi) - log_p - p.sinc().log()  # (b, m)
+    largest = logs.amax(1)
+    mean = (cosine.sign() * (logs - largest.unsqueeze(1)).exp()).mean(1)  # in units of exp(largest)
+    near = math.log(math.pi) - torch.atan2((-largest).exp(), mean).log()
+    return torch.where(largest < 300, near, math.log(math.pi) + largest + mean.abs().log())
+
+
+def _check_standardised(rows: Tensor, half: Tensor) -> None:
+    if (rows <= 0).any():
+        row, column = (rows <= 0).nonzero()[0].tolist()
+        raise OptionError(
+            f"the standardised method takes scores above 0, got {float(rows[row, column]):g} in row {row}, column "
+            f"{column}; take another method"
+        )
+    same = (rows[half] == rows[half[0]]).all(0)
+    if same.any():
+        raise OptionError(
+            "the standardised method takes scores that vary, got one value throughout in column "
+            f"{int(same.int().argmax())}; leave it out"
+        )

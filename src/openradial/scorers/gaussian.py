@@ -1,0 +1,205 @@
+"""Gaussians around known features: a mixture of them, and one per class that share a covariance."""
+
+import math
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+from openradial.errors import OptionError, check_choice, check_count, check_positive, require
+from openradial.scorers.density import AT_ONCE, Density, check_classes, check_features, squared_distances
+
+SINGULAR = 1e-7  # a share of a standard deviation that is rounding
+
+
+class GaussianMixtureDensity(Density):
+    """Minus the log of a mixture of Gaussians, found by expectation maximisation.
+
+    Fitting needs scikit-learn, scoring does not: weights, means and factors of the precisions are kept as tensors.
+    ``regularisation`` is added to every variance; the labels are not looked at.
+
+    >>> mixture = GaussianMixtureDensity(1, "diag", regularisation=1e-12).fit(torch.tensor([[-1.0], [1.0]]))
+    >>> mixture.unknown_score(torch.tensor([[0.0], [2.0]]))
+    tensor([0.9189, 2.9189])
+    """
+
+    fitted: ClassVar[tuple[str, ...]] = ("log_weights", "means", "factors")
+    log_weights: Tensor
+    means: Tensor
+    factors: Tensor
+
+    def __init__(
+        self,
+        components: int = 10,
+        covariance: Literal["full", "diag"] = "full",
+        *,
+        regularisation: float = 1e-6,
+        iterations: int = 200,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        check_count("components", components)
+        check_choice("covariance", covariance, ("full", "diag"))
+        check_positive("regularisation", regularisation)
+        check_count("iterations", iterations)
+        check_count("seed", seed, least=0)
+        self.components, self.covariance, self.seed = int(components), covariance, int(seed)
+        self.regularisation, self.iterations = float(regularisation), int(iterations)
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "components": self.components,
+            "covariance": self.covariance,
+            "regularisation": self.regularisation,
+            "iterations": self.iterations,
+            "seed": self.seed,
+        }
+
+    def fit(self, z: Tensor, y: Tensor | None = None) -> Self:
+        """Find the mixture; scikit-learn warns if it has not settled after ``iterations``."""
+        check_features(z)
+        if len(z) < max(2, self.components):
+            raise OptionError(
+                f"a mixture needs at least 2 rows and one per component, got {len(z)} rows for {self.components} "
+                "components; take fewer components or more rows"
+            )
+        found = self._mixture(z.detach().double().cpu().numpy())
+        self.log_weights = torch.from_numpy(found.weights_).log().to(z.device)
+        self.means = torch.from_numpy(found.means_).to(z.device)
+        self.factors = torch.from_numpy(found.precisions_cholesky_).to(z.device)
+        return self
+
+    def _mixture(self, rows: Any) -> Any:
+        mixture = require("sklearn.mixture", "sklearn", "fitting a GaussianMixtureDensity").GaussianMixture(
+            self.components,
+            covariance_type=self.covariance,
+            reg_covar=self.regularisation,
+            max_iter=self.iterations,
+            random_state=self.seed,
+        )
+        singular = OptionError(
+            f"the covariances of the mixture are singular with regularisation={self.regularisation:g}; take a "
+            "larger one, fewer components or covariance='diag'"
+        )
+        try:
+            found = mixture.fit(rows)
+        except ValueError as error:
+            raise singular from error
+        # Whether LAPACK fails on a singular matrix depends on how the CPU rounds.
+        if self.covariance == "full":
+            left = 1 / found.precisions_cholesky_.diagonal(axis1=1, axis2=2)  # what the axes before do not explain
+            if (left <= SINGULAR * found.covariances_.diagonal(axis1=1, axis2=2) ** 0.5).any():
+                raise singular
+        return found
+
+    @property
+    def width(self) -> int:
+        return self.means.shape[1]
+
+    def _score(self, z: Tensor) -> Tensor:
+        parts = zip(self.log_weights.double(), self.means.double(), self.factors.double(), strict=True)
+        logs = [weight + _log_gaussian(z, mean, factor) for weight, mean, factor in parts]
+        return -torch.stack(logs).logsumexp(0)
+
+    def _rows_at_once(self) -> int:
+        return max(1, AT_ONCE // max(self.means.shape))
+
+
+def _log_gaussian(z: Tensor, mean: Tensor, factor: Tensor) -> Tensor:
+    """Log density of a Gaussian with the precision F Fᵀ, or the precision F² of each axis; ``(b, d) -> (b,)``."""
+    is_full = factor.ndim == 2
+    white = (z - mean) @ factor if is_full else (z - mean) * factor
+    log_det = (factor.diagonal() if is_full else factor).log().sum()
+    return log_det - 0.5 * (len(mean) * math.log(2 * math.pi) + white.square().sum(1))
+
+
+class MahalanobisDensity(Density):
+    r"""The squared Mahalanobis distance to the nearest class mean (Lee et al. 2018).
+
+    :math:`\min_k (z - \mu_k)^\top \Sigma^{-1} (z - \mu_k)`, with the covariance :math:`\Sigma` of the features around
+    their class means, pooled over the classes. ``relative`` subtracts the squared distance under one Gaussian for all
+    features, which takes away what says nothing about classes (Ren et al. 2021). Classes without examples are left out;
+    without labels all rows are one class.
+
+    A covariance of few rows or dependent features is singular, so it is shrunk to
+    :math:`(1 - s) \Sigma + s \, \tfrac{\operatorname{tr} \Sigma}{d} I`, with s after Ledoit and Wolf (2004), next to 0
+    for many rows, or given as ``shrinkage``; 0 is the paper's own form.
+
+    >>> known, classes = torch.tensor([[0.0], [2.0], [10.0], [12.0]]), torch.tensor([0, 0, 1, 1])
+    >>> MahalanobisDensity(shrinkage=0.0).fit(known, classes).unknown_score(torch.tensor([[1.0], [8.0]]))
+    tensor([0., 9.])
+    """
+
+    fitted: ClassVar[tuple[str, ...]] = ("means", "whitening", "overall_mean", "overall_whitening")
+    means: Tensor
+    whitening: Tensor
+    overall_mean: Tensor
+    overall_whitening: Tensor
+
+    def __init__(self, *, relative: bool = False, shrinkage: float | Literal["ledoit-wolf"] = "ledoit-wolf") -> None:
+        super().__init__()
+        is_share = isinstance(shrinkage, int | float) and not isinstance(shrinkage, bool) and 0 <= shrinkage <= 1
+        if not (is_share or shrinkage == "ledoit-wolf"):
+            raise OptionError(f"shrinkage must be 'ledoit-wolf' or a number from 0 to 1, got {shrinkage!r}")
+        self.relative, self.shrinkage = bool(relative), shrinkage
+
+    def settings(self) -> dict[str, Any]:
+        return {"relative": self.relative, "shrinkage": self.shrinkage}
+
+    def fit(self, z: Tensor, y: Tensor | None = None) -> Self:
+        """Find the class means and the covariances."""
+        check_features(z)
+        rows = z.detach().double()
+        labels = check_classes(y, len(z)).to(z.device) if y is not None else torch.zeros_like(rows[:, 0]).long()
+        present, labels = torch.unique(labels, return_inverse=True)
+        if self.relative and len(present) == 1:
+            raise OptionError(
+                "a relative distance needs at least two classes, got one; give labels or take relative=False"
+            )
+        counts = labels.bincount().unsqueeze(1)
+        self.means = rows.new_zeros(len(present), rows.shape[1]).index_add(0, labels, rows) / counts
+        self.overall_mean = rows.mean(0)
+        self.whitening = _whitening(rows - self.means[labels], self.shrinkage)
+        self.overall_whitening = _whitening(rows - self.overall_mean, self.shrinkage)
+        return self
+
+    @property
+    def width(self) -> int:
+        return self.means.shape[1]
+
+    def _score(self, z: Tensor) -> Tensor:
+        deviations, means = z - self.overall_mean, self.means.double() - self.overall_mean
+        whitening = self.whitening.double()
+        score = squared_distances(deviations @ whitening, means @ whitening).amin(1)
+        if not self.relative:
+            return score
+        return score - (deviations @ self.overall_whitening.double()).square().sum(1)
+
+    def _rows_at_once(self) -> int:
+        return max(1, AT_ONCE // max(self.means.shape))
+
+
+def _whitening(deviations: Tensor, shrinkage: float | str) -> Tensor:
+    """The matrix W with W Wᵀ the inverse of the shrunk covariance, ``(n, d) -> (d, d)``."""
+    covariance = deviations.T @ deviations / len(deviations)
+    share = ledoit_wolf(deviations, covariance) if isinstance(shrinkage, str) else shrinkage
+    identity = torch.eye(len(covariance), dtype=covariance.dtype, device=covariance.device)
+    covariance = (1 - share) * covariance + share * covariance.diagonal().mean() * identity
+    factor, failed = torch.linalg.cholesky_ex(covariance)
+    # a pivot is what the features before leave unexplained of this one, whatever their units
+    if int(failed) or (factor.diagonal() <= SINGULAR * covariance.diagonal().sqrt()).any():
+        raise OptionError(
+            f"the covariance of the features is singular with shrinkage={shrinkage!r}; take a larger shrinkage, or "
+            "features that vary"
+        )
+    inverse: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
+    return inverse.T
+
+
+def ledoit_wolf(deviations: Tensor, covariance: Tensor) -> float:
+    """The share of the identity with which the covariance is expected to be least wrong (Ledoit and Wolf 2004)."""
+    count, width = deviations.shape
+    squares = covariance.square().sum()
+    noise = (deviations.square().sum(1).square().sum() / count - squares) / (count * width)
+    spread = (squares - covariance.diagonal().sum().square() / width) / width
+    return float((noise / spread).clamp(0, 1)) if spread > 0 else 0.0

@@ -1,0 +1,78 @@
+import re
+
+import pytest
+from pictures import jpeg, tree
+
+from openradial.data.readers.folder import compare_classes
+from openradial.data.sets.tiny_imagenet import tiny_imagenet, tiny_imagenet_words
+from openradial.errors import DataError, OptionError
+
+WNIDS = ("n01443537", "n01629819")
+
+
+def published(root):
+    """Two classes of the set as it is published."""
+    files = {f"train/{wnid}/images/{wnid}_{i}.JPEG": jpeg(64, 64, seed=i) for wnid in WNIDS for i in range(3)}
+    files |= {f"train/{wnid}/{wnid}_boxes.txt": b"x" for wnid in WNIDS}
+    files |= {f"val/images/val_{i}.JPEG": jpeg(64, 64, seed=i) for i in range(4)}
+    rows = [f"val_{i}.JPEG\t{WNIDS[i % 2]}\t0\t32\t44\t62" for i in range(4)]
+    files["val/val_annotations.txt"] = "\n".join(rows).encode()
+    files["wnids.txt"] = "\n".join(reversed(WNIDS)).encode()
+    files["words.txt"] = b"n00001740\tentity\nn01443537\tgoldfish, Carassius auratus\nn01629819\tsalamander\n"
+    files |= {"test/images/test_0.JPEG": jpeg()}
+    return tree(root, files)
+
+
+def test_the_published_layout_is_read(tmp_path):
+    root = published(tmp_path)
+    train, val = tiny_imagenet(root), tiny_imagenet(root, "val")
+    compare_classes(train, val)
+    assert train.classes == WNIDS
+    assert train.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert val.labels.tolist() == [0, 1, 0, 1]
+    assert train.report.count("left out") == 2
+    assert val.load(64).inputs.shape == (4, 3, 64, 64)
+
+
+def test_the_sorted_layout_is_read(tmp_path):
+    files = {f"{part}/{wnid}/{i}.JPEG": b"x" for part in ("train", "val") for wnid in WNIDS for i in range(2)}
+    root = tree(tmp_path, files)
+    assert tiny_imagenet(root).labels.tolist() == [0, 0, 1, 1]
+    assert tiny_imagenet(root, "val").labels.tolist() == [0, 0, 1, 1]
+    assert tiny_imagenet(root, "val", classes=WNIDS[1:]).labels.tolist() == [0, 0]
+
+
+def test_the_folder_that_the_archive_makes_is_found(tmp_path):
+    published(tmp_path / "tiny-imagenet-200")
+    assert len(tiny_imagenet(tmp_path)) == 6
+
+
+def test_validation_keeps_chosen_classes(tmp_path):
+    val = tiny_imagenet(published(tmp_path), "val", classes=WNIDS[1:])
+    assert val.labels.tolist() == [0, 0]
+    assert val.report.found["left out"].names == ("val_0.JPEG", "val_2.JPEG")
+
+
+def test_words_are_given_for_the_classes_of_the_set(tmp_path):
+    root = published(tmp_path)
+    assert tiny_imagenet_words(root) == {"n01443537": "goldfish, Carassius auratus", "n01629819": "salamander"}
+    (root / "words.txt").unlink()
+    with pytest.raises(DataError, match=r"has no words.txt; it belongs to the set as published"):
+        tiny_imagenet_words(root)
+
+
+def test_what_is_not_as_expected_is_named(tmp_path):
+    message = (
+        f"{tmp_path} holds no Tiny-ImageNet: expected the folders train and val in it or in tiny-imagenet-200/; give "
+        "the folder or the archive tiny-imagenet-200.zip"
+    )
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        tiny_imagenet(tmp_path)
+    root = published(tmp_path / "tiny-imagenet-200")
+    (root / "val" / "val_annotations.txt").write_text("val_0.JPEG n01443537\n")
+    with pytest.raises(
+        DataError, match=r"val_annotations.txt, line 1: expected a file name, a tab and a wnid, got 'val"
+    ):
+        tiny_imagenet(root, "val")
+    with pytest.raises(OptionError, match="split must be one of 'train', 'val', got 'test'"):
+        tiny_imagenet(root, "test")
