@@ -17,7 +17,6 @@ COMMANDS = {
     "export": Place(f"{HERE}.export:export_command", "A model as one file, ONNX or torch.export.", YOURS),
     "serve": Place(f"{HERE}.serve:serve_command", "The model over HTTP.", YOURS),
     "play": Place(f"{HERE}.play:play_command", "A page to see, draw and try: softmax beside radial.", YOURS),
-    "train": Place(f"{HERE}.train:train", "Train a network with any head and setting.", RESEARCH),
     "compare": Place(f"{HERE}.compare:compare_command", "Ways of being open-world, side by side.", RESEARCH),
     "data": Place(f"{HERE}.data:app", "List, get, find, check and split data sets.", SETS),
 }

@@ -122,3 +122,14 @@ class RandomShift:
         down, right = torch.randint(2 * p + 1, (2, n), generator=generator).to(x.device)
         windows = pad(x, (p, p, p, p)).unfold(2, h, 1).unfold(3, w, 1)  # (n, c, 2p + 1, 2p + 1, h, w), a view
         return windows[torch.arange(n, device=x.device), :, down, right]
+
+
+@dataclass(frozen=True)
+class Standardise:
+    """``(x - mean) / std`` on the last axis."""
+
+    mean: list[float]
+    std: list[float]
+
+    def __call__(self, x: Tensor, generator: Generator | None = None) -> Tensor:
+        return (x - x.new_tensor(self.mean)) / x.new_tensor(self.std)

@@ -1,6 +1,7 @@
 """RadialClassifier: the radial layer as a scikit-learn estimator."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -13,10 +14,10 @@ from sklearn.utils.multiclass import check_classification_targets  # type: ignor
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
-from openradial.classifier import Answer, OpenClassifier
-from openradial.conformal import Rejector
+from openradial.classifier import Decisions, OpenClassifier
 from openradial.data.examples import Examples
-from openradial.errors import OptionError, check_choice, check_count
+from openradial.errors import OptionError, check_count
+from openradial.estimator.bundles import estimator_state, to_model
 from openradial.estimator.labels import (
     Classes,
     as_classes,
@@ -27,60 +28,59 @@ from openradial.estimator.labels import (
     class_weights,
     with_unknown,
 )
-from openradial.estimator.network import (
-    Answering,
-    Factory,
-    check_network,
-    make_network,
-    make_objective,
-    own_random_numbers,
-    train,
+from openradial.estimator.network import Factory, check_network, inference_copy, make_network, private_random_numbers, train
+from openradial.estimator.rows import (
+    Seen,
+    as_batches,
+    as_groups,
+    as_rows,
+    check_enough,
+    check_neighbours,
+    divide_held_out,
+    fit_scaler,
+    hold_out_share,
+    scaled,
 )
-from openradial.estimator.probabilities import closed_world, open_world, true_beta
-from openradial.estimator.rejection import Seen, calibrated, check_neighbours, has_hidden_layer
-from openradial.estimator.rows import as_rows, check_enough, fit_scaler, held_out, scaled
-from openradial.functional import safe_beta
-from openradial.functional.norms import MetricName
+from openradial.fitting import calibrate, closed_world_beta
 from openradial.heads import RadialHead
-from openradial.nn import RadialLoss
-from openradial.scorers import Combination, Scorer
-from openradial.training import Settings
+from openradial.models import MLP
+from openradial.recipe import Recipe, hidden_layer_names
+from openradial.training import OUTLIERS, Settings
 from openradial.training.log import Record
 from openradial.training.settings import OptimiserName, ScheduleName
 
 Data = Any  # an array, a list or a data frame: scikit-learn takes what NumPy can
 Numbers = NDArray[np.floating[Any]]
 FLOATS = [np.float64, np.float32]
-CALIBRATION = ("rejector_", "scorers_", "combination_")
-METRICS: dict[str, MetricName] = {"distance": "euclidean", "squared": "squared_euclidean"}
 
 
 class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Hidden layers and a radial layer as a scikit-learn classifier that may answer "unknown".
 
     A network maps each row to a point ``o``; class k has the prototype ``scale * e_k``. The nearest prototype is the
-    answer, and its distance says how unknown the row is. With ``false_reject_rate`` set, a part of the training data
+    predicted class, and its distance is the unknown score. With ``false_reject_rate`` set, a part of the training data
     is held out, the distance to the nearest training row counts too, and a row that is more unknown than known rows
-    are is answered with -1, or with ``"unknown"`` where labels are strings.
+    is predicted as -1, or as ``"unknown"`` where labels are strings.
 
     Args:
         hidden: widths of the hidden layers.
         module: instead of ``hidden``, a network with one output per class or a function ``(num_features, num_classes)``
             that makes one. A network is copied and starts with the weights it has.
         beta: how fast probabilities fall with the distance; it changes no label. A number; ``"safe"``, see
-            :func:`openradial.functional.safe_beta`; or ``"fit"``, found on the part that is held out.
+            :func:`openradial.functional.safe_beta`; or ``"fit"``, fitted to the held-out part.
         scale: distance of the prototypes to the origin.
         loss: ``"squared"``, the squared distance to the prototype of the label, or ``"distance"``, as in the paper.
-        outliers: how much outliers count that are made from each batch, of two rows of different classes each, and
-            whose outputs are pulled to the origin (see :mod:`openradial.training.outliers`); 0 for none.
-        class_weight: None, ``"balanced"``, or a dict that says how much each label counts.
-        standardise: bring every column to mean 0 and deviation 1 first.
-        false_reject_rate: None, and no row is rejected; or the share of known rows that may be.
-        neighbours: where rows may be rejected, let the distance to the nearest training row count too, in the first
-            hidden layer. Up to 10,000 training rows are kept for it. A ``module`` or a network without hidden layers
-            does without, and so do fewer than about 60 rows that are held out.
-        calibration_fraction: share of each class that is held out for ``false_reject_rate`` and ``beta="fit"``.
-        max_epochs: how often the network sees the data.
+        outliers: weight of outliers, made from two rows of different classes each, whose outputs are pulled to the
+            origin (see :func:`openradial.training.make_outliers`); 0 for none.
+        class_weight: None, ``"balanced"``, or a dict with a weight for each label.
+        standardise: scale every column to mean 0 and standard deviation 1 first.
+        false_reject_rate: the share of known rows that may be rejected; None rejects no row.
+        neighbours: where rows may be rejected, also use the distance to the nearest training row, in the first hidden
+            layer. Up to 10,000 training rows are kept for it. It is not used with a ``module``, with a network without
+            hidden layers, or with fewer than about 60 held-out rows.
+        calibration_fraction: share of each class that is held out for ``false_reject_rate`` and ``beta="fit"``. Identical
+            rows are never separated.
+        max_epochs: passes over the data.
         batch_size: rows per step.
         learning_rate: that of the optimiser, at its start.
         optimiser: ``"adam"``, ``"adamw"``, ``"rmsprop"`` or ``"sgd"``.
@@ -88,15 +88,15 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight_decay: that of the optimiser.
         early_stopping: hold a part out, stop when its loss no longer falls, and keep the best weights.
         validation_fraction: share of each class that is held out for that.
-        patience: how many epochs may pass without a lower loss.
-        random_state: a number, for the same result every time; a ``RandomState``; or None.
+        patience: epochs without a lower loss before training stops.
+        random_state: a number for reproducible results; a ``RandomState``; or None.
         device: ``"cpu"``, ``"cuda"`` or ``"mps"``.
         verbose: show progress bars, in a terminal and with rich installed.
 
     After ``fit`` there are ``classes_``, ``network_``, ``head_`` (a :class:`~openradial.heads.RadialHead`),
-    ``scaler_``, ``history_`` (a record per epoch) and, where rows may be rejected, ``rejector_`` (a
-    :class:`~openradial.conformal.Rejector`). Where neighbours count too, ``scorers_`` has the two scores by the layer
-    that they look at, and ``combination_`` (a :class:`~openradial.scorers.Combination`) makes them one.
+    ``scaler_``, ``history_`` (a record per epoch) and ``classifier_``, the :class:`~openradial.OpenClassifier` that
+    predicts, with its scorers, combination and rejector. :meth:`to_bundle` saves it for the command line, the service
+    and export.
 
     >>> X, y = [[0.0], [0.1], [1.0], [1.1]], ["low", "low", "high", "high"]
     >>> RadialClassifier((10,), learning_rate=0.01, random_state=0).fit(X, y).predict([[0.05], [1.05]])
@@ -107,10 +107,8 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     network_: nn.Module
     head_: RadialHead
     scaler_: StandardScaler | None
-    scorers_: dict[str, Scorer]
-    combination_: Combination
-    rejector_: Rejector
     history_: list[Record]
+    classifier_: OpenClassifier
     _seen: Seen
 
     def __init__(
@@ -164,30 +162,32 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: Data, y: Data) -> Self:
-        """Train a new network on rows ``(n, d)`` and their labels ``(n,)``."""
-        self._forget("network_", "_seen", *CALIBRATION)
+    def fit(self, X: Data, y: Data, groups: Data | None = None) -> Self:
+        """Train a new network on rows ``(n, d)`` and their labels ``(n,)``.
+
+        Rows of one of the ``groups``, ``(n,)``, such as a patient's, are never separated where a part is held out.
+        """
+        self._forget("network_", "classifier_", "_seen")
         X, y = self._validated(X, y, reset=True)
         self._set_classes(np.unique(y))
         check_count("max_epochs", self.max_epochs)
-        seed = self._draw_seed(anew=True)
-        known, held, watched = self._divided(as_examples(X, y, self.classes_), seed)
+        seed = self._draw_seed(restart=True)
+        known, held, watched = self._divided(as_examples(X, y, self.classes_), seed, groups)
         settings = self._settings(seed, self.max_epochs, self.schedule, self.patience if self.early_stopping else None)
         self.history_ = []
         self._train(known, watched, settings)
         return self if held is None else self._calibrate(held)
 
     def partial_fit(self, X: Data, y: Data, classes: Data | None = None) -> Self:
-        """Train one more epoch, on these rows. The first call must name all classes.
+        """Train one more epoch on these rows. The first call must name all classes.
 
-        Columns are standardised as at the first call, so its rows should be typical ones. The optimiser starts anew at
+        Columns are standardised as at the first call, so its rows should be typical ones. The optimiser restarts at
         each call, with the full learning rate. Nothing is held out, and since the network changes, an earlier
         calibration no longer holds: call :meth:`calibrate` before rows are to be rejected.
         """
         if self.class_weight == "balanced":
             raise OptionError("class_weight='balanced' needs all labels at once; give partial_fit a dict of weights")
         begins = not hasattr(self, "network_")
-        self._forget(*CALIBRATION)
         X, y = self._validated(X, y, reset=begins)
         if begins:
             self._set_classes(as_classes(classes))
@@ -195,15 +195,15 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         elif classes is not None:
             check_same(as_classes(classes), self.classes_)
         known = as_examples(X, y, self.classes_)
-        self._train(known, None, self._settings(self._draw_seed(anew=begins), 1, "constant", None))
+        self._train(known, None, self._settings(self._draw_seed(restart=begins), 1, "constant", None))
         return self
 
     def calibrate(self, X: Data, y: Data) -> Self:
-        """Learn how far away known rows lie, from rows that were not trained on, and ``beta`` if it is ``"fit"``.
+        """Calibrate the rejection, and ``beta`` if it is ``"fit"``, on rows that were not used for training.
 
-        ``fit`` does this with the part that it holds out. What is learnt replaces what was learnt before. Neighbours
-        are looked for among the rows that were trained on while ``false_reject_rate`` was set; a third of the rows
-        given here then serves to combine the two distances, and the others to find out how large they are together.
+        ``fit`` does this with the part that it holds out. A new calibration replaces the earlier one. Neighbours are
+        searched among the rows that were trained on while ``false_reject_rate`` was set; a third of the rows given here
+        then serves to combine the two distances, the others to calibrate the combined score.
         """
         check_is_fitted(self, "network_")
         X, y = self._validated(X, y, reset=False)
@@ -212,49 +212,59 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._calibrate(as_examples(X, y, self.classes_))
 
     def predict(self, X: Data, false_reject_rate: float | None = None) -> Classes:
-        """The label of the nearest prototype, or -1 (``"unknown"`` for strings) where the row is rejected.
+        """Return the label of the nearest prototype, or -1 (``"unknown"`` for strings) where the row is rejected.
 
-        Where there is a calibration, another ``false_reject_rate`` than the estimator's may be given; None stands for
-        the estimator's own.
+        After a calibration, another ``false_reject_rate`` than the estimator's may be given.
         """
-        x = self._rows(X)
+        rows = self._rows(X)
         rate = self.false_reject_rate if false_reject_rate is None else false_reject_rate
         if rate is None:
-            return as_labels(self.head_.predict(self._answering().outputs(x)), self.classes_)
-        if not hasattr(self, "rejector_"):
+            return as_labels(self._decide(rows).nearest, self.classes_)
+        if self.classifier_.rejector is None:
             raise OptionError(
                 "rows can be rejected only after a calibration: set false_reject_rate and fit, "
                 "or call calibrate with known rows that were not trained on"
             )
-        decided = [answer.labels.cpu() for answer in self._answers(x, rate)]
-        return as_labels(torch.cat(decided), with_unknown(self.classes_))
+        return as_labels(self._decide(rows, rate).labels, with_unknown(self.classes_))
 
     def predict_proba(self, X: Data) -> Numbers:
-        r"""Probabilities of the classes, ``(n, k)``.
+        r"""Return probabilities of the classes, ``(n, k)``.
 
         Where no row is rejected, each is taken to belong to a class and sums to 1:
         :math:`p_k = e^{-\beta d_k} / \sum_j e^{-\beta d_j}`. With a ``false_reject_rate`` a row may belong to none of
-        them: :math:`p_k = e^{-\beta d_k}`, or less where the row would sum to more than 1. What it then lacks to 1 is
-        the probability of "none of these", which far from all prototypes is nearly everything. Neighbours do not
-        count here.
+        them: :math:`p_k = e^{-\beta d_k}`, or less where the row would sum to more than 1. The rest to 1 is the
+        probability of "none of these", which far from all prototypes is nearly 1. Neighbours do not count here.
         """
-        log_probs = self._log_probs(X)
-        probs = closed_world(log_probs) if self.false_reject_rate is None else open_world(log_probs)
-        return _array(probs)
+        log_probs = self._decide(self._rows(X)).log_probs
+        return _array(log_probs.softmax(-1) if self.false_reject_rate is None else open_world(log_probs))
 
     def decision_function(self, X: Data) -> Numbers:
-        r"""Log-probabilities :math:`-\beta d_k`, ``(n, k)``; of two classes the second's less the first's, ``(n,)``."""
-        log_probs = self._log_probs(X)
+        r"""Return log-probabilities :math:`-\beta d_k`, ``(n, k)``; with two classes their difference, ``(n,)``."""
+        log_probs = self._decide(self._rows(X)).log_probs
         return _array(log_probs[:, 1] - log_probs[:, 0] if len(self.classes_) == 2 else log_probs)
 
     def unknown_score(self, X: Data) -> Numbers:
-        """How unknown each row is, ``(n,)``; larger is more unknown.
+        """Return how unknown each row is, ``(n,)``; larger is more unknown.
 
         It is the distance to the nearest prototype. After a calibration with ``neighbours`` it is the sum of the
-        logarithms of that distance and of the one to the nearest training row, each less its mean and divided by its
-        deviation on held-out known rows: about 0 for a typical known row, and no longer a distance.
+        logarithms of that distance and of the one to the nearest training row, each standardised on held-out known
+        rows: about 0 for a typical known row, and no longer a distance.
         """
-        return _array(torch.cat([answer.unknown_score.cpu() for answer in self._answers(self._rows(X))]))
+        return _array(self._decide(self._rows(X)).unknown_score)
+
+    def to_bundle(self, path: Path | str, *, overwrite: bool = False) -> Path:
+        """Save the fitted estimator as a bundle, which can be predicted, evaluated, exported and served."""
+        check_is_fitted(self, "network_")
+        return to_model(self).save(path, overwrite=overwrite)
+
+    @classmethod
+    def from_bundle(cls, path: Path | str) -> Self:
+        """Load an estimator from a bundle of a table of numbers with a fully connected radial network."""
+        params, state = estimator_state(path)
+        estimator = cls(**params)
+        for name, value in state.items():
+            setattr(estimator, name, value)
+        return estimator
 
     @property
     def beta_(self) -> float:
@@ -275,22 +285,25 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classes(classes, rejects=self.false_reject_rate is not None)
         self.classes_ = classes
 
-    def _draw_seed(self, *, anew: bool) -> int:
-        """The next seed that follows from ``random_state``, or the first one."""
-        if anew:
+    def _draw_seed(self, *, restart: bool) -> int:
+        """Return the next seed that follows from ``random_state``, or the first one."""
+        if restart:
             self._random = check_random_state(self.random_state)
         self._seed = int(self._random.randint(np.iinfo(np.int32).max))
         return self._seed
 
-    def _divided(self, known: Examples, seed: int) -> tuple[Examples, Examples | None, Examples | None]:
-        """Examples to train on, to calibrate with and to watch."""
+    def _divided(
+        self, known: Examples, seed: int, groups: Data | None
+    ) -> tuple[Examples, Examples | None, Examples | None]:
+        """Return examples for training, calibration and validation."""
         held, watched, rows = None, None, len(known)
+        together = as_groups(known.inputs, groups)
         if self.false_reject_rate is not None or self.beta == "fit":
-            known, held = held_out(known, "calibration_fraction", self.calibration_fraction, seed)
+            known, held, together = hold_out_share(known, "calibration_fraction", self.calibration_fraction, seed, together)
         if held is not None and self.false_reject_rate is not None:
             check_enough(held, rows, self.calibration_fraction, self.false_reject_rate)  # before the training
         if self.early_stopping:
-            known, watched = held_out(known, "validation_fraction", self.validation_fraction, seed)
+            known, watched, _ = hold_out_share(known, "validation_fraction", self.validation_fraction, seed, together)
         return known, held, watched
 
     def _settings(self, seed: int, epochs: int, schedule: ScheduleName, patience: int | None) -> Settings:
@@ -307,15 +320,30 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # a search over parameters gives NumPy's numbers
         return Settings(**{name: v.item() if isinstance(v, np.generic) else v for name, v in values.items()})
 
+    def _recipe(self, net: nn.Module) -> Recipe:
+        layers: tuple[str, ...] = ()
+        if self.false_reject_rate is not None and self.neighbours and isinstance(net, MLP) and len(net.hidden):
+            layers = hidden_layer_names(net, "mlp")
+        return Recipe(
+            loss=self.loss,
+            scale=self.scale,
+            beta=self.beta,
+            outliers=OUTLIERS["table"],
+            outlier_weight=self.outliers,
+            layers=layers,
+        )
+
     def _train(self, known: Examples, watched: Examples | None, settings: Settings) -> None:
         check_neighbours(self.neighbours)
-        with own_random_numbers(self.device):
+        with private_random_numbers(self.device):
             torch.manual_seed(settings.seed)
             network = self.network_ if hasattr(self, "network_") else self._new_network(known)
+            recipe = self._recipe(network)
             known = scaled(known, self.scaler_)
+            weight = class_weights(self.class_weight, self.classes_, known.labels)
             history = train(
                 network,
-                make_objective(self._loss(known.labels), self.outliers),
+                recipe.make_objective(self.head_, weight),
                 known,
                 None if watched is None else scaled(watched, self.scaler_),
                 settings,
@@ -324,70 +352,72 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         self.history_ += history.records
         self.network_ = network
-        if self._looks_for_neighbours():
+        self.classifier_ = OpenClassifier(inference_copy(network, self.device), self.head_)
+        if recipe.layers:
             seen = Seen.of(known.inputs, settings.seed)
             self._seen = self._seen.joined(seen) if hasattr(self, "_seen") else seen
 
     def _new_network(self, known: Examples) -> nn.Module:
-        """A network with its first weights, and the scaler and the head that go with it."""
-        k = len(self.classes_)
-        if isinstance(self.beta, str):
-            check_choice("beta", self.beta, ("safe", "fit"))
-        X = known.inputs.numpy()
-        beta = safe_beta(k, self.scale) if isinstance(self.beta, str) else self.beta
-        self.head_ = RadialHead(k, beta, self.scale, loss=self.loss)
+        """Return a network with its initial weights; set the scaler and the head that belong to it."""
+        k, X = len(self.classes_), known.inputs.numpy()
         self.scaler_ = fit_scaler(X) if self.standardise else None
         network = make_network(self.module, self.hidden, X.shape[1], k)
+        head = self._recipe(network).make_head(k)
+        assert isinstance(head, RadialHead)
+        self.head_ = head
         check_network(network, as_rows(X[:2], self.scaler_), k)
         return network
 
-    def _loss(self, y: Tensor) -> RadialLoss:
-        # without beta, which only scales it: so beta can be chosen when the network is trained
-        weight = class_weights(self.class_weight, self.classes_, y)
-        return RadialLoss(scale=self.scale, weight=weight, metric=METRICS[self.loss])
-
-    def _looks_for_neighbours(self) -> bool:
-        return self.false_reject_rate is not None and bool(self.neighbours) and has_hidden_layer(self.network_)
-
     def _calibrate(self, held: Examples) -> Self:
-        held, answering = scaled(held, self.scaler_), self._answering()
-        if self.beta == "fit":
-            is_open = self.false_reject_rate is not None
-            distances = self.head_.layer.distances(answering.outputs(held.inputs))
-            self.head_.layer.beta = true_beta(distances, held.labels, is_open=is_open)
-        if self.false_reject_rate is not None:
-            check_classes(self.classes_, rejects=True)
-            seen = getattr(self, "_seen", None) if self._looks_for_neighbours() else None
-            self._keep(calibrated(answering, self.head_, self.false_reject_rate, seen, held, self._seed))
+        recipe, held = self._recipe(self.network_), scaled(held, self.scaler_)
+        has_neighbours = bool(recipe.layers) and hasattr(self, "_seen")
+        net = inference_copy(self.network_, "cpu" if has_neighbours else self.device)
+        if self.false_reject_rate is None:
+            self.head_.layer.beta = closed_world_beta(net, self.head_, as_batches(held, net))
+            return self
+        check_classes(self.classes_, rejects=True)
+        for_scores, for_rejector = None, held
+        if has_neighbours:
+            for_scores, for_rejector = divide_held_out(held, self.false_reject_rate, self._seed)
+        with private_random_numbers(self.device):
+            self.classifier_ = calibrate(
+                net,
+                self.head_,
+                recipe,
+                self.false_reject_rate,
+                train=as_batches(self._seen.examples(held.classes), net) if has_neighbours else [],
+                combination=None if for_scores is None else as_batches(for_scores, net),
+                calibration=as_batches(for_rejector, net),
+            )
         return self
-
-    def _keep(self, model: OpenClassifier) -> None:
-        self._forget(*CALIBRATION)
-        assert model.rejector is not None
-        self.rejector_ = model.rejector
-        if model.combination is not None:
-            pairs = zip(model.places, model.scorers, strict=True)
-            self.scorers_ = {place: scorer for place, scorer in pairs if isinstance(scorer, Scorer)}
-            self.combination_ = model.combination
 
     def _rows(self, X: Data) -> Tensor:
         check_is_fitted(self, "network_")
         return as_rows(validate_data(self, X, dtype=FLOATS, reset=False), self.scaler_)
 
-    def _answering(self) -> Answering:
-        is_on_cpu = hasattr(self, "scorers_") or self._looks_for_neighbours()  # neighbours are looked for there
-        return Answering(self.network_, "cpu" if is_on_cpu else self.device)
+    def _decide(self, rows: Tensor, rate: float | None = None) -> Decisions:
+        """Return decisions on the CPU, computed chunk by chunk."""
+        parts = [self.classifier_.decide(x, rate) for x in as_batches(rows, self.classifier_.net)]
+        columns = [None if column[0] is None else torch.cat(column).cpu() for column in zip(*parts, strict=True)]
+        return Decisions(*columns)  # type: ignore[arg-type]
 
-    def _log_probs(self, X: Data) -> Tensor:
-        x = self._rows(X)
-        log_probs: Tensor = self.head_(self._answering().outputs(x))
-        return log_probs
 
-    def _answers(self, x: Tensor, rate: float | None = None) -> list[Answer]:
-        answering = self._answering()
-        parts = {name: getattr(self, f"{name}_", None) for name in ("scorers", "combination", "rejector")}
-        model = OpenClassifier(answering.net, self.head_, **parts)
-        return [model.answer(rows, rate) for rows in answering.parts(x)]
+def open_world(log_probs: Tensor) -> Tensor:
+    """Return probabilities of rows that may belong to none of the classes, ``(n, k) -> (n, k)``: sums are at most 1.
+
+    The nearest class has its radial probability. The others have theirs too, or less where that is more than is left.
+
+    >>> open_world(torch.tensor([[0.0, -1.0], [-0.5, -1.0], [-8.0, -9.0]]))
+    tensor([[1.0000e+00, 0.0000e+00],
+            [6.0653e-01, 3.6788e-01],
+            [3.3546e-04, 1.2341e-04]])
+    """
+    probs = log_probs.exp()
+    best, index = probs.max(-1, keepdim=True)
+    others = probs.scatter(-1, index, 0.0)
+    total = others.sum(-1, keepdim=True)
+    share = ((1 - best) / total.clamp_min(torch.finfo(total.dtype).tiny)).clamp_max(1)
+    return (others * share).scatter(-1, index, best)
 
 
 def _array(values: Tensor) -> Numbers:

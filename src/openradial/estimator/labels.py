@@ -1,4 +1,4 @@
-"""Labels of a user's as places in ``classes``, and back with a label for what is unknown."""
+"""Labels as indices into ``classes``, and back with a label for unknown rows."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ Classes = NDArray[Any]
 
 
 def check_classes(classes: Classes, *, rejects: bool) -> None:
-    """Raise unless there is something to tell apart, and a label left for "unknown" where that may be answered."""
+    """Raise unless there are two classes, and a label is free for "unknown" where rows may be rejected."""
     if len(classes) < 2:
         raise DataError(
             f"a classifier needs at least 2 classes, got 1 class: {_listed(classes)}; add examples of another"
@@ -29,7 +29,7 @@ def check_classes(classes: Classes, *, rejects: bool) -> None:
 
 
 def with_unknown(classes: Classes) -> Classes:
-    """The classes and after them "unknown", so that place -1 finds it.
+    """Return the classes followed by "unknown", so that index -1 is unknown.
 
     >>> with_unknown(np.array(["cat", "dog"]))[[1, -1]]
     array(['dog', 'unknown'], dtype='<U7')
@@ -39,21 +39,21 @@ def with_unknown(classes: Classes) -> Classes:
     return np.append(classes, "unknown" if classes.dtype.kind in "OU" else -1)
 
 
-def as_places(y: Classes, classes: Classes) -> Tensor:
-    """The place of each label in ``classes``, ``(n,)`` int64."""
-    place = {label: k for k, label in enumerate(classes.tolist())}
-    places = torch.tensor([place.get(label, -1) for label in y.tolist()])
-    if (places < 0).any():
-        strange = np.unique(y[places.numpy() < 0])
+def as_indices(y: Classes, classes: Classes) -> Tensor:
+    """Return the index of each label in ``classes``, ``(n,)`` int64."""
+    index = {label: k for k, label in enumerate(classes.tolist())}
+    indices = torch.tensor([index.get(label, -1) for label in y.tolist()])
+    if (indices < 0).any():
+        wrong = np.unique(y[indices.numpy() < 0])
         raise TargetError(
-            f"labels must be among the classes {_listed(classes)}, got {_listed(strange)}; "
+            f"labels must be among the classes {_listed(classes)}, got {_listed(wrong)}; "
             "fit a new classifier to add classes"
         )
-    return places
+    return indices
 
 
 def as_classes(given: ArrayLike | None) -> Classes:
-    """The classes that the first call of ``partial_fit`` must name."""
+    """Return the classes, which the first call of ``partial_fit`` must name."""
     if given is None:
         raise OptionError("the first call of partial_fit must name all classes: pass classes=[...]")
     return np.unique(np.asarray(given))
@@ -68,22 +68,22 @@ def check_same(given: Classes, classes: Classes) -> None:
         )
 
 
-def as_labels(places: Tensor, classes: Classes) -> Classes:
-    """The class at each place."""
-    labels: Classes = classes[places.numpy()]
+def as_labels(indices: Tensor, classes: Classes) -> Classes:
+    """Return the class at each index."""
+    labels: Classes = classes[indices.numpy()]
     return labels
 
 
 def as_examples(X: NDArray[Any], y: Classes, classes: Classes) -> Examples:
-    """Rows and labels as tensors."""
-    return Examples(torch.tensor(X), as_places(y, classes), tuple(map(str, range(len(classes)))))
+    """Return rows and labels as tensors."""
+    return Examples(torch.tensor(X), as_indices(y, classes), tuple(map(str, range(len(classes)))))
 
 
-def class_weights(wish: Any, classes: Classes, y: Tensor) -> Tensor | None:
-    """How much an example of each class counts, ``(k,)``; None for all alike."""
-    if wish is None:
+def class_weights(weight: Any, classes: Classes, y: Tensor) -> Tensor | None:
+    """Return the weight of each class, ``(k,)``; None for equal weights."""
+    if weight is None:
         return None
-    weights = compute_class_weight(wish, classes=classes, y=classes[y.numpy()])
+    weights = compute_class_weight(weight, classes=classes, y=classes[y.numpy()])
     return torch.tensor(weights, dtype=torch.float32)
 
 

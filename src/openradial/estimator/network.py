@@ -1,13 +1,11 @@
-"""A network for a table of numbers: made, trained by the one loop, asked for outputs."""
+"""The network of an estimator: built, checked, trained."""
 
 import copy
-import math
 import signal as signals
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature
-from numbers import Real
 from typing import Any
 
 import torch
@@ -17,11 +15,9 @@ from openradial.data.batches import Batches
 from openradial.data.examples import Examples
 from openradial.errors import OptionError, ShapeError, TrainingError, check_choice
 from openradial.models import MLP
-from openradial.training import History, Machine, Objective, Settings, fit
-from openradial.training.outliers import DEFAULTS, OutlierObjective
+from openradial.training import History, Machine, Objective, OutlierObjective, Settings, fit
 
 DEVICES = ("cpu", "cuda", "mps")
-ROWS = 1024  # at a time, where outputs are asked for
 
 DRAWING = threading.Lock()
 
@@ -29,7 +25,7 @@ Factory = Callable[[int, int], nn.Module]
 
 
 def make_network(module: nn.Module | Factory | None, hidden: Sequence[int], features: int, classes: int) -> nn.Module:
-    """A copy of the given network, what the factory makes, or hidden layers of the given widths."""
+    """Return a copy of the given network, what the factory makes, or hidden layers of the given widths."""
     if module is None:
         return MLP(classes, inputs=features, hidden=hidden)
     if isinstance(module, nn.Module):
@@ -64,7 +60,7 @@ def check_network(net: nn.Module, x: Tensor, classes: int) -> None:
         raise OptionError("module must have at least one parameter to train, got none that requires a gradient")
     try:
         o: Any = net.eval()(x)
-    except Exception as error:  # a network of the user's may fail with anything
+    except Exception as error:  # a user's network may raise anything
         raise ShapeError(
             f"module must take rows of shape (b, {x.shape[1]}) and give outputs of shape (b, {classes}), "
             f"but for b = {len(x)} it failed: {str(error).strip() or type(error).__name__}"
@@ -77,13 +73,6 @@ def check_network(net: nn.Module, x: Tensor, classes: int) -> None:
         )
 
 
-def make_objective(loss: nn.Module, outliers: float) -> Objective | OutlierObjective:
-    """The loss of the rows; and of outliers made from them, if these have a weight."""
-    if not isinstance(outliers, Real) or isinstance(outliers, bool) or not 0 <= outliers < math.inf:
-        raise OptionError(f"outliers must be a finite number of at least 0, got {outliers!r}; 0 makes none")
-    return OutlierObjective(loss, DEFAULTS["table"], float(outliers)) if outliers else Objective(loss)
-
-
 def train(
     net: nn.Module,
     objective: Objective | OutlierObjective,
@@ -94,7 +83,7 @@ def train(
     device: str,
     show_progress: bool,
 ) -> History:
-    """Train in place; a signal that stops the training is passed on when everything is in order again."""
+    """Train in place; a signal that stops the training is raised again afterwards."""
     size = settings.batch_size
     history = fit(
         net,
@@ -112,33 +101,20 @@ def train(
     return history
 
 
-class Answering:
-    """A trained network on the device and in the precision that it answers with.
+def inference_copy(net: nn.Module, device: str) -> nn.Module:
+    """Return a trained network on the device and in the precision that it predicts with.
 
-    Our own networks answer in float64 where the device has it: in float32 the sums in a layer depend on how many rows
-    are asked at once, by as much as the distance of a row close to its prototype.
+    Our own networks predict in float64 where the device has it: in float32 the sums in a layer depend on the number of
+    rows in the batch, by as much as the distance of a row close to its prototype.
     """
-
-    def __init__(self, net: nn.Module, device: str) -> None:
-        self.device, self.dtype = device, torch.float32
-        if isinstance(net, MLP) and device == "cpu":
-            self.dtype = torch.float64
-        is_as_kept = self.dtype == torch.float32 and device == "cpu"  # to be loaded anywhere
-        self.net = net if is_as_kept else copy.deepcopy(net).to(device, self.dtype)
-
-    def parts(self, x: Tensor) -> list[Tensor]:
-        """The rows as the network takes them, so many at a time, ``(n, d) -> (b, d)`` each."""
-        return [rows.to(self.device, self.dtype) for rows in torch.split(x, ROWS)]
-
-    @torch.no_grad()
-    def outputs(self, x: Tensor) -> Tensor:
-        """Outputs of all rows on the CPU, ``(n, d) -> (n, k)``."""
-        return torch.cat([self.net(rows).cpu() for rows in self.parts(x)])
+    dtype = torch.float64 if isinstance(net, MLP) and device == "cpu" else torch.float32
+    is_as_stored = dtype == torch.float32 and device == "cpu"
+    return (net if is_as_stored else copy.deepcopy(net).to(device, dtype)).eval()
 
 
 @contextmanager
-def own_random_numbers(device: str) -> Iterator[None]:
-    """Leave torch's random numbers as they were. All threads share them, so only one may draw at a time."""
+def private_random_numbers(device: str) -> Iterator[None]:
+    """Leave torch's random numbers unchanged. All threads share them, so only one may draw at a time."""
     check_choice("device", device, DEVICES)
     with DRAWING, torch.random.fork_rng(devices=[0] if device == "cuda" and torch.cuda.is_available() else []):
         yield

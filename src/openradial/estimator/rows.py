@@ -1,33 +1,100 @@
-"""Rows of numbers as a network takes them: standardised if wished, float32, and never so large that it overflows."""
+"""Rows of numbers as a network takes them: standardised if requested, float32, clipped so that nothing overflows."""
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self, overload
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
-from torch import Tensor
+from torch import Tensor, nn
 
 from openradial.conformal.calibration import examples_needed
 from openradial.conformal.inputs import check_rate
 from openradial.data.examples import Examples
-from openradial.data.splits import train_test_split
+from openradial.data.splits import identical_groups, train_test_split
 from openradial.errors import DataError, OptionError
+from openradial.recipe import MIN_COMBINATION, REFERENCES
 
-LIMIT = 1e15  # far beyond all that is known; squares of outputs still fit into float32
+LIMIT = 1e15  # far beyond all known rows; squares of outputs still fit into float32
+ROWS = 1024  # per batch at prediction
+SHARE = 1 / 3  # of the held-out rows, for the combination
 
 
-def held_out(examples: Examples, name: str, share: float, seed: int) -> tuple[Examples, Examples]:
-    """The examples without a share of each class, and that share; ``name`` is that of the setting."""
-    kept, held = train_test_split(examples, check_rate(name, share), seed=seed)
+@dataclass(frozen=True)
+class Seen:
+    """At most 10,000 different rows that were trained on, drawn at random.
+
+    >>> len(Seen.of(torch.ones(5, 2), seed=0).rows)
+    1
+    """
+
+    rows: Tensor  # (n, d)
+    keys: Tensor  # (n,) random numbers: the rows with the smallest are kept
+
+    @classmethod
+    def of(cls, rows: Tensor, seed: int) -> Self:
+        """Draw from rows."""
+        keys = torch.rand(len(rows), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        return cls(rows, keys)._smallest()._different()
+
+    def joined(self, other: Self) -> Self:
+        """Return both together, as if they had been drawn from all rows at once."""
+        both = type(self)(torch.cat([self.rows, other.rows]), torch.cat([self.keys, other.keys]))
+        return both._different()._smallest()  # more epochs show the same rows again
+
+    def examples(self, classes: tuple[str, ...]) -> Examples:
+        """Return the rows as examples; neighbours need no labels."""
+        return Examples(self.rows, torch.zeros(len(self.rows), dtype=torch.int64), classes)
+
+    def _smallest(self) -> Self:
+        order = self.keys.argsort()[:REFERENCES]
+        return type(self)(self.rows[order], self.keys[order])
+
+    def _different(self) -> Self:
+        rows, index = torch.unique(self.rows, dim=0, return_inverse=True)
+        keys = self.keys.new_ones(len(rows)).scatter_reduce(0, index, self.keys, "amin")
+        return type(self)(rows, keys)
+
+
+def check_neighbours(value: object) -> None:
+    """Raise unless ``value`` is True or False, of Python or of NumPy."""
+    if not isinstance(value, bool | np.bool_):
+        raise OptionError(f"neighbours must be True or False, got {value!r}; it is always the one nearest row")
+
+
+def as_groups(rows: Tensor, groups: ArrayLike | None) -> Tensor:
+    """Return the group of each row, ``(n,)``: those that are given, else identical rows."""
+    if groups is None:
+        return identical_groups(rows)
+    given = np.asarray(groups)
+    if given.shape != (len(rows),):
+        raise DataError(f"groups must have one value per row, shape ({len(rows)},), got {given.shape}")
+    return torch.from_numpy(np.unique(given, return_inverse=True)[1].astype(np.int64))
+
+
+def hold_out_share(
+    examples: Examples, name: str, share: float, seed: int, groups: Tensor
+) -> tuple[Examples, Examples, Tensor]:
+    """Return the examples without a share of each class, that share, and the groups of the first part."""
+    indices = Examples(torch.arange(len(examples)), examples.labels, examples.classes)
+    kept, held = train_test_split(indices, check_rate(name, share), seed=seed, groups=groups)
     if not len(held):
-        raise DataError(f"{name} needs a class with at least 2 examples to hold one out, got 1 of each class")
-    return kept, held
+        raise DataError(f"{name} needs a class with at least 2 different examples to hold one out, got 1 of each class")
+    return examples.select(kept.inputs), examples.select(held.inputs), groups[kept.inputs]
+
+
+def divide_held_out(held: Examples, rate: float, seed: int) -> tuple[Examples | None, Examples]:
+    """Return rows for the combination, or None with too few, and rows for the rejector."""
+    for_rejector, for_scores = train_test_split(held, SHARE, seed, groups=identical_groups(held.inputs))
+    if len(for_scores) < MIN_COMBINATION or len(for_rejector) < examples_needed(rate):
+        return None, held
+    return for_scores, for_rejector
 
 
 def check_enough(held: Examples, rows: int, share: float, rate: float) -> None:
-    """Raise unless the rows that were held out, a share of all, can reject something at this rate."""
+    """Raise unless the held-out rows, a share of all, are enough for this rate."""
     needed = examples_needed(check_rate("false_reject_rate", rate))
     if len(held) >= needed:
         return
@@ -42,7 +109,7 @@ def check_enough(held: Examples, rows: int, share: float, rate: float) -> None:
 
 
 def fit_scaler(X: NDArray[Any]) -> StandardScaler:
-    """The mean and the deviation of every column."""
+    """Fit the mean and the standard deviation of every column."""
     with np.errstate(over="ignore", invalid="ignore"):
         scaler = StandardScaler().fit(X)
     bad = ~np.isfinite(scaler.scale_)
@@ -50,18 +117,30 @@ def fit_scaler(X: NDArray[Any]) -> StandardScaler:
         column = int(bad.argmax())
         raise DataError(
             f"column {column} has numbers up to {np.abs(X[:, column]).max():g}, too large to be standardised; "
-            "divide them, or take out what stands for a missing value"
+            "divide them, or remove placeholders of missing values"
         )
     return scaler
 
 
 def as_rows(X: NDArray[Any], scaler: StandardScaler | None) -> Tensor:
-    """Standardised float32 rows, ``(n, d) -> (n, d)``."""
+    """Return standardised float32 rows, ``(n, d) -> (n, d)``."""
     with np.errstate(over="ignore"):
         scaled = X if scaler is None else scaler.transform(X)
     return torch.tensor(np.clip(scaled, -LIMIT, LIMIT), dtype=torch.float32)
 
 
 def scaled(examples: Examples, scaler: StandardScaler | None) -> Examples:
-    """The same examples with rows that a network takes."""
+    """Return the examples with rows as the network takes them."""
     return Examples(as_rows(examples.inputs.numpy(), scaler), examples.labels, examples.classes)
+
+
+@overload
+def as_batches(data: Examples, net: nn.Module) -> list[tuple[Tensor, Tensor]]: ...
+@overload
+def as_batches(data: Tensor, net: nn.Module) -> list[Tensor]: ...
+def as_batches(data: Examples | Tensor, net: nn.Module) -> list[tuple[Tensor, Tensor]] | list[Tensor]:
+    """Return rows in chunks on the device and in the precision of a network, with their labels if there are any."""
+    kind = next((p for p in net.parameters() if p.is_floating_point()), torch.empty(0))
+    rows = data.inputs if isinstance(data, Examples) else data
+    chunks = [part.to(kind.device, kind.dtype) for part in torch.split(rows, ROWS)]
+    return chunks if isinstance(data, Tensor) else list(zip(chunks, torch.split(data.labels, ROWS), strict=True))

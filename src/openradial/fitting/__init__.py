@@ -1,26 +1,31 @@
-"""From a data set to a calibrated open-world classifier: the network, its training, its calibration, its numbers.
+"""From data to a calibrated open-world classifier: network, training, calibration and report.
 
-Known data serve four times, and no example twice: to train, to combine scores, to calibrate, and to report.
+Known data have four uses, and no example serves twice: to train, to combine scores, to calibrate, and to report.
 """
 
-from openradial.fitting.choosing import Choice, choose, choose_settings
-from openradial.fitting.job import FitJob
-from openradial.fitting.parts import Parts, hold_out
-from openradial.fitting.recipe import Recipe, make_recipe, open_classifier
+from openradial.fitting.calibration import LabelledBatches, calibrate, calibrated_beta, closed_world_beta
+from openradial.fitting.fit import StoppedError, fit, training_folder
+from openradial.fitting.held_out import HeldOut, hold_out
+from openradial.fitting.networks import NetworkChoice, choose_network, choose_settings
+from openradial.fitting.options import FitOptions
+from openradial.fitting.preparation import PreparedData, prepare
 from openradial.fitting.report import FitReport
-from openradial.fitting.running import Fitted, fit_job
 
 __all__ = [
-    "Choice",
-    "FitJob",
+    "FitOptions",
     "FitReport",
-    "Fitted",
-    "Parts",
-    "Recipe",
-    "choose",
+    "HeldOut",
+    "LabelledBatches",
+    "NetworkChoice",
+    "PreparedData",
+    "StoppedError",
+    "calibrate",
+    "calibrated_beta",
+    "choose_network",
     "choose_settings",
-    "fit_job",
+    "closed_world_beta",
+    "fit",
     "hold_out",
-    "make_recipe",
-    "open_classifier",
+    "prepare",
+    "training_folder",
 ]

@@ -1,4 +1,4 @@
-"""What one wants to know after fitting: how often it is right, what it promised and kept, where it is weak."""
+"""The report after fitting: accuracy, asked and measured false-reject rate, hard classes, novel classes."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,32 +11,32 @@ from torch import Tensor
 
 from openradial.classifier import OpenClassifier
 from openradial.conformal import FalseRejectReport, false_reject_report
+from openradial.fitting.calibration import LabelledBatches
 from openradial.metrics import auroc
-from openradial.training.loop import BatchSource
 
-MOST = 10  # confused pairs and hard classes that are named
-SMALL = 12  # classes of which a whole table is shown
+MOST = 10  # confused pairs and hard classes in the report
+SMALL = 12  # classes up to which the confusion matrix is shown
 
 
-class Said(NamedTuple):
-    """What a classifier says of a part of the data."""
+class Decided(NamedTuple):
+    """Labels and decisions of a part of the data."""
 
     labels: Tensor  # (n,) the true ones
-    decided: Tensor  # (n,) -1 where rejected
+    predicted: Tensor  # (n,) -1 where rejected
     nearest: Tensor  # (n,)
     scores: Tensor  # (n,)
 
 
 class Confusion(NamedTuple):
-    """How often a class was taken for another one, nothing rejected."""
+    """How often a class was predicted as another one, before rejection."""
 
     true: str
-    said: str
-    times: int
+    predicted: str
+    count: int
 
 
 class ClassAccuracy(NamedTuple):
-    """How often a class was recognised, nothing rejected, and how often it was rejected."""
+    """Accuracy of a class before rejection, and the share of it that was rejected."""
 
     name: str
     accuracy: float
@@ -46,17 +46,17 @@ class ClassAccuracy(NamedTuple):
 
 @dataclass(frozen=True)
 class NovelReport:
-    """What became of examples of classes that were left out."""
+    """Results on examples of novel classes."""
 
     classes: tuple[str, ...]
     examples: int
     auroc: float
-    detected: float  # share that is called unknown
+    detected: float  # share that is predicted as unknown
 
 
 @dataclass(frozen=True)
 class FitReport:
-    """Numbers on known examples that served nothing else; all None where there were too few for that."""
+    """Numbers on known examples that were used for nothing else; all None with too few examples."""
 
     accuracy: float | None
     false_rejects: FalseRejectReport | None
@@ -69,7 +69,7 @@ class FitReport:
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as JSON can hold it."""
+        """Return the report as JSON values."""
         values = asdict(self)
         values["confused"] = [pair._asdict() for pair in self.confused]
         values["hardest"] = [entry._asdict() for entry in self.hardest]
@@ -77,46 +77,46 @@ class FitReport:
 
 
 @torch.no_grad()
-def say(classifier: OpenClassifier, source: BatchSource) -> Said:
-    """Let a classifier decide on all examples of a source."""
+def decide(classifier: OpenClassifier, batches: LabelledBatches) -> Decided:
+    """Return the decisions on all examples."""
     parts = []
-    for x, y in source.epoch(0):
-        answer = classifier.answer(x)
-        parts.append((y, answer.labels, answer.nearest, answer.unknown_score))
-    return Said(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    for x, y in batches:
+        result = classifier.decide(x)
+        parts.append((y, result.labels, result.nearest, result.unknown_score))
+    return Decided(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
 def make_report(
     classifier: OpenClassifier,
     classes: tuple[str, ...],
-    known: Said | None,
-    novel: Said | None,
+    known: Decided | None,
+    novel: Decided | None,
     novel_classes: tuple[str, ...],
     *,
     examples: Mapping[str, int],
     seconds: float,
     notes: tuple[str, ...] = (),
 ) -> FitReport:
-    """The report of a classifier on known examples that nothing else was done with, and on novel ones."""
+    """Return the report of a classifier on known examples that were used for nothing else, and on novel ones."""
     if known is None:
         return FitReport(None, None, None, (), (), None, examples, seconds, notes)
     assert classifier.rejector is not None
     rejects = false_reject_report(known.scores, classifier.rejector)
     accuracy = float((known.nearest == known.labels).double().mean())
-    found = None
+    novel_report = None
     if novel is not None:
-        detected = float((novel.decided < 0).double().mean())
-        found = NovelReport(novel_classes, len(novel.scores), auroc(known.scores, novel.scores), detected)
+        detected = float((novel.predicted < 0).double().mean())
+        novel_report = NovelReport(novel_classes, len(novel.scores), auroc(known.scores, novel.scores), detected)
     matrix = None
     if len(classes) <= SMALL:
         counts = confusion_matrix(known.labels, known.nearest, len(classes)).tolist()
         matrix = tuple(tuple(row) for row in counts)
     pairs, hard = confused(known, classes), hardest(known, classes)
-    return FitReport(accuracy, rejects, matrix, pairs, hard, found, examples, seconds, notes)
+    return FitReport(accuracy, rejects, matrix, pairs, hard, novel_report, examples, seconds, notes)
 
 
 def confusion_matrix(labels: Tensor, nearest: Tensor, num_classes: int) -> NDArray[np.int64]:
-    """How often each class (row) was taken for each class (column), ``(k, k)``.
+    """Return how often each class (row) was predicted as each class (column), ``(k, k)``.
 
     >>> confusion_matrix(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), 2)
     array([[1, 1],
@@ -127,21 +127,21 @@ def confusion_matrix(labels: Tensor, nearest: Tensor, num_classes: int) -> NDArr
     return matrix
 
 
-def confused(said: Said, classes: tuple[str, ...]) -> tuple[Confusion, ...]:
-    """The pairs that are confused most often."""
-    wrong = said.labels != said.nearest
-    codes, counts = torch.unique(said.labels[wrong] * len(classes) + said.nearest[wrong], return_counts=True)
+def confused(decided: Decided, classes: tuple[str, ...]) -> tuple[Confusion, ...]:
+    """Return the pairs of classes that are confused most often."""
+    wrong = decided.labels != decided.nearest
+    codes, counts = torch.unique(decided.labels[wrong] * len(classes) + decided.nearest[wrong], return_counts=True)
     order = counts.argsort(descending=True, stable=True)[:MOST]
     pairs = zip(codes[order].tolist(), counts[order].tolist(), strict=True)
     return tuple(Confusion(classes[code // len(classes)], classes[code % len(classes)], n) for code, n in pairs)
 
 
-def hardest(said: Said, classes: tuple[str, ...]) -> tuple[ClassAccuracy, ...]:
-    """The classes that are recognised least often, if some are not always."""
-    counts = torch.bincount(said.labels, minlength=len(classes))
+def hardest(decided: Decided, classes: tuple[str, ...]) -> tuple[ClassAccuracy, ...]:
+    """Return the classes with the lowest accuracy below 1."""
+    counts = torch.bincount(decided.labels, minlength=len(classes))
     right, rejected = (
-        torch.bincount(said.labels[which], minlength=len(classes)) / counts
-        for which in (said.labels == said.nearest, said.decided < 0)
+        torch.bincount(decided.labels[which], minlength=len(classes)) / counts
+        for which in (decided.labels == decided.nearest, decided.predicted < 0)
     )
     order = right.nan_to_num(1.0).argsort(stable=True)[:MOST].tolist()
     entries = [ClassAccuracy(classes[k], float(right[k]), float(rejected[k]), int(counts[k])) for k in order]

@@ -1,25 +1,27 @@
-"""Known data in parts that have no example in common: to train, to combine scores, to calibrate and to report."""
+"""Split known data into parts without a common example: to train, to combine scores, to calibrate, to report."""
 
 import math
 from dataclasses import dataclass
+
+from torch import Tensor
 
 from openradial.conformal.calibration import examples_needed
 from openradial.data.examples import Examples
 from openradial.data.splits import train_test_split
 from openradial.errors import DataError, OptionError
+from openradial.recipe import MIN_COMBINATION
 
-MOST = 5_000  # examples of a part that is held out: a rate of 5 % is then known to about ± 0.6 %
-SHARE = 0.15  # of the known data, for each part that is held out
-LARGEST = 0.4  # share that the calibration may take where it needs more
-FOR_THREE, FOR_TWO = 10, 5  # examples per class that are needed to hold out three parts, or two
-FEWEST = 20  # examples that a combination of scores learns from
+MOST = 5_000  # examples of a held-out part: a rate of 5 % is then known to about ± 0.6 %
+SHARE = 0.15  # of the known data, for each held-out part
+LARGEST = 0.4  # share that the calibration may take if it needs more
+FOR_THREE, FOR_TWO = 10, 5  # examples per class needed to hold out three parts, or two
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Examples as places; ``combination`` or ``report`` is None where there are too few examples for it.
+class HeldOut:
+    """Indices of examples; ``combination`` or ``report`` is None with too few examples.
 
-    ``notes`` say in full sentences what could not be done.
+    ``notes`` are sentences about what could not be done.
     """
 
     train: Examples
@@ -29,22 +31,24 @@ class Parts:
     notes: tuple[str, ...] = ()
 
     def counts(self) -> dict[str, int]:
-        """How many examples each part has."""
+        """Return the number of examples of each part."""
         parts = {name: getattr(self, name) for name in ("train", "combination", "calibration", "report")}
         return {name: len(part) for name, part in parts.items() if part is not None}
 
 
-def hold_out(known: Examples, rate: float, *, tested: bool = False, seed: int = 0) -> Parts:
+def hold_out(
+    known: Examples, rate: float, *, has_test_data: bool = False, seed: int = 0, groups: Tensor | None = None
+) -> HeldOut:
     """Split known examples by class, at random.
 
-    Each part that is held out gets 15 % of the data, at most 5,000 examples; the calibration gets what the rate needs.
-    Few examples are spent on the calibration first, then on the report, then on the combination. ``tested`` says that
-    the report has a set of its own.
+    Each held-out part gets 15 % of the data, at most 5,000 examples; the calibration gets what the rate needs. With few
+    examples, the calibration takes priority, then the report, then the combination. ``has_test_data`` says that the
+    report has data of its own. Examples of one of the ``groups``, ``(n,)``, stay together.
     """
     _check(known)
     each = len(known) / len(known.classes)
     wanted = ["calibration"]
-    if not tested and each >= FOR_TWO:
+    if not has_test_data and each >= FOR_TWO:
         wanted.append("report")
     if each >= FOR_THREE:
         wanted.append("combination")
@@ -58,23 +62,26 @@ def hold_out(known: Examples, rate: float, *, tested: bool = False, seed: int = 
     rest, parts = known, {}
     for name, size in sizes.items():
         least = examples_needed(rate) if name == "calibration" else 1
-        rest, parts[name] = _taken(rest, size, least, seed)
-    notes = _notes(known, wanted, tested)
-    return Parts(rest, parts.get("combination"), parts["calibration"], parts.get("report"), notes)
+        rest, parts[name] = _taken(rest, size, least, seed, groups)
+    notes = _notes(known, wanted, has_test_data)
+    return HeldOut(rest, parts.get("combination"), parts["calibration"], parts.get("report"), notes)
 
 
 def _sizes(n: int, wanted: list[str], rate: float) -> dict[str, int] | None:
-    """Examples of each part, or None if they would take too much."""
-    least = {"calibration": examples_needed(rate), "report": 1, "combination": FEWEST}
+    """Return the number of examples of each part, or None if they would take too many."""
+    least = {"calibration": examples_needed(rate), "report": 1, "combination": MIN_COMBINATION}
     sizes = {name: max(min(MOST, round(SHARE * n)), least[name]) for name in wanted}
     fits = sizes["calibration"] <= LARGEST * n and sum(sizes.values()) <= n / 2
     return sizes if fits else None
 
 
-def _taken(rest: Examples, size: int, least: int, seed: int) -> tuple[Examples, Examples]:
-    """The rest and a part of about ``size`` examples; of at least ``least``, though each class gives a whole number."""
+def _taken(
+    rest: Examples, size: int, least: int, seed: int, groups: Tensor | None
+) -> tuple[Examples, Examples]:
+    """Return the rest and a part of about ``size`` and at least ``least`` examples, stratified by class."""
     for wanted in range(size, len(rest)):
-        kept, part = train_test_split(rest, wanted / len(rest), seed=seed)
+        own = None if groups is None else groups[rest.inputs]
+        kept, part = train_test_split(rest, wanted / len(rest), seed=seed, groups=own)
         if len(part) >= least:
             return kept, part
     raise DataError(
@@ -95,7 +102,7 @@ def _too_few(n: int, rate: float) -> OptionError:
     most = max(1, int(LARGEST * n))
     return OptionError(
         f"a false-reject rate of {rate:g} takes {examples_needed(rate)} examples to calibrate with, and of {n} known "
-        f"examples at most {most} can be held out; ask for a rate of at least {_above(1 / (most + 1)):g}, "
+        f"examples at most {most} can be held out; use a rate of at least {_above(1 / (most + 1)):g}, "
         "or add examples"
     )
 
@@ -110,15 +117,15 @@ def _above(rate: float) -> float:
     return float(f"{math.ceil(rate / step - 1e-9) * step:.2g}")
 
 
-def _notes(known: Examples, wanted: list[str], tested: bool) -> tuple[str, ...]:
+def _notes(known: Examples, wanted: list[str], has_test_data: bool) -> tuple[str, ...]:
     few = f"{len(known)} known examples in {len(known.classes)} classes are few"
     notes = []
     if "combination" not in wanted:
-        notes.append(f"{few}: the distance to the prototypes alone decides, because hidden layers take more examples")
-    if "report" not in wanted and not tested:
-        notes.append(f"{few}: none is left to measure with; keep some aside and run openradial evaluate")
+        notes.append(f"{few}: the score of the head alone decides, because hidden layers need more examples")
+    if "report" not in wanted and not has_test_data:
+        notes.append(f"{few}: none is left for a report; keep some and run openradial evaluate")
     single = [name for name, count in zip(known.classes, known.counts().tolist(), strict=True) if count < 2]
     if single:
         number = "1 class has" if len(single) == 1 else f"{len(single)} classes have"
-        notes.append(f"{number} a single example, the first is {single[0]!r}: it is trained on")
+        notes.append(f"{number} a single example, the first is {single[0]!r}: it is used for training")
     return tuple(notes)

@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from openradial.bundle.inputs import Inputs, in_parts
+from openradial.data.inputs.base import Inputs, in_parts
 from openradial.data.vocabulary import Vocabulary
 from openradial.errors import DataError, OptionError, check_count
-from openradial.training.preparation import Standardise
+from openradial.data.transforms import Standardise
 
 LONG = 1024  # steps or words of an input, where nothing is known of its length
 

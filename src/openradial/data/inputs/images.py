@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from openradial.bundle.inputs import Inputs, in_parts
+from openradial.data.inputs.base import Inputs, in_parts
 from openradial.data.readers.images import centre_box, cut, read_bytes
 from openradial.data.transforms import Normalise
 from openradial.data.workers import View

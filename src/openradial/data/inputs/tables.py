@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from openradial.bundle.inputs import Inputs, in_parts
+from openradial.data.inputs.base import Inputs, in_parts
 from openradial.data.readers.table_files import MISSING, Column, Numbers, Words
 from openradial.data.readers.tables import Table
 from openradial.data.table_encoder import NumberFeature, TableEncoder

@@ -1,0 +1,15 @@
+"""The classifier that answers a class or "unknown", and its predictions."""
+
+from openradial.classifier.classifier import Decisions, OpenClassifier, check_rate_has_rejector
+from openradial.classifier.predictions import TOP, UNKNOWN, ClassProbability, Prediction, Predictions
+
+__all__ = [
+    "TOP",
+    "UNKNOWN",
+    "ClassProbability",
+    "Decisions",
+    "OpenClassifier",
+    "Prediction",
+    "Predictions",
+    "check_rate_has_rejector",
+]

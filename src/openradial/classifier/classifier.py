@@ -1,0 +1,326 @@
+"""OpenClassifier: inputs to a class or "unknown". A network with its head, scorers and calibrated decision."""
+
+import platform
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from openradial.classifier.predictions import Predictions
+from openradial.conformal import Rejector
+from openradial.data.inputs import Inputs
+from openradial.errors import HeadError, OptionError
+from openradial.heads import Head, HeadOutput
+from openradial.nn import hidden_layers
+from openradial.scorers import Combination, Scorer
+from openradial.scorers.base import at_least_float32
+
+OUTPUTS = "outputs"
+T = TypeVar("T")
+
+
+class Decisions(NamedTuple):
+    """The result for a batch of tensors; label -1 is unknown."""
+
+    labels: Tensor  # (b,)
+    nearest: Tensor  # (b,) the most probable class, also where the input is rejected
+    log_probs: Tensor  # (b, k)
+    distances: Tensor | None  # (b, k) to the prototypes, for heads that have them
+    unknown_score: Tensor  # (b,) larger is more unknown
+    p_values: Tensor | None  # (b,) with a rejector
+
+
+class OpenClassifier(nn.Module):
+    """A classifier that answers a class or "unknown".
+
+    ``scorers`` are the unknown scores that count, by the layer of the network that each one reads (see
+    :func:`openradial.nn.hidden_layers`); without scorers the score of the head counts. Several need a ``combination``.
+    The ``rejector`` turns the score into a decision; without it nothing is rejected.
+
+    Known data have three uses, and no example may serve twice: :meth:`fit_scorers` takes the training data,
+    :meth:`fit_combination` and :meth:`calibrate` take held-out data.
+
+    >>> from openradial.heads import RadialHead
+    >>> model = OpenClassifier(nn.Identity(), RadialHead(2), rejector=Rejector(0.2), classes=("cat", "dog"))
+    >>> known = torch.tensor([[1.0, 0.1], [0.2, 1.0], [1.0, 0.3], [0.0, 0.6]])
+    >>> model.calibrate([known]).predict(torch.tensor([[1.0, 0.0], [5.0, 5.0]])).names
+    ['cat', 'unknown']
+
+    Args:
+        net: the network; ``net(x)`` are outputs ``(b, k)``.
+        head: how outputs become log-probabilities and an unknown score.
+        scorers: unknown scores by layer.
+        combination: how several scores become one.
+        rejector: the calibrated decision.
+        classes: names of the classes in the order of the outputs; by default "0", "1", ...
+        preprocessing: how raw inputs become tensors; without it, only tensors can be predicted.
+        network: name and options that :func:`openradial.models.build` takes; needed to save the model.
+        metadata: other JSON values that are saved with the model: training settings, data, measured rates.
+        versions: of the libraries that the model was made with.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        head: Head,
+        *,
+        scorers: Mapping[str, Scorer] | None = None,
+        combination: Combination | None = None,
+        rejector: Rejector | None = None,
+        classes: Sequence[str] | None = None,
+        preprocessing: Inputs | None = None,
+        network: tuple[str, Mapping[str, Any]] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        versions: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.layers = tuple(scorers or {})
+        if len(self.layers) > 1 and combination is None:
+            raise OptionError(f"{len(self.layers)} scores need a combination that makes one of them, got none")
+        if len(self.layers) < 2 and combination is not None:
+            raise OptionError(f"a combination needs at least two scores, got {len(self.layers)}")
+        self.net, self.head, self.combination, self.rejector = net, head, combination, rejector
+        self.scorers = nn.ModuleList((scorers or {}).values())
+        self.set_classes(tuple(map(str, range(head.num_classes))) if classes is None else classes)
+        self.preprocessing, self.network, self.metadata = preprocessing, network, dict(metadata or {})
+        self.versions = dict(library_versions() if versions is None else versions)
+        self.report: Any = None  # after openradial.fit: a FitReport
+        self.eval()  # the network has been trained
+
+    def predict(self, inputs: Any, false_reject_rate: float | None = None) -> Predictions:
+        """Return one :class:`~openradial.classifier.Prediction` per input, in bounded memory.
+
+        Args:
+            inputs: what the model was fitted on, one or many: paths or arrays of images, rows as dicts, texts, arrays;
+                the path of a table or of a folder of images; or a tensor of prepared inputs.
+            false_reject_rate: share of known inputs that may be called unknown, in place of the calibrated rate.
+        """
+        check_rate_has_rejector(false_reject_rate, self.rejector is not None)
+        self.eval()
+        if self.preprocessing is None:
+            if not isinstance(inputs, Tensor):
+                raise OptionError(f"a model without preprocessing predicts tensors, got {type(inputs).__name__}")
+            return self._predict_batch(inputs, false_reject_rate)
+        inputs = self.preprocessing.expand(inputs)
+        if isinstance(inputs, Tensor):
+            self.preprocessing.check(inputs)
+        parts = [
+            self._predict_batch(self._network_inputs(self.preprocessing.ready(chunk)), false_reject_rate)
+            for chunk in self.preprocessing.chunks(inputs)
+        ]
+        return Predictions.concatenate([part for part in parts if len(part)] or [self._no_predictions()])
+
+    @torch.no_grad()
+    def decide(self, x: Tensor, false_reject_rate: float | None = None) -> Decisions:
+        """Return labels and scores of a batch of network inputs, ``(b, ...)``: outputs and distances computed once."""
+        layers = hidden_layers(self.net, x, (OUTPUTS, *self.layers))
+        result = self.head.compute(layers[OUTPUTS])
+        scores = self._combined_score(layers, result)
+        if self.rejector is None:
+            return Decisions(result.labels, result.labels, result.log_probs, result.distances, scores, None)
+        per_class = result.labels if self.rejector.per_class else None
+        return Decisions(
+            self.rejector.decide(scores, result.labels, false_reject_rate),
+            result.labels,
+            result.log_probs,
+            result.distances,
+            scores,
+            self.rejector.p_values(scores, per_class),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the outputs of the network, ``(b, ...) -> (b, k)``."""
+        o: Tensor = self.net(x)
+        return o
+
+    def fit_scorers(self, inputs: Iterable[Tensor], labels: Tensor) -> Self:
+        """Fit the head and the scorers to the training data: batches of inputs, and the labels of all of them."""
+        parts = _not_empty(list(self._hidden_layers(inputs)))
+        layers = {name: torch.cat([part[name] for part in parts]) for name in (OUTPUTS, *self.layers)}
+        self.head.fit(layers[OUTPUTS], labels)
+        for layer, scorer in self.scorers_by_layer().items():
+            if scorer is not self.head:
+                scorer.fit(layers[layer], labels)
+        return self
+
+    def fit_combination(self, inputs: Iterable[Tensor]) -> Self:
+        """Fit the combination to held-out known inputs."""
+        if self.combination is not None:
+            self.combination.fit(self.layer_scores(inputs))
+        return self
+
+    def calibrate(self, inputs: Iterable[Tensor]) -> Self:
+        """Calibrate the rejector on other held-out known inputs."""
+        if self.rejector is None:
+            raise HeadError("there is no rejector to calibrate: pass one, as in rejector=Rejector(0.05)")
+        scores, labels = [], []
+        with torch.no_grad():
+            for layers in self._hidden_layers(inputs):
+                result = self.head.compute(layers[OUTPUTS])
+                scores.append(self._combined_score(layers, result))
+                labels.append(result.labels)
+        self.rejector.fit(torch.cat(_not_empty(scores)), torch.cat(labels) if self.rejector.per_class else None)
+        return self
+
+    @torch.no_grad()
+    def layer_scores(self, inputs: Iterable[Tensor]) -> Tensor:
+        """Return the score of each scorer before they are combined, ``(n, m)``."""
+        parts = [self._scores(layers, self.head.compute(layers[OUTPUTS])) for layers in self._hidden_layers(inputs)]
+        return torch.cat(_not_empty(parts))
+
+    def scorers_by_layer(self) -> dict[str, Scorer]:
+        """Return the scorers by the layer that each one reads."""
+        return {name: s for name, s in zip(self.layers, self.scorers, strict=True) if isinstance(s, Scorer)}
+
+    def save(self, path: Path | str, *, overwrite: bool = False) -> Path:
+        """Write the model to a folder as a bundle; see :func:`openradial.bundle.save`."""
+        from openradial import bundle
+
+        return bundle.save(self, path, overwrite=overwrite)
+
+    def evaluate(
+        self, known: Any, novel: Any = (), *, label: str | None = None, false_reject_rate: float | None = None
+    ) -> Any:
+        """Measure the model on known and novel data; see :func:`openradial.evaluation.evaluate`."""
+        from openradial import evaluation
+
+        return evaluation.evaluate_model(self, known, novel, label=label, false_reject_rate=false_reject_rate)
+
+    def export(self, path: Path | str, **options: Any) -> Any:
+        """Write the model as one file for another runtime; see :func:`openradial.export.export`."""
+        from openradial import export
+
+        return export.export(self, path, **options)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the network."""
+        return next((tensor.device for tensor in self.net.parameters()), torch.device("cpu"))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The floating-point type of the network."""
+        kinds = (tensor.dtype for tensor in self.net.parameters() if tensor.is_floating_point())
+        return next(kinds, torch.float32)
+
+    @property
+    def num_parameters(self) -> int:
+        """How many parameters the network has."""
+        return sum(parameter.numel() for parameter in self.net.parameters())
+
+    def set_classes(self, classes: Sequence[str]) -> None:
+        """Set the names of the classes, in the order of the outputs."""
+        self.classes = tuple(classes)
+        _check_classes(self.classes, self.head)
+        self._check_rejector()
+
+    def _check_rejector(self) -> None:
+        """Raise if the rejector cannot decide on some class: better now than in the middle of a prediction."""
+        rejector = self.rejector
+        if rejector is None or not rejector.per_class or not rejector.is_fitted:
+            return
+        left = [name for k, name in enumerate(self.classes) if k not in (rejector.classes or ())]
+        if left:
+            raise OptionError(
+                f"a rejector with per_class=True must be calibrated for every class, and {left[0]!r} "
+                f"({len(left)} in all) was never predicted; calibrate with more data, or use per_class=False"
+            )
+
+    def _predict_batch(self, x: Tensor, false_reject_rate: float | None) -> Predictions:
+        if not len(x):
+            return self._no_predictions()
+        result = self.decide(x, false_reject_rate)
+        distances = result.distances
+        return Predictions.from_arrays(
+            self.classes,
+            labels=result.labels.cpu().numpy(),
+            nearest=result.nearest.cpu().numpy(),
+            log_probs=_array(result.log_probs),
+            distance=None if distances is None else _array(distances.gather(1, result.nearest[:, None])[:, 0]),
+            unknown_score=_array(result.unknown_score),
+            p_values=None if result.p_values is None else _array(result.p_values),
+        )
+
+    def _no_predictions(self) -> Predictions:
+        indices, numbers = np.empty(0, np.int64), np.empty(0, np.float32)
+        return Predictions.from_arrays(
+            self.classes,
+            labels=indices,
+            nearest=indices,
+            log_probs=np.empty((0, len(self.classes)), np.float32),
+            distance=None if self.head.compute(torch.zeros(1, self.head.num_outputs)).distances is None else numbers,
+            unknown_score=numbers,
+            p_values=None if self.rejector is None else np.empty(0),
+        )
+
+    def _network_inputs(self, x: Tensor) -> Tensor:
+        """Return prepared inputs transformed, on the device and in the precision of the network."""
+        assert self.preprocessing is not None
+        z = self.preprocessing.transform(x.to(self.device))
+        return z.to(self.dtype) if z.is_floating_point() else z
+
+    def _combined_score(self, layers: Mapping[str, Tensor], result: HeadOutput) -> Tensor:
+        if not self.layers:
+            return result.unknown_score
+        scores = self._scores(layers, result)
+        return scores[:, 0] if self.combination is None else self.combination.unknown_score(scores)
+
+    def _scores(self, layers: Mapping[str, Tensor], result: HeadOutput) -> Tensor:
+        scores = [
+            result.unknown_score if scorer is self.head else scorer.unknown_score(layers[layer])
+            for layer, scorer in self.scorers_by_layer().items()
+        ]
+        return torch.stack(scores, 1)  # (b, m)
+
+    @torch.no_grad()
+    def _hidden_layers(self, inputs: Iterable[Tensor]) -> Iterator[dict[str, Tensor]]:
+        for x in inputs:
+            yield hidden_layers(self.net, x, (OUTPUTS, *self.layers))
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of the libraries that compute a prediction."""
+    return {
+        "openradial": version("openradial"),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def check_rate_has_rejector(false_reject_rate: float | None, has_rejector: bool) -> None:
+    """Raise if a rate is given and nothing can keep it."""
+    if false_reject_rate is not None and not has_rejector:
+        raise OptionError(
+            f"false_reject_rate={false_reject_rate!r} needs a rejector, and this model has none: it calls nothing "
+            "unknown; calibrate one and save it again"
+        )
+
+
+def _check_classes(classes: tuple[str, ...], head: Head) -> None:
+    if len(classes) != head.num_classes:
+        raise OptionError(
+            f"classes must name every class of the head: {head.num_classes} classes but {len(classes)} names"
+        )
+    wrong = next((name for name in classes if not isinstance(name, str)), None)
+    if wrong is not None:
+        raise OptionError(f"class names must be strings, got {wrong!r}; convert them with str")
+    if len(set(classes)) < len(classes):
+        twice = next(name for name in classes if classes.count(name) > 1)
+        raise OptionError(f"class names must differ, got {twice!r} twice")
+
+
+def _not_empty(parts: list[T]) -> list[T]:
+    if not parts:
+        raise OptionError("known data are needed to learn from, got no batch")
+    return parts
+
+
+def _array(values: Tensor) -> NDArray[Any]:
+    """Return an array of at least float32: NumPy has no bfloat16."""
+    return at_least_float32(values).cpu().numpy()

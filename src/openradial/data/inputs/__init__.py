@@ -1,0 +1,8 @@
+"""How raw inputs (files, rows, texts, arrays) become the tensors that a network was trained on."""
+
+from openradial.data.inputs.base import Inputs
+from openradial.data.inputs.images import ImageInputs
+from openradial.data.inputs.rows import PointInputs, SequenceInputs, TextInputs
+from openradial.data.inputs.tables import TableInputs
+
+__all__ = ["ImageInputs", "Inputs", "PointInputs", "SequenceInputs", "TableInputs", "TextInputs"]

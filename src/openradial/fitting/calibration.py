@@ -1,0 +1,153 @@
+"""Turn a trained network into an open-world classifier: fit scorers, combination and beta, calibrate the decision."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from openradial.classifier import OpenClassifier
+from openradial.conformal import Rejector, fit_beta
+from openradial.errors import HeadError, OptionError, ShapeError
+from openradial.functional import safe_beta
+from openradial.heads import Head, RadialHead, SoftmaxHead
+from openradial.recipe import MIN_COMBINATION, Recipe
+from openradial.scorers import Combination, NeighbourScorer
+from openradial.training import BatchSource, make_outliers
+
+EQUAL = 1e-9  # of the largest feature: examples that are not farther apart differ by rounding alone
+
+
+class LabelledBatches(Protocol):
+    """Batches of inputs ready for the network with their labels; the same at every iteration."""
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]: ...
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """The batches of a source, always those of epoch 0."""
+
+    source: BatchSource
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return self.source.epoch(0)
+
+
+def calibrate(
+    net: nn.Module,
+    head: Head,
+    recipe: Recipe,
+    false_reject_rate: float,
+    *,
+    train: LabelledBatches,
+    combination: LabelledBatches | None,
+    calibration: LabelledBatches,
+) -> OpenClassifier:
+    """Return a classifier whose parts are each fitted on known data of their own.
+
+    Without examples for a combination, or without hidden layers in the recipe, the score of the head alone decides.
+    """
+    net.eval()
+    model = None
+    if combination is not None and recipe.layers:
+        model = _with_scorers(net, head, recipe, false_reject_rate, train, combination)
+    if model is None:
+        model = OpenClassifier(net, head, rejector=Rejector(false_reject_rate))
+        if not head.is_fitted:
+            model.fit_scorers(inputs_of(train), labels_of(train))
+    if isinstance(head, RadialHead) and recipe.beta == "fit":
+        # beta changes no order of distances, so the calibration is unaffected by what beta is fitted on
+        head.layer.beta = calibrated_beta(net, head, recipe, calibration if combination is None else combination)
+    return model.calibrate(inputs_of(calibration))
+
+
+@torch.no_grad()
+def calibrated_beta(net: nn.Module, head: RadialHead, recipe: Recipe, held_out: LabelledBatches) -> float:
+    """Return the beta that calibrates probabilities where every second input is an outlier made from held-out ones.
+
+    Known inputs alone would make it so small that far-away inputs get high probabilities too.
+    """
+    distances: list[Tensor] = []
+    labels: list[Tensor] = []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for x, y in held_out:
+            known = head.layer.distances(net(x))
+            distances, labels = [*distances, known], [*labels, y]
+            outliers = make_outliers(x, y, recipe.outliers) if recipe.outliers else x[:0]
+            if len(outliers):
+                far = head.layer.distances(net(outliers))
+                distances, labels = [*distances, far], [*labels, far.argmax(1)]  # never the nearest: always wrong
+    try:
+        return fit_beta(torch.cat(distances), torch.cat(labels)).beta
+    except ShapeError:  # nothing is classified wrongly, not even an outlier
+        return safe_beta(head.num_classes, recipe.scale)
+
+
+@torch.no_grad()
+def closed_world_beta(net: nn.Module, head: RadialHead, held_out: LabelledBatches) -> float:
+    """Return the beta of a softmax over ``-beta * d`` under which held-out examples are most likely."""
+    distances = torch.cat([head.layer.distances(net(x)).cpu() for x, _ in held_out])
+    labels = labels_of(held_out)
+    try:
+        softmax = SoftmaxHead(distances.shape[1], temperature="fit").fit(-distances, labels)
+    except (HeadError, ShapeError) as error:
+        raise OptionError(
+            f"beta='fit' needs held-out rows of which some are predicted wrongly, and found no best beta in "
+            f"{len(labels)} rows; hold out more (calibration_fraction), or use beta='safe'"
+        ) from error
+    assert softmax.fitted_temperature is not None
+    return 1 / float(softmax.fitted_temperature)
+
+
+def inputs_of(batches: LabelledBatches) -> Iterable[Tensor]:
+    """Return the inputs alone."""
+    return (x for x, _ in batches)
+
+
+def labels_of(batches: LabelledBatches) -> Tensor:
+    """Return all labels, ``(n,)``."""
+    return torch.cat([y for _, y in batches])
+
+
+def _with_scorers(
+    net: nn.Module,
+    head: Head,
+    recipe: Recipe,
+    false_reject_rate: float,
+    train: LabelledBatches,
+    combination: LabelledBatches,
+) -> OpenClassifier | None:
+    """Return the classifier with scorers of hidden layers; None where the scores cannot be combined."""
+    model = OpenClassifier(
+        net,
+        head,
+        scorers=recipe.make_scorers(head),
+        combination=recipe.make_combination(),
+        rejector=Rejector(false_reject_rate),
+    )
+    model.fit_scorers(inputs_of(train), labels_of(train))
+    scores = model.layer_scores(inputs_of(combination))
+    # an example that equals a training example has distance 0, which has no logarithm
+    apart = scores[_are_apart(model, scores)]
+    for merge, rows in ((model.combination, apart), (Combination("fisher"), scores)):
+        if len(rows) < MIN_COMBINATION or merge is None:
+            continue
+        try:
+            merge.fit(rows)
+        except OptionError:  # a network that does not tell examples apart gives all of them the same score
+            continue
+        model.combination = merge
+        return model
+    return None
+
+
+def _are_apart(model: OpenClassifier, scores: Tensor) -> Tensor:
+    """Return whether each example differs from all training examples in every layer, ``(n, m) -> (n,)``."""
+    apart = torch.ones(len(scores), dtype=torch.bool, device=scores.device)
+    for column, scorer in zip(scores.T, model.scorers_by_layer().values(), strict=True):
+        if isinstance(scorer, NeighbourScorer):
+            apart &= column > EQUAL * scorer.references.abs().max()
+    return apart

@@ -1,0 +1,253 @@
+"""Fit a classifier: prepare data, train, calibrate, measure, save."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from openradial import models
+from openradial.classifier import OpenClassifier
+from openradial.errors import OptionError, TrainingError
+from openradial.fitting.calibration import InOrder, calibrate
+from openradial.fitting.networks import choose_settings
+from openradial.fitting.options import FitOptions
+from openradial.fitting.preparation import Encoded, PreparedData, prepare
+from openradial.fitting.report import FitReport, decide, make_report
+from openradial.recipe import Recipe, default_recipe
+from openradial.training import History, Machine, Settings
+from openradial.training import fit as train
+from openradial.training.checkpoint import LAST, load
+from openradial.training.log import Record
+
+CHUNK = 256  # examples per batch once the network is trained
+START = 1e-3  # standard deviation of the initial weights of a radial layer on pre-trained features
+
+
+class StoppedError(TrainingError):
+    """Training was asked to stop; a checkpoint was written."""
+
+
+def fit(
+    data: str | Path,
+    *,
+    out: Path | str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    accelerator: str = "auto",
+    devices: int | str = "auto",
+    nodes: int = 1,
+    strategy: str = "auto",
+    tensorboard: bool = False,
+    on_start: Callable[[PreparedData, Settings], None] | None = None,
+    on_epoch: Callable[[Record], None] | None = None,
+    show_progress: bool = True,
+    **options: Any,
+) -> OpenClassifier:
+    """Fit a classifier that answers a class or "unknown"; its ``report`` has the measured numbers.
+
+    Known data are split into parts without a common example: to train, to combine scores, to calibrate the false-reject
+    rate and to measure. With ``out`` the model is saved there. While it trains, the folder ``out`` with the suffix
+    ``.training`` holds checkpoints, and ``resume`` continues from them.
+
+    Args:
+        data: a folder of images, a table, or the name of a data set; see :class:`openradial.fitting.FitOptions`.
+        out: folder for the model.
+        resume: continue a run that was stopped.
+        overwrite: replace an existing model.
+        accelerator: ``"cpu"``, ``"cuda"``, ``"mps"`` or ``"auto"``; and so ``devices``, ``nodes`` and ``strategy``, see
+            :class:`openradial.training.Machine`.
+        tensorboard: write a TensorBoard log beside the checkpoints.
+        on_start: called with the prepared data and the settings before training.
+        on_epoch: called with the record of each epoch.
+        show_progress: show progress bars in a terminal.
+        options: fields of :class:`~openradial.fitting.FitOptions` and of :class:`openradial.training.Settings`.
+    """
+    began = time.monotonic()
+    chosen = FitOptions.from_mapping({"data": str(data), **options})
+    folder = None if out is None else _checked_folder(out, overwrite)
+    prepared = prepare(chosen)
+    settings = choose_settings(chosen, prepared.network, len(prepared.train))
+    machine = Machine(settings, accelerator=accelerator, devices=devices, nodes=nodes, strategy=strategy)
+    if on_start is not None and machine.is_first:
+        on_start(prepared, settings)
+    net, recipe = build_network(chosen, prepared)
+    head = recipe.make_head(len(prepared.split.known))
+    checkpoints = None if folder is None else training_folder(folder)
+    facts = _facts(chosen, prepared)
+    if resume and checkpoints is not None:
+        _check_same_run(checkpoints, facts)
+    history = train(
+        net,
+        recipe.make_objective(head),
+        _training_batches(chosen, prepared, settings, machine),
+        None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK),
+        settings=settings,
+        machine=machine,
+        folder=checkpoints,
+        resume=resume,
+        tensorboard=tensorboard,
+        facts=facts,
+        report=on_epoch,
+        show_progress=show_progress,
+    )
+    if not history.finished:
+        raise StoppedError(f"stopped by {history.stopped_by} after {len(history.records)} epochs; resume with --resume")
+    net = machine.gather(net, lambda: build_network(chosen, prepared)[0])
+    model = _calibrated(net, head, recipe, chosen, prepared)
+    model.report = _measured(model, prepared, round(time.monotonic() - began, 1))
+    model.metadata = _metadata(chosen, prepared, recipe, settings, history, model.report)
+    if folder is not None and machine.is_first:
+        model.save(folder, overwrite=overwrite)
+        shutil.rmtree(training_folder(folder), ignore_errors=True)
+    return model
+
+
+def build_network(options: FitOptions, prepared: PreparedData) -> tuple[nn.Module, Recipe]:
+    """Return the network with its initial weights, and how it is trained and scored."""
+    torch.manual_seed(options.seed)
+    choice, count = prepared.network, len(prepared.split.known)
+    if choice.weights is None:
+        net = models.build(choice.name, count, **choice.options)
+    else:
+        net = models.build(choice.name, count, weights=choice.weights, reset=options.reset, **choice.options)  # type: ignore[arg-type]
+        if options.head == "radial" and options.reset != "none":
+            start_near_zero(net)
+    return net, default_recipe(net, choice.name, prepared.kind, **options.recipe_options())
+
+
+def start_near_zero(net: nn.Module) -> None:
+    """Initialise the last affine layer so small that outputs start between the prototypes.
+
+    Features of a pre-trained network are large. With the usual initial weights its outputs lie many prototype distances
+    away, and the steps of the first epochs all go to one point, where the features are lost.
+    """
+    last = getattr(net, "classifier", None)
+    if isinstance(last, nn.Linear):
+        nn.init.normal_(last.weight, 0, START)
+        nn.init.zeros_(last.bias)
+
+
+def training_folder(out: Path) -> Path:
+    """Return the folder of the checkpoints while a model is trained: beside the model."""
+    return out.with_name(f"{out.name}.training")
+
+
+def _training_batches(options: FitOptions, prepared: PreparedData, settings: Settings, machine: Machine) -> Any:
+    if settings.batch_size % machine.world:
+        raise OptionError(
+            f"batch_size counts all processes together and must be a multiple of {machine.world}, their number, got "
+            f"{settings.batch_size}"
+        )
+    return prepared.batches(
+        prepared.train,
+        settings.batch_size // machine.world,
+        shuffle=True,
+        seed=options.seed,
+        flip=options.flip,
+        rank=machine.rank,
+        world=machine.world,
+    )
+
+
+def _calibrated(
+    net: nn.Module, head: Any, recipe: Recipe, options: FitOptions, prepared: PreparedData
+) -> OpenClassifier:
+    net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # as a bundle loads it
+
+    def batches(part: Encoded) -> InOrder:
+        return InOrder(prepared.batches(part, CHUNK))
+
+    model = calibrate(
+        net,
+        head,
+        recipe,
+        options.false_reject_rate,
+        train=batches(prepared.references),
+        combination=None if prepared.combination is None else batches(prepared.combination),
+        calibration=batches(prepared.calibration),
+    )
+    model.set_classes(prepared.split.known)
+    model.preprocessing = prepared.inputs
+    model.network = (prepared.network.name, dict(prepared.network.options))
+    return model
+
+
+def _measured(model: OpenClassifier, prepared: PreparedData, seconds: float) -> FitReport:
+    """Return the numbers on examples that were used for nothing else."""
+    known, novel = (
+        None if part is None else decide(model, InOrder(prepared.batches(part, CHUNK)))
+        for part in (prepared.report, prepared.novel)
+    )
+    return make_report(
+        model,
+        prepared.split.known,
+        known,
+        novel,
+        prepared.split.novel,
+        examples=prepared.counts(),
+        seconds=seconds,
+        notes=prepared.notes,
+    )
+
+
+def _metadata(
+    options: FitOptions,
+    prepared: PreparedData,
+    recipe: Recipe,
+    settings: Settings,
+    history: History,
+    report: FitReport,
+) -> dict[str, Any]:
+    """Return what a bundle says about how the model was made."""
+    data = {
+        "name": Path(prepared.name).name if Path(prepared.name).exists() else prepared.name,
+        "kind": prepared.kind,
+        "label": prepared.label,
+        "examples": prepared.counts(),
+        "novel_classes": prepared.split.novel,
+    }
+    values = report.as_dict()
+    rates = values["false_rejects"] or {"asked": options.false_reject_rate}
+    measured = {"accuracy": report.accuracy, "false_reject_rate": rates, "novel": values["novel"]}
+    training = {"epochs": len(history.records), "seconds": report.seconds, "settings": settings.as_dict()}
+    return _json(
+        {"data": data, "measured": measured, "recipe": recipe.as_dict(), "training": training, "notes": report.notes}
+    )
+
+
+def _facts(options: FitOptions, prepared: PreparedData) -> dict[str, Any]:
+    """Return what must be the same in a run that is resumed."""
+    values = {**options.as_dict(), "training": {}}
+    return _json({"options": values, "classes": prepared.split.known, "examples": prepared.counts()})
+
+
+def _checked_folder(out: Path | str, overwrite: bool) -> Path:
+    folder = Path(out).expanduser().absolute()
+    if folder.is_file():
+        raise OptionError(f"a model is a folder, and {folder} is a file; choose another path")
+    if folder.is_dir() and any(folder.iterdir()) and not overwrite:
+        raise OptionError(f"{folder} exists already; choose another folder, or replace it with overwrite (--overwrite)")
+    return folder
+
+
+def _check_same_run(folder: Path, now: dict[str, Any]) -> None:
+    if not (folder / LAST).is_file():
+        raise TrainingError(f"there is no run to resume in {folder}; start without resume (--resume)")
+    then = load(folder / LAST)[1].get("facts", {})
+    for name, value in now.items():
+        if then.get(name) != value:
+            raise TrainingError(
+                f"the run in {folder} was started with other {name}: {then.get(name)!r}, now {value!r}; set it back, or "
+                "choose another folder"
+            )
+
+
+def _json(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values as JSON gives them back."""
+    plain: dict[str, Any] = json.loads(json.dumps(values))
+    return plain

@@ -1,0 +1,129 @@
+"""Choose a network and training settings by the kind of data, the size of an input and the number of examples."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from openradial import models
+from openradial.data.sources import Labelled
+from openradial.errors import OptionError
+from openradial.fitting.options import FitOptions
+from openradial.models import imagenet_weights
+from openradial.training import Settings
+
+PRETRAINED = "efficientnet_lite0"
+PRETRAINED_SIZE = 128  # pixels: a third of the work of 224
+NARROW: Mapping[str, Mapping[str, Any]] = {"mlp": {"hidden": (100, 100)}, "resnet18": {"width": 32}}
+WIDE: Mapping[str, Mapping[str, Any]] = {"mlp": {"hidden": (256, 256)}, "resnet18": {"width": 64}}
+MANY = 50  # classes; above, networks are wide
+SIZES = (8, 16, 28, 32, 64)  # pixels: images of a folder get the largest that is not above theirs
+
+
+@dataclass(frozen=True)
+class NetworkChoice:
+    """A network with its options, and the size of its inputs."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    weights: str | None = None
+    size: int | None = None  # of images
+    channels: int | None = None
+    shift: int = 0  # images: by how many pixels they are moved at random while training
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """Size and channels of images."""
+        assert self.size is not None
+        assert self.channels is not None
+        return self.size, self.channels
+
+
+def choose_network(options: FitOptions, source: Labelled, num_inputs: int | None = None, vocabulary: int | None = None) -> NetworkChoice:
+    """Return the network that the options name, or the default for the data; ``num_inputs`` of an encoded table."""
+    widths = WIDE if len(source.classes) > MANY else NARROW
+    if source.kind == "images":
+        return _for_images(options, *_image_size(options, source), widths)
+    if options.size is not None or options.flip:
+        raise OptionError(f"size and flip are for images, and {source.name} holds {source.kind}")
+    shape = tuple(getattr(source.data, "inputs", source.data.labels).shape)
+    implied = {"inputs": num_inputs or shape[-1], "channels": shape[-1], "vocabulary": vocabulary}
+    default = {"table": "mlp", "points": "mlp", "sequences": "gru", "texts": "text_cnn"}[source.kind]
+    defaults = widths.get(default, {}) if options.model == "auto" else {}
+    name = default if options.model == "auto" else options.model
+    return NetworkChoice(name, _network_options(name, implied, defaults, options), options.weights)
+
+
+def choose_settings(options: FitOptions, choice: NetworkChoice, examples: int) -> Settings:
+    """Return settings for a number of training examples: more epochs and smaller batches for small data."""
+    seen, most = _budget(choice)
+    default: dict[str, Any] = {
+        "epochs": max(5, min(most, math.ceil(seen / examples))),
+        "batch_size": 32 if examples < 1_000 else 64 if examples < 5_000 else 128 if examples < 50_000 else 256,
+        "schedule": "cosine",
+        "seed": options.seed,
+        "channels_last": _has_convolutions(choice),  # which are faster so
+    }
+    if choice.weights is not None:
+        default |= {"learning_rate": 5e-4, "warmup_epochs": 0.5}
+    return Settings.from_mapping({**default, **options.training})
+
+
+def _has_convolutions(choice: NetworkChoice) -> bool:
+    """Return whether it is one of our networks with convolutions; others may not accept channels-last inputs."""
+    return choice.size is not None and choice.name in models.names() and choice.name != "mlp"
+
+
+def _budget(choice: NetworkChoice) -> tuple[int, int]:
+    """Return the examples that training may see in all, and the maximum number of epochs."""
+    if choice.weights is not None:
+        return 100_000, 30
+    if choice.name == "mlp":
+        return 300_000, 100
+    return (600_000, 60) if choice.name.startswith("mnist") else (500_000, 60)
+
+
+def _image_size(options: FitOptions, source: Labelled) -> tuple[int, int, bool]:
+    """Return side and channels of the images, and whether they come from files, which can be resized."""
+    if source.seen is not None:
+        return source.seen.side, source.seen.channels, True
+    channels, height, width = source.data.inputs.shape[1:]  # type: ignore[union-attr]
+    if options.size not in (None, height):
+        raise OptionError(f"size is for folders of images; {source.name} has its own, {height} pixels")
+    assert height == width
+    return height, channels, False
+
+
+def _for_images(
+    options: FitOptions, side: int, channels: int, from_files: bool, widths: Mapping[str, Mapping[str, Any]]
+) -> NetworkChoice:
+    asked = options.model == PRETRAINED
+    if asked or (options.model == "auto" and from_files and side >= 64 and channels == 3 and _is_installed()):
+        size = options.size or (PRETRAINED_SIZE if from_files else side)
+        return NetworkChoice(PRETRAINED, _network_options(PRETRAINED, {}, {}, options), "imagenet", size, 3, size // 8)
+    size = options.size or (max((s for s in SIZES if s <= side), default=SIZES[0]) if from_files else side)
+    name = options.model if options.model != "auto" else _default_network(size)
+    implied = {"channels": channels, "size": size, "inputs": channels * size * size}
+    defaults = dict(widths.get(name, {})) if options.model == "auto" else {}
+    if name.startswith("resnet") and size < 64:
+        defaults["stem"] = "small"
+    return NetworkChoice(name, _network_options(name, implied, defaults, options), options.weights, size, channels, size // 8 if size >= 32 else 0)
+
+
+def _default_network(size: int) -> str:
+    return "mlp" if size < 16 else "mnist_radial" if size < 32 else "resnet18"
+
+
+def _is_installed() -> bool:
+    return imagenet_weights(PRETRAINED).installed() is not None
+
+
+def _network_options(
+    name: str, implied: Mapping[str, Any], defaults: Mapping[str, Any], options: FitOptions
+) -> dict[str, Any]:
+    """Return what follows from the data as far as the network takes it, defaults, and what the user gives."""
+    if ":" in name:
+        return dict(options.model_options)
+    known = models.options(name)
+    implied_options = {key: value for key, value in implied.items() if key in known and value is not None}
+    return {**implied_options, **defaults, **options.model_options}

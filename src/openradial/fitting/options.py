@@ -1,0 +1,135 @@
+"""What to fit on what, as plain values: the arguments of fit, of the command line and of a TOML file."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from openradial.conformal.inputs import check_rate
+from openradial.data.splits import Split, named_split, parse_known
+from openradial.errors import OptionError, check_choice, check_count
+from openradial.recipe import HeadName, LossName, Recipe
+from openradial.training import Settings
+from openradial.training.settings import checked_names, read_toml
+
+RULES = ("random", "names", "file")  # of openradial.data.parse_known
+RECIPE = ("head", "loss", "scale", "beta")
+FLAGS = ("skip_broken", "flip", "neighbours")
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What is wanted of a model. Everything else follows from the data.
+
+    Args:
+        data: a folder with one folder of images per class (or with such folders in ``train`` and ``val`` or ``test``);
+            a table (CSV, Parquet, NPZ, JSON Lines) with its ``label`` column; an NPZ file of uint8 images; or the name
+            of a data set.
+        label: the column of a table that holds the classes.
+        group: a column of a table; rows with the same value are never separated by a split.
+        known: names of known classes, or a rule such as ``"random:6"``; the other classes are novel.
+        novel: names of novel classes; the others are known.
+        model: a network by name, or ``package.module:factory``; ``"auto"`` chooses one.
+        weights: ``"imagenet"`` or a file of weights to start from; None follows from the network.
+        reset: which layers start again in spite of ``weights``: ``"classifier"``, ``"fully_connected"`` or ``"none"``.
+        head: ``"radial"``, ``"softmax"``, ``"doc"`` or ``"cac"``.
+        loss: of the radial head, see :class:`openradial.recipe.Recipe`; and so ``scale``, ``beta``.
+        outliers: weight of the outliers that are made from each batch; 0 for none; None for the default.
+        neighbours: whether distances to training examples in hidden layers count.
+        size: of images, in pixels.
+        false_reject_rate: share of known inputs that may be called unknown.
+        skip_broken: leave out broken images instead of stopping.
+        flip: mirror images at random while training.
+        seed: for the split, the initial weights and the order of batches.
+        model_options: options of the network.
+        training: settings that replace the chosen ones, see :class:`openradial.training.Settings`.
+    """
+
+    data: str
+    label: str | None = None
+    group: str | None = None
+    known: str | Sequence[str] | None = None
+    novel: str | Sequence[str] | None = None
+    model: str = "auto"
+    weights: str | None = None
+    reset: str = "classifier"
+    head: HeadName = "radial"
+    loss: LossName = "squared"
+    scale: float = 1.0
+    beta: float | None = None
+    outliers: float | None = None
+    neighbours: bool = True
+    size: int | None = None
+    false_reject_rate: float = 0.05
+    skip_broken: bool = False
+    flip: bool = False
+    seed: int = 0
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_rate("false_reject_rate", self.false_reject_rate)
+        check_count("seed", self.seed, least=0)
+        check_choice("reset", self.reset, ("classifier", "fully_connected", "none"))
+        if self.size is not None:
+            check_count("size", self.size, least=8)
+        if self.known is not None and self.novel is not None:
+            raise OptionError("name either the known classes or the novel ones, got both; the rest is the other side")
+        for name in FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"{name} must be true or false, got {getattr(self, name)!r}")
+        Recipe(**self.recipe_options())  # refuse what no recipe and no setting can be, before anything starts
+        Settings.from_mapping(self.training)
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """Make options from names and values; unknown names are refused, settings of training are sorted in."""
+        own = {f.name for f in dataclasses.fields(cls)}
+        settings = {f.name for f in dataclasses.fields(Settings)} - own
+        checked_names(values, [*own, *settings])
+        if "data" not in values:
+            raise OptionError("a model needs data: name a folder, a table or a data set, such as data = 'digits'")
+        training = {**values.get("training", {}), **{name: values[name] for name in values if name in settings}}
+        return cls(**{name: value for name, value in values.items() if name in own} | {"training": training})
+
+    @classmethod
+    def from_toml(cls, path: Path | str, **overrides: Any) -> Self:
+        """Make options from a file; ``overrides`` replace single values."""
+        return cls.from_mapping({**read_toml(path), **overrides})
+
+    def recipe_options(self) -> dict[str, Any]:
+        """Return the options that replace values of the recipe."""
+        options: dict[str, Any] = {"head": self.head, "loss": self.loss, "scale": self.scale}
+        if self.beta is not None:
+            options["beta"] = self.beta
+        if self.outliers is not None:
+            options["outlier_weight"] = self.outliers
+        if not self.neighbours:
+            options["layers"] = ()
+        return options
+
+    def split(self, classes: Sequence[str]) -> Split:
+        """Return which of the classes are known."""
+        if self.known is None and self.novel is None:
+            return Split(tuple(classes), (), {"rule": "all"})
+        if self.novel is not None:
+            return named_split(classes, novel=_names(self.novel))
+        if isinstance(self.known, str) and self.known.partition(":")[0] in RULES and ":" in self.known:
+            return parse_known(self.known, classes, seed=self.seed)
+        return named_split(classes, known=_names(self.known or ()))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the options as JSON values."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        for name in ("known", "novel"):
+            values[name] = values[name] if isinstance(values[name], str | None) else list(values[name])
+        return values | {"model_options": dict(self.model_options), "training": dict(self.training)}
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    names = given.split(",") if isinstance(given, str) else given
+    cleaned = tuple(name.strip() for name in map(str, names) if name.strip())
+    if not cleaned:
+        raise OptionError(f"classes are named with commas between them, as in cat,dog, got {given!r}")
+    return cleaned

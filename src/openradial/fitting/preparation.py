@@ -1,0 +1,200 @@
+"""Prepare data for a network: open them, hold out parts, learn how raw inputs become tensors."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from openradial.data.batches import Batches, FolderBatches
+from openradial.data.examples import Examples
+from openradial.data.inputs import ImageInputs, Inputs, PointInputs, SequenceInputs, TableInputs, TextInputs
+from openradial.data.readers.folder import ImageFolder
+from openradial.data.readers.tables import Table
+from openradial.data.sets.reuters import reuters_vocabulary
+from openradial.data.sources import Data, Labelled, chosen, decoded, find, places
+from openradial.data.splits import Split, divide, train_test_split
+from openradial.data.table_encoder import TableEncoder
+from openradial.data.transforms import Compose, RandomFlip, RandomShift, Transform
+from openradial.errors import DataError, OptionError
+from openradial.fitting.held_out import hold_out
+from openradial.fitting.networks import NetworkChoice, choose_network
+from openradial.fitting.options import FitOptions
+from openradial.models import imagenet_weights
+from openradial.recipe import REFERENCES
+
+PUBLISHED = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # of ImageNet, for photographs that stay on disk
+CHUNK = 1024  # rows that are averaged at a time
+Encoded = Examples | ImageFolder
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedData:
+    """Known data in parts, each for one use; ``references`` are the training examples that scorers keep."""
+
+    name: str
+    kind: str
+    split: Split
+    network: NetworkChoice
+    inputs: Inputs
+    train: Encoded
+    references: Encoded
+    combination: Encoded | None
+    calibration: Encoded
+    report: Encoded | None
+    novel: Encoded | None
+    notes: tuple[str, ...]
+    label: str | None = None
+
+    def batches(
+        self,
+        data: Encoded,
+        size: int,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        flip: bool = False,
+        rank: int = 0,
+        world: int = 1,
+    ) -> Batches | FolderBatches:
+        """Return batches ready for the network: in order, or shuffled and augmented for training."""
+        transform = self._transform(shuffle, flip)
+        options: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "transform": transform, "rank": rank, "world": world}
+        if isinstance(data, Examples):
+            return Batches(data, size, **options)
+        pixels, channels = self.network.image_size
+        return FolderBatches(data, pixels, size, channels=channels, **options)
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of examples of each part."""
+        parts = {name: getattr(self, name) for name in ("train", "combination", "calibration", "report", "novel")}
+        return {name: len(part) for name, part in parts.items() if part is not None}
+
+    def _transform(self, training: bool, flip: bool) -> Transform:
+        last: Transform = self.inputs.normalise() if isinstance(self.inputs, ImageInputs) else _InputTransform(self.inputs)
+        if not training or not isinstance(self.inputs, ImageInputs):
+            return last
+        steps: list[Transform] = [RandomShift(self.network.shift)] if self.network.shift else []
+        return Compose(*steps, *([RandomFlip()] if flip else []), last)
+
+
+@dataclass(frozen=True)
+class _InputTransform:
+    """The transform of the inputs with the signature that batches call."""
+
+    inputs: Inputs
+
+    def __call__(self, x: Tensor, generator: Generator) -> Tensor:
+        return self.inputs.transform(x)
+
+
+def prepare(options: FitOptions) -> PreparedData:
+    """Open the data, split them, and learn from the training part how inputs become tensors."""
+    source = find(options.data, options.label)
+    network = choose_network(options, source) if source.kind == "images" else None
+    if network is not None:
+        source = _in_memory(source, network, options.skip_broken)
+    split = options.split(source.classes)
+    known, novel = divide(places(source.data), split)
+    parts = hold_out(known, options.false_reject_rate, has_test_data=source.test is not None, seed=options.seed)
+    inputs, network = _inputs(options, source, chosen(source.data, parts.train), network)
+
+    def part(data: Data, which: Examples | None) -> Encoded | None:
+        return None if which is None or not len(which) else _encoded(chosen(data, which), inputs)
+
+    report, novel = (parts.report, novel) if source.test is None else divide(places(source.test), split)
+    measured = source.data if source.test is None else source.test
+    if report is not None and not len(report):
+        raise DataError(f"the test part of {source.name} holds none of the known classes; add examples, or remove it")
+    references = parts.train
+    if len(references) > REFERENCES:
+        references = train_test_split(references, REFERENCES / len(references), seed=options.seed)[1]
+    return PreparedData(
+        name=source.name,
+        kind=source.kind,
+        split=split,
+        network=network,
+        inputs=inputs,
+        train=_not_none(part(source.data, parts.train)),
+        references=_not_none(part(source.data, references)),
+        combination=part(source.data, parts.combination),
+        calibration=_not_none(part(source.data, parts.calibration)),
+        report=part(measured, report),
+        novel=part(measured, novel),
+        notes=parts.notes,
+        label=source.label,
+    )
+
+
+def _in_memory(source: Labelled, network: NetworkChoice, skip_broken: bool) -> Labelled:
+    """Return the source with the images of its folders in memory where they fit."""
+    size, channels = network.image_size
+
+    def read(data: Data | None) -> Data | None:
+        return decoded(data, size, channels, skip_broken) if isinstance(data, ImageFolder) else data
+
+    return replace(source, data=_not_none(read(source.data)), test=read(source.test))
+
+
+def _inputs(
+    options: FitOptions, source: Labelled, train: Data, network: NetworkChoice | None
+) -> tuple[Inputs, NetworkChoice]:
+    """Return how inputs become tensors, learnt from the training part, and the network that takes them."""
+    if isinstance(train, Table):
+        table = TableInputs(TableEncoder.fit(train, missing="mean", unknown="zeros"))
+        return table, choose_network(options, source, num_inputs=len(table.encoder.inputs))
+    if network is not None:
+        return _image_inputs(network, train), network
+    assert isinstance(train, Examples)
+    if source.kind == "texts":
+        return _text_inputs(options, source)
+    if source.kind == "points":
+        return PointInputs(train.inputs.shape[-1]), choose_network(options, source)
+    mean, std = _mean_and_std(train.inputs, (0, 1))
+    return SequenceInputs(train.inputs.shape[-1], mean, std), choose_network(options, source)
+
+
+def _image_inputs(network: NetworkChoice, train: Data) -> ImageInputs:
+    size, channels = network.image_size
+    if network.weights == "imagenet":
+        weights = imagenet_weights(network.name)
+        mean, std = tuple(weights.mean), tuple(weights.std)
+    elif isinstance(train, Examples):
+        mean, std = _mean_and_std(train.inputs, (0, 2, 3))
+    else:
+        mean, std = PUBLISHED if channels == 3 else ((0.5,), (0.25,))
+    return ImageInputs(size, channels, mean, std)
+
+
+def _text_inputs(options: FitOptions, source: Labelled) -> tuple[Inputs, NetworkChoice]:
+    if source.name != "reuters":
+        raise OptionError(f"texts can be fitted from the data set reuters, got {source.name}")
+    assert isinstance(source.data, Examples)
+    words = reuters_vocabulary()
+    inputs = TextInputs(words.words, max_words=source.data.inputs.shape[1])
+    return inputs, choose_network(options, source, vocabulary=len(words))
+
+
+def _mean_and_std(inputs: Tensor, dims: tuple[int, ...]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and standard deviation of each channel, of uint8 with 255 as 1; NaN is missing. Chunk by chunk."""
+    unit = 255.0 if inputs.dtype == torch.uint8 else 1.0
+    sums = []
+    for rows in torch.split(inputs, CHUNK):
+        values = rows.double() / unit
+        sums.append(torch.stack([values.nansum(dims), values.square().nansum(dims), (~values.isnan()).sum(dims)]))
+    total, squares, count = torch.stack(sums).sum(0)
+    mean = total / count
+    std = (squares / count - mean.square()).clamp_min(1e-12).sqrt()
+    return tuple(mean.tolist()), tuple(std.tolist())
+
+
+def _encoded(data: Data, inputs: Inputs) -> Encoded:
+    if not isinstance(data, Table):
+        return data
+    assert isinstance(inputs, TableInputs)
+    return inputs.encoder.apply(data, novel="unknown")
+
+
+def _not_none(part: Any) -> Any:
+    assert part is not None
+    return part

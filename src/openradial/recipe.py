@@ -1,0 +1,151 @@
+"""How a classifier is trained and scored, as plain data: the one definition for fit, estimator, comparison and page.
+
+Every constant here was chosen on known data alone; docs/recipe.md has the measurements.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from openradial.errors import OptionError, check_choice, check_count, check_positive
+from openradial.functional import safe_beta
+from openradial.heads import CACHead, DOCHead, Head, RadialHead, SoftmaxHead
+from openradial.nn import RadialLoss
+from openradial.scorers import Combination, NeighbourScorer, Scorer
+from openradial.training import Objective, OutlierObjective
+from openradial.training.outliers import DEFAULTS, check_kinds
+
+HeadName = Literal["radial", "softmax", "doc", "cac"]
+LossName = Literal["squared", "distance"]
+CombinationName = Literal["standardised", "fisher"]
+
+HEADS: dict[str, Callable[[int], Head]] = {
+    "softmax": SoftmaxHead,
+    "doc": DOCHead,
+    "cac": CACHead,
+}
+OUTPUTS, LAST = "outputs", "classifier"
+LAYERS = {"mnist": ("fc2", "fc1"), "mlp": ("hidden.fc2",), "spiral": ("hidden.fc2",)}  # by the start of the name
+METRICS = {"distance": "euclidean", "squared": "squared_euclidean"}
+OUTLIER_WEIGHT = 0.3
+NEIGHBOURS = 1
+REFERENCES = 10_000  # training examples among which neighbours are searched
+MIN_COMBINATION = 20  # held-out examples that a combination of scores needs
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Loss, outliers, scorers, combination and beta of a classifier.
+
+    Args:
+        head: ``"radial"``, ``"softmax"``, ``"doc"`` or ``"cac"``; the other settings but ``references`` are for the
+            radial head.
+        loss: ``"squared"``, the squared distance to the prototype of the label, or ``"distance"``, as in the paper.
+        scale: distance of the prototypes from the origin.
+        beta: a number; ``"safe"``, see :func:`openradial.functional.safe_beta`; or ``"fit"``, fitted to held-out data.
+        outliers: kinds of outliers that are made from each batch while training, see
+            :func:`openradial.training.make_outliers`.
+        outlier_weight: weight of their loss; 0 for none.
+        layers: hidden layers whose activations are compared with those of the training data, as
+            :func:`openradial.nn.hidden_layers` names them.
+        neighbours: the distance to this nearest training example counts.
+        cosine: compare the directions of activations instead of their positions.
+        combination: how the scores of the outputs and of the layers become one.
+        references: training examples that are kept for the search, at most.
+    """
+
+    head: HeadName = "radial"
+    loss: LossName = "squared"
+    scale: float = 1.0
+    beta: float | Literal["safe", "fit"] = "fit"
+    outliers: tuple[str, ...] = ()
+    outlier_weight: float = OUTLIER_WEIGHT
+    layers: tuple[str, ...] = ()
+    neighbours: int = NEIGHBOURS
+    cosine: bool = False
+    combination: CombinationName = "standardised"
+    references: int = REFERENCES
+
+    def __post_init__(self) -> None:
+        check_choice("head", self.head, ("radial", *HEADS))
+        check_choice("loss", self.loss, METRICS)
+        check_positive("scale", self.scale)
+        if isinstance(self.beta, str):
+            check_choice("beta", self.beta, ("safe", "fit"))
+        else:
+            check_positive("beta", self.beta)
+        if isinstance(self.outlier_weight, bool) or not 0 <= self.outlier_weight < float("inf"):
+            raise OptionError(
+                f"the weight of outliers must be a finite number of at least 0, got {self.outlier_weight!r}; 0 makes none"
+            )
+        if self.outliers:
+            check_kinds(self.outliers)
+        check_count("neighbours", self.neighbours)
+        check_count("references", self.references)
+
+    @property
+    def is_radial(self) -> bool:
+        """Whether the head is the radial one."""
+        return self.head == "radial"
+
+    def make_head(self, num_classes: int) -> Head:
+        """Return the head, not yet fitted."""
+        if not self.is_radial:
+            return HEADS[self.head](num_classes)
+        beta = safe_beta(num_classes, self.scale) if isinstance(self.beta, str) else self.beta
+        return RadialHead(num_classes, beta, self.scale, loss=self.loss)
+
+    def make_objective(self, head: Head, class_weight: Tensor | None = None) -> Objective | OutlierObjective:
+        """Return what training minimises: the loss of the head, and that of outliers if there are any."""
+        loss: Any = head.loss
+        if class_weight is not None:  # without beta, which only scales the loss and is fitted after training
+            loss = RadialLoss(scale=self.scale, weight=class_weight, metric=METRICS[self.loss])  # type: ignore[arg-type]
+        if not (self.is_radial and self.outliers and self.outlier_weight):
+            return Objective(loss)
+        return OutlierObjective(loss, self.outliers, self.outlier_weight)
+
+    def make_scorers(self, head: Head) -> dict[str, Scorer]:
+        """Return the scorers by layer: the score of the head, and neighbours in the hidden layers."""
+        if not self.layers:
+            return {}
+        near = {layer: NeighbourScorer(self.neighbours, normalise=self.cosine) for layer in self.layers}
+        return {OUTPUTS: head, **near}
+
+    def make_combination(self) -> Combination:
+        """Return how the scores become one, not yet fitted."""
+        return Combination(self.combination)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the recipe as JSON values."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def default_recipe(net: nn.Module, network: str, kind: str, **options: Any) -> Recipe:
+    """Return the recipe for a network (its module and its name) and a kind of data, with single values replaced.
+
+    A network with convolutions compares directions and combines p-values: better behind convolutions. A head other than
+    the radial one is trained with its own loss and scored by its own score.
+    """
+    if options.get("head", "radial") != "radial":
+        return Recipe(**options)
+    has_convolutions = any(isinstance(layer, nn.Conv2d) for layer in net.modules())
+    defaults: dict[str, Any] = {
+        "outliers": DEFAULTS[kind],
+        "layers": hidden_layer_names(net, network),
+        "cosine": has_convolutions,
+        "combination": "fisher" if has_convolutions else "standardised",
+    }
+    return Recipe(**{**defaults, **options})
+
+
+def hidden_layer_names(net: nn.Module, network: str) -> tuple[str, ...]:
+    """Return the layers to look at: those of the table above, else the input of the last affine layer, if any."""
+    modules = dict(net.named_modules())
+    wanted = next((names for start, names in LAYERS.items() if network.startswith(start)), (LAST,))
+    names = tuple(f"{name}:input" for name in wanted if name in modules)
+    if not names and isinstance(modules.get(LAST), nn.Linear):
+        names = (f"{LAST}:input",)
+    return names
