@@ -88,7 +88,7 @@ class OpenClassifier(nn.Module):
     def answer(self, x: Tensor, false_reject_rate: float | None = None) -> Answer:
         """What is said of a batch; another rate than the rejector's may be asked for."""
         layers = hidden_layers(self.net, x, (OUTPUTS, *self.places))
-        log_probs: Tensor = self.head(layers[OUTPUTS])
+        log_probs: Tensor = self.head.log_probs(layers[OUTPUTS])
         scores, nearest = self._scored(layers)
         if self.rejector is None:
             return Answer(nearest, nearest, log_probs, scores, None)
@@ -98,7 +98,7 @@ class OpenClassifier(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Log-probabilities, ``(b, ...) -> (b, k)``."""
-        log_probs: Tensor = self.head(self.net(x))
+        log_probs: Tensor = self.head.log_probs(self.net(x))
         return log_probs
 
     def _scored(self, layers: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:

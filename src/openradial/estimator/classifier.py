@@ -380,7 +380,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _log_probs(self, X: Data) -> Tensor:
         x = self._rows(X)
-        log_probs: Tensor = self.head_(self._answering().outputs(x))
+        log_probs: Tensor = self.head_.log_probs(self._answering().outputs(x))
         return log_probs
 
     def _answers(self, x: Tensor, rate: float | None = None) -> list[Answer]:
