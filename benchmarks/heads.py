@@ -75,7 +75,7 @@ def outputs(num_classes: int, count: int) -> tuple[Tensor, Tensor]:
 
 def answer(head: OpenMaxHead, o: Tensor) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
-        return head(o), head.unknown_score(o)
+        return head.log_probs(o), head.unknown_score(o)
 
 
 def environment() -> dict[str, Any]:

@@ -33,7 +33,7 @@ SEEDS = 5
 KNOWN = 2 / 3  # of the classes
 KINDS = {"digits": "table", "reuters": "texts", "vowels": "sequences"}
 LAST = "classifier:input"
-SOFTMAX, NONE = "softmax, maximum probability", "radial, no outliers"
+SOFTMAX, NONE = "softmax, msp", "radial, no outliers"
 
 
 def main() -> None:

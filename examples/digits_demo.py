@@ -116,7 +116,7 @@ def train(network: nn.Module, head: Head, split: Split, *, epochs: int, seed: in
 @torch.no_grad()
 def answer(network: nn.Module, head: Head, x: Tensor) -> Answer:
     o = network(x)
-    probs, classes = head(o).exp().max(-1)
+    probs, classes = head.probs(o).max(-1)
     return Answer(classes, probs, head.unknown_score(o))
 
 

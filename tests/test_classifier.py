@@ -66,7 +66,7 @@ def test_without_scorers_the_score_is_that_of_the_head(parts):
     x = torch.cat(parts[3])
     with torch.no_grad():
         assert torch.equal(model.answer(x).unknown_score, model.head.unknown_score(model.net(x)))
-        assert torch.equal(model(x), model.head(model.net(x)))
+        assert torch.equal(model(x), model.head.log_probs(model.net(x)))
 
 
 def test_without_a_rejector_nothing_is_rejected(parts):

@@ -98,7 +98,7 @@ def test_the_margin_is_above_zero_where_a_wrong_class_wins(kind):
 def test_while_the_target_wins_its_loss_is_the_way_to_the_lowest_winning_probability(kind):
     head, (o, _) = heads()[kind], rows()
     y = head.predict(o)
-    torch.testing.assert_close(target(head, o, y), -head(o).amax(-1))
+    torch.testing.assert_close(target(head, o, y), -head.log_probs(o).amax(-1))
 
 
 def test_the_margin_has_a_gradient_where_the_cross_entropy_has_none():

@@ -21,7 +21,7 @@ def said_one_by_one(bundle, x, rate):
     for each in bundle.preprocessing.transform(x):
         with torch.no_grad():
             o = model.net(each[None])
-        log_probs = model.head(o)[0].tolist()
+        log_probs = model.head.log_probs(o)[0].tolist()
         answer = model.answer(each[None])
         p = float(answer.p_values[0])
         ranked = sorted(range(len(log_probs)), key=lambda k: -log_probs[k])

@@ -29,7 +29,7 @@ def test_compare_writes_table_numbers_and_picture(compare, tmp_path):
     code, said = compare("--quick", "--splits", 0, "--novel", f"grey={tmp_path / 'grey.npz'}", "--out", out)
     assert code == 0, said
     assert "AUROC against novel inputs" in said
-    assert "| softmax: maximum probability |" in (out / "comparison.md").read_text()
+    assert "| softmax: msp |" in (out / "comparison.md").read_text()
     summary = json.loads((out / "comparison.json").read_text())["summary"]
     assert list(summary) == ["digits"]
     assert list(summary["digits"][0]["novel"]) == ["grey"]

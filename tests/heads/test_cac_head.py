@@ -88,7 +88,7 @@ def test_log_probabilities_are_the_log_softmin_of_the_distances(is_fitted, magni
         head.fit(o, y)
         points = head.centres.tolist()
     expected = [[math.log(s) for s in naive_softmin([distance(row, p) for p in points])] for row in o.tolist()]
-    np.testing.assert_allclose(head(o), expected, rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(head.log_probs(o), expected, rtol=1e-7, atol=1e-12)
 
 
 @given(magnitude=magnitudes, seed=seeds)
@@ -97,9 +97,9 @@ def test_our_score_is_the_distance_to_the_nearest_anchor_fitted_or_not(magnitude
     expected = [min(distance(row, p) for p in anchors(4, magnitude)) for row in o.tolist()]
     head = CACHead(4, magnitude, score="distance")
     np.testing.assert_allclose(head.unknown_score(o), expected, rtol=1e-9)
-    before = head(o)
+    before = head.log_probs(o)
     np.testing.assert_allclose(head.fit(o, y).unknown_score(o), expected, rtol=1e-9)
-    assert torch.equal(head(o), before)
+    assert torch.equal(head.log_probs(o), before)
 
 
 @pytest.mark.parametrize("k", [2, 3, 7])
@@ -135,7 +135,7 @@ def test_far_outputs_lose_no_digits_in_float32(size, is_fitted):
     """In float32, a difference of two distances of a million is known to 0.06."""
     o, y = size * torch.randn(20, 5, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 5
     head = CACHead(5).fit(*examples(k=5)) if is_fitted else CACHead(5)
-    torch.testing.assert_close(head(o), head(o.double()).float(), rtol=1e-5, atol=2e-5)
+    torch.testing.assert_close(head.log_probs(o), head.log_probs(o.double()).float(), rtol=1e-5, atol=2e-5)
     assert head.loss(o, y).item() == pytest.approx(head.loss(o.double(), y).item(), rel=1e-6)
 
 
@@ -152,15 +152,15 @@ def test_autocast_changes_no_answer():
     o, y = examples()
     head, o = CACHead(4).fit(o, y), o.float()
     with torch.autocast("cpu", torch.bfloat16):
-        found = head(o), head.unknown_score(o)
-    assert torch.equal(found[0], head(o))
+        found = head.log_probs(o), head.unknown_score(o)
+    assert torch.equal(found[0], head.log_probs(o))
     assert torch.equal(found[1], head.unknown_score(o))
 
 
 def test_log_probabilities_have_finite_gradients_on_a_centre():
     head = CACHead(4).fit(*examples())
     o = head.centres.clone().requires_grad_()
-    head(o).diagonal().sum().backward()
+    head.log_probs(o).diagonal().sum().backward()
     assert o.grad.isfinite().all()
 
 
@@ -171,7 +171,7 @@ def test_large_distances_overflow_nowhere():
     assert loss.isfinite()
     loss.backward()
     assert o.grad.isfinite().all()
-    assert head(o).isfinite().all()
+    assert head.log_probs(o).isfinite().all()
 
 
 def test_many_classes_take_no_matrix_of_anchors():

@@ -85,7 +85,7 @@ def test_the_loss_is_the_sum_of_binary_cross_entropies_averaged_over_the_batch(s
 def test_log_probabilities_are_log_sigmoids(seed):
     o, _ = examples(seed=seed)
     expected = [[math.log(sigmoid(x)) for x in row] for row in o.tolist()]
-    np.testing.assert_allclose(DOCHead(3)(o), expected, rtol=1e-9)
+    np.testing.assert_allclose(DOCHead(3).log_probs(o), expected, rtol=1e-9)
 
 
 def logit(p):
@@ -157,7 +157,7 @@ def test_extreme_outputs_overflow_nowhere():
 
 def test_two_saturated_sigmoids_are_told_apart_by_their_outputs():
     head, o = DOCHead(2), torch.tensor([[200.0, 300.0]])
-    assert head(o).tolist() == [[0.0, 0.0]]
+    assert head.log_probs(o).tolist() == [[0.0, 0.0]]
     assert head.predict(o).tolist() == [1]
 
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from openradial.errors import DTypeError, HeadError, ShapeError, TargetError
 from openradial.heads import CACHead, DOCHead, Head, OpenMaxHead, RadialHead, SoftmaxHead, load_head, save_head
+from openradial.nn import RadialLayer
 from openradial.nn.prototypes import FixedPrototypes, LearnedPrototypes, SimplexPrototypes
 from openradial.scorers import Scorer
 
@@ -37,7 +38,8 @@ CASES = [
     Case("radial, fixed", lambda: RadialHead(K, prototypes=FixedPrototypes(POINTS)), width=2),
     Case("radial, learned", lambda: RadialHead(K, prototypes=LearnedPrototypes(K, 6)), width=6),
     Case("softmax", lambda: SoftmaxHead(K)),
-    Case("softmax, logit", lambda: SoftmaxHead(K, "logit", temperature=3.0)),
+    Case("softmax, max_logit", lambda: SoftmaxHead(K, "max_logit", temperature=3.0)),
+    Case("softmax, entropy", lambda: SoftmaxHead(K, "entropy")),
     Case("softmax, energy", lambda: SoftmaxHead(K, "energy", temperature="fit")),
     Case("doc", lambda: DOCHead(K)),
     Case("cac", lambda: CACHead(K, magnitude=3.0)),
@@ -80,7 +82,7 @@ def fitted(case):
 def answers(scorer, o):
     """All that a scorer says about rows, one row each."""
     score = scorer.unknown_score(o).unsqueeze(1)
-    return torch.cat([scorer(o), score], 1) if isinstance(scorer, Head) else score
+    return torch.cat([scorer.log_probs(o), score], 1) if isinstance(scorer, Head) else score
 
 
 @every_scorer
@@ -92,7 +94,7 @@ def test_the_unknown_score_is_one_finite_number_per_input(case):
 
 @every_head
 def test_log_probabilities_are_finite_and_at_most_zero(case):
-    log_probs = fitted(case)(inputs(case))
+    log_probs = fitted(case).log_probs(inputs(case))
     assert log_probs.shape == (7, K)
     assert log_probs.isfinite().all()
     assert (log_probs <= 1e-12).all()
@@ -101,10 +103,49 @@ def test_log_probabilities_are_finite_and_at_most_zero(case):
 @every_head
 def test_the_prediction_is_the_most_probable_class(case):
     head, o = fitted(case), inputs(case)
-    log_probs = head(o)
+    log_probs = head.log_probs(o)
     assert head.predict(o).dtype == torch.int64
     chosen = log_probs.gather(1, head.predict(o).unsqueeze(1)).squeeze(1)
     torch.testing.assert_close(chosen, log_probs.amax(1))
+
+
+@every_head
+def test_probabilities_are_the_exponentials_of_log_probabilities_or_cut_off(case):
+    head, o = fitted(case), inputs(case)
+    probs, uncut = head.probs(o), head.log_probs(o).exp()
+    torch.testing.assert_close(torch.where(probs > 0, probs, uncut), uncut)
+
+
+@every_head
+@pytest.mark.parametrize("size", [1.0, 1e12])
+def test_compute_gives_what_each_method_gives(case, size):
+    head, o = fitted(case), size * inputs(case)
+    found = head.compute(o)
+    torch.testing.assert_close(found.log_probs, head.log_probs(o))
+    torch.testing.assert_close(found.unknown_score, head.unknown_score(o))
+    assert torch.equal(found.labels, head.predict(o))
+    if found.distances is None:
+        assert not isinstance(head, (RadialHead, CACHead))
+    else:
+        torch.testing.assert_close(found.distances, head.distances(o))
+    if isinstance(head, RadialHead):
+        torch.testing.assert_close(found.log_probs, -head.layer.beta * found.distances)
+
+
+def test_compute_measures_distances_once(monkeypatch):
+    head, calls = RadialHead(K, prototypes=FixedPrototypes(POINTS), score="probability", cutoff="disjoint"), []
+    measure = RadialLayer.distances
+    monkeypatch.setattr(RadialLayer, "distances", lambda self, o: calls.append("distances") or measure(self, o))
+    for name in ("nearest", "probs", "forward"):
+        monkeypatch.setattr(RadialLayer, name, lambda *_, name=name: calls.append(name))
+    head.compute(torch.zeros(2, 2, dtype=torch.float64))
+    assert calls == ["distances"]
+
+
+@every_head
+def test_a_head_is_no_layer_of_a_network(case):
+    with pytest.raises(NotImplementedError):
+        nn.Sequential(fitted(case))(inputs(case))
 
 
 @every_scorer
@@ -134,7 +175,7 @@ def test_an_empty_batch_has_empty_answers(case):
     scorer, none = fitted(case), torch.zeros(0, case.width, dtype=torch.float64)
     assert scorer.unknown_score(none).shape == (0,)
     if isinstance(scorer, Head):
-        assert scorer(none).shape == (0, K)
+        assert scorer.log_probs(none).shape == (0, K)
         assert scorer.predict(none).shape == (0,)
 
 
@@ -223,7 +264,8 @@ def test_fit_refuses_what_nothing_can_be_learned_from(case):
 @every_scorer
 def test_rows_of_another_width_or_type_are_refused(case):
     scorer = fitted(case)
-    calls = [scorer.unknown_score] + ([scorer, scorer.predict] if isinstance(scorer, Head) else [])
+    names = ("log_probs", "probs", "predict", "compute") if isinstance(scorer, Head) else ()
+    calls = [getattr(scorer, name) for name in ("unknown_score", *names)]
     for call in calls:
         with pytest.raises(ShapeError, match=rf"must have the shape \(b, {case.width}\), got \(7, {case.width + 1}\)"):
             call(torch.zeros(7, case.width + 1))

@@ -89,7 +89,7 @@ def test_the_probabilities_are_those_of_the_papers_algorithm(form, distance, alp
         o, x = o - o.mean(1, keepdim=True), x - x.mean(1, keepdim=True)
     models = naive_model(o.numpy(), y.tolist(), 4, 6, distance)
     expected = np.array([naive_probabilities(row, models, alpha, distance, form) for row in x.numpy()])
-    np.testing.assert_allclose(head(x).exp(), expected[:, 1:], rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(head.log_probs(x).exp(), expected[:, 1:], rtol=1e-5, atol=1e-8)
     np.testing.assert_allclose(head.unknown_log_prob(x).exp(), expected[:, 0], rtol=1e-5, atol=1e-8)
     odds = np.log(expected[:, 0]) - np.log(expected[:, 1:].sum(1))
     np.testing.assert_allclose(head.unknown_score(x), odds, rtol=1e-4, atol=1e-6)
@@ -101,13 +101,13 @@ def test_a_case_by_hand_in_the_raw_form():
     unknown, revised = 3 * first, 3 * (1 - first)
     expected = torch.tensor([unknown, revised, 0.0], dtype=torch.float64).softmax(0)
     o = torch.tensor([[3.0, 0.0]], dtype=torch.float64)
-    torch.testing.assert_close(head(o)[0].exp(), expected[1:])
+    torch.testing.assert_close(head.log_probs(o)[0].exp(), expected[1:])
     torch.testing.assert_close(head.unknown_log_prob(o).exp(), expected[:1])
     o = torch.tensor([[3.0, 4.0]], dtype=torch.float64)  # distances 4 and 3: class 1 has rank 0
     far = [1 - math.exp(-5), 1 - math.exp(-4)]
     revised = [3 * (1 - far[0] / 2), 4 * (1 - far[1])]
     expected = torch.tensor([7 - sum(revised), *revised], dtype=torch.float64).softmax(0)
-    torch.testing.assert_close(head(o)[0].exp(), expected[1:])
+    torch.testing.assert_close(head.log_probs(o)[0].exp(), expected[1:])
     assert second > 0.99
 
 
@@ -116,7 +116,7 @@ def test_a_case_by_hand_in_the_shifted_form():
     o = torch.tensor([[7.0, 4.0, 1.0]], dtype=torch.float64)  # 3, 0, -3 without the mean; counted from the second
     far = 1 - math.exp(-(math.sqrt(1 + 1 + 4) + 1))
     expected = torch.tensor([3 * far, 3 * (1 - far), 0.0, -3.0], dtype=torch.float64).softmax(0)
-    torch.testing.assert_close(head(o)[0].exp(), expected[1:])
+    torch.testing.assert_close(head.log_probs(o)[0].exp(), expected[1:])
     torch.testing.assert_close(head.unknown_log_prob(o).exp(), expected[:1])
 
 
@@ -125,7 +125,7 @@ def test_nothing_is_taken_from_an_input_nearer_than_every_tail(form):
     head = by_hand(torch.eye(3).tolist(), smallest=1e3, form=form)
     o = inputs(k=3)
     counted = o if form == "raw" else o - o.mean(1, keepdim=True)
-    torch.testing.assert_close(head(o), F.pad(counted, (1, 0)).log_softmax(1)[:, 1:])
+    torch.testing.assert_close(head.log_probs(o), F.pad(counted, (1, 0)).log_softmax(1)[:, 1:])
     torch.testing.assert_close(head.predict(o), o.argmax(1))
 
 
@@ -133,7 +133,7 @@ def test_nothing_is_taken_from_an_input_nearer_than_every_tail(form):
 def test_classes_and_unknown_sum_to_one(seed, form, alpha):
     head = OpenMaxHead(4, alpha=alpha, form=form).fit(*examples(seed=seed))
     x = inputs(seed=seed)
-    torch.testing.assert_close(head(x).exp().sum(1) + head.unknown_log_prob(x).exp(), torch.ones(30).double())
+    torch.testing.assert_close(head.log_probs(x).exp().sum(1) + head.unknown_log_prob(x).exp(), torch.ones(30).double())
 
 
 @given(seed=seeds, shift=st.floats(-100, 100), alpha=st.integers(1, 6))
@@ -141,20 +141,20 @@ def test_adding_a_number_to_all_outputs_changes_nothing(seed, shift, alpha):
     (o, y), x = examples(seed=seed), inputs(seed=seed)
     head = OpenMaxHead(4, alpha=alpha, distance="combined").fit(o, y)
     moved = OpenMaxHead(4, alpha=alpha, distance="combined").fit(o + shift * y.unsqueeze(1), y)
-    torch.testing.assert_close(moved(x + shift), head(x), rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(moved.log_probs(x + shift), head.log_probs(x), rtol=1e-8, atol=1e-8)
     torch.testing.assert_close(moved.unknown_score(x + shift), head.unknown_score(x), rtol=1e-8, atol=1e-8)
 
 
 def test_the_raw_form_depends_on_the_zero_of_the_outputs():
     head = OpenMaxHead(4, form="raw").fit(*examples())
-    assert not torch.allclose(head(inputs() + 10), head(inputs()), atol=0.1)
+    assert not torch.allclose(head.log_probs(inputs() + 10), head.log_probs(inputs()), atol=0.1)
 
 
 @given(seed=seeds, alpha=st.integers(1, 3))
 def test_the_shifted_form_raises_no_activation(seed, alpha):
     head, o = OpenMaxHead(4, alpha=alpha).fit(*examples(seed=seed)), inputs(seed=seed)
     last = o.argmin(1, keepdim=True)  # never revised
-    gain = (head(o) - head(o).gather(1, last)) - (o - o.gather(1, last))
+    gain = (head.log_probs(o) - head.log_probs(o).gather(1, last)) - (o - o.gather(1, last))
     assert (gain <= 1e-9).all()
 
 
@@ -180,7 +180,7 @@ def test_swapping_classes_swaps_results(form, distance):
     (o, y), x, order = examples(), inputs(), torch.tensor([2, 0, 3, 1])
     head = OpenMaxHead(4, alpha=3, distance=distance, form=form).fit(o, y)
     swapped = OpenMaxHead(4, alpha=3, distance=distance, form=form).fit(o[:, order], order.argsort()[y])
-    torch.testing.assert_close(swapped(x[:, order]), head(x)[:, order])
+    torch.testing.assert_close(swapped.log_probs(x[:, order]), head.log_probs(x)[:, order])
     torch.testing.assert_close(swapped.unknown_score(x[:, order]), head.unknown_score(x))
 
 
@@ -190,7 +190,7 @@ def test_swapping_classes_swaps_results(form, distance):
 def test_a_row_has_the_same_answer_alone_and_in_a_batch(form, distance, k):
     head = OpenMaxHead(k, tail=3, distance=distance, form=form).fit(*examples(2 * k + 5, k, dtype=torch.float32))
     x = torch.cat([inputs(20, k), torch.full((1, k), 1e30, dtype=torch.float64)])
-    for answer in (head, head.unknown_score, head.unknown_log_prob):
+    for answer in (head.log_probs, head.unknown_score, head.unknown_log_prob):
         alone = torch.cat([answer(row) for row in x.split(1)])
         torch.testing.assert_close(answer(x), alone, **tolerance(4 * k, torch.float64))  # four sums over the classes
 
@@ -227,11 +227,11 @@ def test_very_large_outputs_have_finite_answers(form, distance, dtype):
     signs = torch.cartesian_prod(*3 * [torch.tensor([-1.0, 0.0, 0.1, 1.0])]).to(dtype)
     for size in (1e4, 1e30, torch.finfo(dtype).max):
         o = size * signs
-        for answer in (head(o), head.unknown_score(o), head.unknown_log_prob(o)):
+        for answer in (head.log_probs(o), head.unknown_score(o), head.unknown_log_prob(o)):
             assert answer.dtype == dtype
             assert answer.isfinite().all()
     infinite = torch.tensor([[math.inf, 0.0, -math.inf], [math.inf, math.inf, math.inf]], dtype=dtype)
-    assert head(infinite).isfinite().all()
+    assert head.log_probs(infinite).isfinite().all()
 
 
 @pytest.mark.parametrize("size", [1e4, 1e30])
@@ -245,7 +245,7 @@ def test_outputs_up_to_the_largest_number_can_be_learned_from():
     o, y = examples(dtype=torch.float64)
     head = OpenMaxHead(4, distance="combined").fit(1e306 * o, y)
     assert all(value.isfinite().all() for value in head.tensors().values())
-    assert head(1e306 * inputs()).isfinite().all()
+    assert head.log_probs(1e306 * inputs()).isfinite().all()
 
 
 @every_form
@@ -255,14 +255,14 @@ def test_a_few_examples_per_class_are_enough(form, distance, count):
     o, y = 5 * torch.eye(4).repeat(count, 1) + inputs(4 * count, seed=3, size=0.3), torch.arange(4).repeat(count)
     head = OpenMaxHead(4, distance=distance, form=form).fit(o, y)
     assert all(value.isfinite().all() for value in head.tensors().values())
-    assert head(inputs()).isfinite().all()
+    assert head.log_probs(inputs()).isfinite().all()
     assert head.unknown_score(inputs()).isfinite().all()
 
 
 def test_equal_examples_are_learned_from_and_zero_outputs_have_an_answer():
     head = OpenMaxHead(2, distance="combined").fit(torch.eye(2).repeat(5, 1), torch.arange(2).repeat(5))
     assert head.shape.tolist() == [1.0, 1.0]
-    torch.testing.assert_close(head(torch.zeros(1, 2)).exp(), torch.full((1, 2), 1 / 3))
+    torch.testing.assert_close(head.log_probs(torch.zeros(1, 2)).exp(), torch.full((1, 2), 1 / 3))
 
 
 @every_form
@@ -273,7 +273,7 @@ def test_a_class_without_a_correct_example_is_named_and_not_revised(form):
     assert head.missing_classes == [2]
     assert head.counts[2] == 0
     x = torch.tensor([[-50.0, -50.0, 150.0, -50.0], [0.0, 0.0, 90.0, 80.0]])
-    assert head(x).isfinite().all()
+    assert head.log_probs(x).isfinite().all()
     assert head.predict(x[:1]) == 2
     assert head.unknown_score(x)[0] < -100
 
@@ -284,7 +284,7 @@ def test_only_correct_examples_are_learned_from():
     assert not right.all()
     head, other = OpenMaxHead(4).fit(o, y), OpenMaxHead(4).fit(o[right], y[right])
     assert head.counts.tolist() == torch.bincount(y[right], minlength=4).tolist()
-    assert torch.equal(head(inputs()), other(inputs()))
+    assert torch.equal(head.log_probs(inputs()), other.log_probs(inputs()))
 
 
 def test_no_correct_example_at_all_is_refused():
@@ -322,13 +322,13 @@ def dot(a, b):
 
 def test_gradients_are_those_of_finite_differences():
     head, x = OpenMaxHead(4, alpha=3, distance="combined").fit(*examples()), inputs(5, size=2.0).requires_grad_()
-    assert torch.autograd.gradcheck(head, x)
+    assert torch.autograd.gradcheck(head.log_probs, x)
     assert torch.autograd.gradcheck(head.unknown_score, x)
 
 
 def test_one_class_and_more_ranks_than_classes_are_allowed():
     head = OpenMaxHead(1, alpha=3).fit(torch.rand(9, 1), torch.zeros(9, dtype=torch.int64))
-    torch.testing.assert_close(head(torch.rand(5, 1)).exp(), torch.full((5, 1), 0.5))
+    torch.testing.assert_close(head.log_probs(torch.rand(5, 1)).exp(), torch.full((5, 1), 0.5))
 
 
 def test_the_loss_is_the_cross_entropy():
@@ -340,7 +340,7 @@ def test_before_its_fit_it_predicts_like_the_softmax_but_knows_no_probabilities(
     head, x = OpenMaxHead(4), inputs()
     assert torch.equal(head.predict(x), x.argmax(1))
     message = "OpenMaxHead must be fitted first: call fit(outputs, labels) with known data"
-    for call in (head, head.unknown_score, head.unknown_log_prob):
+    for call in (head.log_probs, head.unknown_score, head.unknown_log_prob):
         with pytest.raises(HeadError, match=f"^{re.escape(message)}$"):
             call(x)
     with pytest.raises(HeadError, match=f"^{re.escape(message)}$"):
@@ -352,7 +352,7 @@ def test_a_file_keeps_every_setting_and_every_bit(tmp_path):
     save_head(head, tmp_path / "head.safetensors")
     loaded = load_head(tmp_path / "head.safetensors")
     assert loaded.settings() == {"num_classes": 4, "tail": 7, "alpha": 3, "distance": "combined", "form": "raw"}
-    assert torch.equal(loaded(inputs()), head(inputs()))
+    assert torch.equal(loaded.log_probs(inputs()), head.log_probs(inputs()))
 
 
 @pytest.mark.parametrize(

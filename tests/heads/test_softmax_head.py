@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from openradial.errors import HeadError, OptionError
 from openradial.heads import SoftmaxHead
-from openradial.heads.softmax import best_temperature, doubt
+from openradial.heads.softmax import best_temperature, entropy_score, msp_score
 
 rows = st.integers(0, 99).map(
     lambda seed: 5 * torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
@@ -23,11 +23,12 @@ def naive_probs(row, temperature):
 
 
 def naive_score(row, score, temperature):
-    if score == "logit":
+    if score == "max_logit":
         return -max(row)
     if score == "energy":
         return -temperature * math.log(sum(math.exp(x / temperature) for x in row))
-    return 1 - max(naive_probs(row, temperature))
+    probs = naive_probs(row, temperature)
+    return 1 - max(probs) if score == "msp" else -sum(p * math.log(p) for p in probs)
 
 
 def naive_nll(o, y, temperature):
@@ -37,10 +38,10 @@ def naive_nll(o, y, temperature):
 @given(o=rows, temperature=temperatures)
 def test_log_probabilities_are_those_of_softmax_with_the_temperature(o, temperature):
     expected = [[math.log(p) for p in naive_probs(row, temperature)] for row in o.tolist()]
-    np.testing.assert_allclose(SoftmaxHead(3, temperature=temperature)(o), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(SoftmaxHead(3, temperature=temperature).log_probs(o), expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("score", ["probability", "logit", "energy"])
+@pytest.mark.parametrize("score", ["msp", "max_logit", "energy", "entropy"])
 @given(o=rows, temperature=temperatures)
 def test_scores_equal_their_definition(score, o, temperature):
     expected = [naive_score(row, score, temperature) for row in o.tolist()]
@@ -56,7 +57,7 @@ def test_the_loss_is_the_cross_entropy_whatever_the_temperature(o):
         assert loss.item() == pytest.approx(naive_nll(o.tolist(), y, 1.0), rel=1e-9)
 
 
-def test_two_equal_outputs_leave_a_doubt_of_one_half():
+def test_the_msp_score_of_two_equal_outputs_is_one_half():
     assert SoftmaxHead(2).unknown_score(torch.tensor([[7.0, 7.0]])).tolist() == [0.5]
     assert SoftmaxHead(4).unknown_score(torch.zeros(1, 4)).tolist() == [0.75]
 
@@ -66,15 +67,16 @@ def test_the_energy_of_equal_outputs_is_minus_their_value_and_the_logarithm_of_t
     assert score.item() == pytest.approx(-3 - math.log(4))
 
 
-@pytest.mark.parametrize("score", ["probability", "logit", "energy"])
+@pytest.mark.parametrize("score", ["msp", "max_logit", "energy", "entropy"])
 def test_extreme_outputs_overflow_nowhere(score):
     o = torch.tensor([[1e4, -1e4], [-1e4, -1e4], [1e4, 1e4], [1e4, 1e4 - 1]])
     head = SoftmaxHead(2, score)
-    assert head(o).isfinite().all()
+    assert head.log_probs(o).isfinite().all()
     assert head.unknown_score(o).tolist() == pytest.approx(
         {
-            "probability": [0.0, 0.5, 0.5, 1 / (1 + math.e)],
-            "logit": [-1e4, 1e4, -1e4, -1e4],
+            "msp": [0.0, 0.5, 0.5, 1 / (1 + math.e)],
+            "max_logit": [-1e4, 1e4, -1e4, -1e4],
+            "entropy": [0.0, math.log(2), math.log(2), math.log1p(1 / math.e) + 1 / (1 + math.e)],
             "energy": [-1e4, 1e4 - math.log(2), -1e4 - math.log(2), -1e4 - math.log1p(1 / math.e)],
         }[score],
         rel=1e-6,
@@ -86,11 +88,18 @@ def test_sure_inputs_keep_their_order():
     o = torch.tensor([[30.0, 0.0], [40.0, 0.0]])
     assert (1 - o.softmax(1).amax(1)).tolist() == [0, 0]
     expected = pytest.approx([math.exp(-30), math.exp(-40)], rel=1e-5, abs=0)
-    assert doubt(o).tolist() == expected
+    assert msp_score(o).tolist() == expected
     assert SoftmaxHead(2).unknown_score(o).tolist() == expected
 
 
-def test_one_class_is_never_doubted():
+def test_the_entropy_of_confident_outputs_keeps_its_digits_and_a_probability_of_zero_adds_nothing():
+    o = torch.tensor([[30.0, 0.0], [40.0, 0.0]])
+    expected = [(gap + 1) * math.exp(-gap) for gap in (30, 40)]  # -p log p of the second, and of 1 - p next to 1
+    assert entropy_score(o).tolist() == pytest.approx(expected, rel=1e-5, abs=0)
+    assert entropy_score(torch.tensor([[0.0, -torch.inf], [2.0, 2.0]])).tolist() == pytest.approx([0.0, math.log(2)])
+
+
+def test_the_msp_score_of_one_class_is_zero():
     assert SoftmaxHead(1).unknown_score(torch.tensor([[3.0]])).tolist() == [0.0]
     assert SoftmaxHead(1).unknown_score(torch.tensor([[torch.nan]])).isnan().all()
 
@@ -155,14 +164,14 @@ def test_fit_keeps_the_temperature_and_uses_it():
     head = SoftmaxHead(5, temperature="fit").fit(o, y)
     assert head.fitted_temperature.item() == best_temperature(o, y)
     assert head.settings()["temperature"] == "fit"
-    torch.testing.assert_close(head(o), (o / best_temperature(o, y)).log_softmax(1))
+    torch.testing.assert_close(head.log_probs(o), (o / best_temperature(o, y)).log_softmax(1))
 
 
 def test_a_given_temperature_is_not_fitted():
     o, y = confused()
     head = SoftmaxHead(5, temperature=2.0).fit(o, y)
     assert head.fitted_temperature is None
-    torch.testing.assert_close(head(o), (o / 2).log_softmax(1))
+    torch.testing.assert_close(head.log_probs(o), (o / 2).log_softmax(1))
 
 
 def test_the_class_needs_no_temperature():
@@ -192,7 +201,7 @@ def test_outputs_that_say_nothing_about_the_labels_have_no_best_temperature(o):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"score": "entropy"}, "score must be one of 'probability', 'logit', 'energy', got 'entropy'"),
+        ({"score": "logit"}, "score must be one of 'msp', 'max_logit', 'energy', 'entropy', got 'logit'"),
         ({"temperature": 0.0}, "temperature must be a finite number above 0, got 0.0"),
         ({"temperature": "auto"}, "temperature must be a number above 0 or 'fit', got 'auto'"),
     ],

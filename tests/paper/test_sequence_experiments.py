@@ -69,7 +69,7 @@ def test_openmax_rejects_where_the_unknown_is_more_probable_than_every_class():
     head = OpenMaxHead(3).fit(seen.inputs, seen.labels)
     found = decided("softmax", nn.Identity(), seen, seen, x)["OpenMax"]
     for row, label in zip(x, found.tolist(), strict=True):
-        unknown, classes = float(head.unknown_log_prob(row[None])), head(row[None])[0].tolist()
+        unknown, classes = float(head.unknown_log_prob(row[None])), head.log_probs(row[None])[0].tolist()
         assert label == (int(np.argmax(classes)) if unknown <= max(classes) else -1)
     assert found[1] == -1
 

@@ -18,7 +18,7 @@ def target(head: Head, o: Tensor, y: Tensor) -> Tensor:
 
     While the target wins, this is also the way to the lowest winning probability.
     """
-    return -_of_target(head(o), y)
+    return -_of_target(head.log_probs(o), y)
 
 
 def cross_entropy(head: Head, o: Tensor, y: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ def cross_entropy(head: Head, o: Tensor, y: Tensor) -> Tensor:
 
     Unlike :func:`target` it counts only which class is nearer, not how far away all of them are.
     """
-    return -_of_target(F.log_softmax(head(o), -1), y)
+    return -_of_target(F.log_softmax(head.log_probs(o), -1), y)
 
 
 def margin(head: Head, o: Tensor, y: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ def margin(head: Head, o: Tensor, y: Tensor) -> Tensor:
 
     Above 0 where a wrong class wins. It has a gradient also where the network is so sure that the others have none.
     """
-    log_probs = head(o)
+    log_probs = head.log_probs(o)
     return _best_other(log_probs, y) - _of_target(log_probs, y)
 
 
@@ -45,8 +45,8 @@ def accepted(head: Head, o: Tensor, y: Tensor) -> Tensor:
     log-probability of the best wrong class among the classes, minus the unknown-score.
     """
     if isinstance(head, RadialHead):
-        return _best_other(head(o), y)
-    return _best_other(F.log_softmax(head(o), -1), y) - head.unknown_score(o)
+        return _best_other(head.log_probs(o), y)
+    return _best_other(F.log_softmax(head.log_probs(o), -1), y) - head.unknown_score(o)
 
 
 LOSSES: dict[str, Callable[[Head, Tensor, Tensor], Tensor]] = {

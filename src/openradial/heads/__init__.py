@@ -1,6 +1,6 @@
 """Heads: outputs of a network to log-probabilities and an unknown-score, one paper per file."""
 
-from openradial.heads.base import Head
+from openradial.heads.base import Head, HeadOutput
 from openradial.heads.cac import CACHead
 from openradial.heads.doc import DOCHead
 from openradial.heads.files import load_head, make_head, save_head
@@ -12,6 +12,7 @@ __all__ = [
     "CACHead",
     "DOCHead",
     "Head",
+    "HeadOutput",
     "OpenMaxHead",
     "RadialHead",
     "SoftmaxHead",

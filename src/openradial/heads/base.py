@@ -1,15 +1,30 @@
-"""The contract of a head: outputs in, log-probabilities and an unknown score out."""
+"""The contract of a head: outputs in, log-probabilities, an unknown score and a class out."""
 
 from abc import abstractmethod
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from openradial.errors import check_count
 from openradial.scorers.base import Scorer, check_labels, check_rows
 
 
+class HeadOutput(NamedTuple):
+    """Everything a head computes for a batch of outputs."""
+
+    log_probs: Tensor  # (b, k)
+    unknown_score: Tensor  # (b,)
+    labels: Tensor  # (b,) the most probable class, whatever the unknown score
+    distances: Tensor | None  # (b, k) to the prototypes of the classes, None for a head without prototypes
+
+
 class Head(Scorer):
-    """A scorer that also says which class: :meth:`forward` gives log-probabilities."""
+    """A scorer that also classifies: outputs ``o`` to log-probabilities, an unknown score and a class.
+
+    A head has no ``forward``: networks return outputs, losses and heads take them, and probabilities are computed on
+    request, by :meth:`log_probs` or :meth:`probs`. :meth:`compute` gives all results at once.
+    """
 
     def __init__(self, num_classes: int) -> None:
         super().__init__()
@@ -18,23 +33,35 @@ class Head(Scorer):
 
     @property
     def num_outputs(self) -> int:
-        """How many outputs per input this head takes."""
+        """Number of outputs per input."""
         return self.num_classes
 
     @abstractmethod
-    def forward(self, o: Tensor) -> Tensor:
-        """Log-probabilities of the classes, ``(b, k) -> (b, k)``; their sum over classes need not be 1."""
+    def log_probs(self, o: Tensor) -> Tensor:
+        """Return the log-probabilities of the classes, ``(b, k) -> (b, k)``; they need not sum to 1."""
 
     @abstractmethod
     def loss(self, o: Tensor, y: Tensor) -> Tensor:
-        """The loss that trains a network for this head, averaged over the batch; ``(b, k), (b,) -> ()``."""
+        """Return the loss that trains a network for this head, averaged over the batch; ``(b, k), (b,) -> ()``."""
+
+    def probs(self, o: Tensor) -> Tensor:
+        """Return the probabilities of the classes, ``(b, k) -> (b, k)``."""
+        return self.log_probs(o).exp()
 
     def predict(self, o: Tensor) -> Tensor:
-        """The most probable class, whatever the unknown-score says; ``(b, k) -> (b,)``."""
-        log_probs: Tensor = self(o)
-        return log_probs.argmax(-1)
+        """Return the most probable class, whatever the unknown score; ``(b, k) -> (b,)``."""
+        return self.log_probs(o).argmax(-1)
+
+    def compute(self, o: Tensor) -> HeadOutput:
+        """Return log-probabilities, unknown score, class and distances of a batch, each computed once."""
+        return HeadOutput(self.log_probs(o), self.unknown_score(o), self.predict(o), None)
 
     def _check(self, o: Tensor, y: Tensor | None = None) -> None:
         check_rows("outputs", o, self.num_outputs)
         if y is not None:
             check_labels(y, len(o), self.num_classes)
+
+
+def missing_classes(counts: Tensor) -> list[int]:
+    """Return the classes without examples, ``(k,)``."""
+    return [int(label) for label in torch.nonzero(counts == 0)]

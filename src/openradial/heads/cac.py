@@ -10,8 +10,8 @@ from torch import Tensor
 from openradial import functional
 from openradial.errors import OptionError, check_choice, check_positive
 from openradial.functional.norms import root
-from openradial.heads.base import Head
-from openradial.heads.softmax import doubt
+from openradial.heads.base import Head, HeadOutput
+from openradial.heads.softmax import msp_score
 from openradial.scorers.base import at_least_float32, check_known
 
 Score = Literal["authors", "distance"]
@@ -53,19 +53,33 @@ class CACHead(Head):
         check_choice("score", score, ("authors", "distance"))
         self.magnitude, self.anchor_weight, self.score = float(magnitude), float(anchor_weight), score
 
-    def forward(self, o: Tensor) -> Tensor:
-        """Log softmin of the distances: to the anchors, or after a :meth:`fit` to the means of the classes."""
+    def log_probs(self, o: Tensor) -> Tensor:
+        """Return the log softmin of the distances: to the anchors, or after :meth:`fit` to the means of the classes."""
         self._check(o)
-        return F.log_softmax(-self._farther(o)[1], -1)
+        return F.log_softmax(-self._nearest_and_excess(o)[1], -1)
+
+    def distances(self, o: Tensor) -> Tensor:
+        """Return the distances to the anchors, or after :meth:`fit` to the class means; ``(b, k) -> (b, k)``."""
+        self._check(o)
+        nearest, excess = self._nearest_and_excess(o)
+        return nearest + excess
 
     def unknown_score(self, o: Tensor) -> Tensor:
         self._check(o)
         if self.score == "distance":
             return functional.radial_nearest(o, scale=self.magnitude)[0].squeeze(-1)
-        self._check_fitted()
-        nearest, farther = self._farther(o)
-        # a smaller distance has a larger softmin, so the smallest product is that of the nearest centre
-        return nearest.squeeze(-1) * doubt(-farther)
+        return self._score(*self._nearest_and_excess(o))
+
+    def predict(self, o: Tensor) -> Tensor:
+        """Return the nearest class, also where rounding makes the log-probabilities of far outputs equal."""
+        self._check(o)
+        return self._nearest_and_excess(o)[1].argmin(-1)
+
+    def compute(self, o: Tensor) -> HeadOutput:
+        self._check(o)
+        nearest, excess = self._nearest_and_excess(o)
+        score = self._score(nearest, excess)
+        return HeadOutput(F.log_softmax(-excess, -1), score, excess.argmin(-1), nearest + excess)
 
     def loss(self, o: Tensor, y: Tensor) -> Tensor:
         self._check(o, y)
@@ -91,11 +105,6 @@ class CACHead(Head):
         self.centres, self.counts = centres.to(at_least_float32(o).dtype), counts
         return self
 
-    def predict(self, o: Tensor) -> Tensor:
-        """The nearest class, also where rounding makes the log-probabilities of far outputs equal."""
-        self._check(o)
-        return self._farther(o)[1].argmin(-1)
-
     @property
     def is_fitted(self) -> bool:
         return self.score == "distance" or super().is_fitted
@@ -110,7 +119,14 @@ class CACHead(Head):
         names = ("num_classes", "magnitude", "anchor_weight", "score")
         return {name: getattr(self, name) for name in names}
 
-    def _farther(self, o: Tensor) -> tuple[Tensor, Tensor]:
+    def _score(self, nearest: Tensor, excess: Tensor) -> Tensor:
+        if self.score == "distance":
+            return nearest.squeeze(-1)
+        self._check_fitted()
+        # a smaller distance has a larger softmin, so the smallest product is that of the nearest centre
+        return nearest.squeeze(-1) * msp_score(-excess)
+
+    def _nearest_and_excess(self, o: Tensor) -> tuple[Tensor, Tensor]:
         r"""Distance to the nearest centre ``(b, 1)``, and how much farther each centre is, ``(b, k)``.
 
         Only the nearest distance is measured. The others follow from how far they exceed it, without cancellation:

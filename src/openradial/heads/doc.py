@@ -38,7 +38,7 @@ class DOCHead(Head):
         check_positive("alpha", alpha)
         self.alpha = float(alpha)
 
-    def forward(self, o: Tensor) -> Tensor:
+    def log_probs(self, o: Tensor) -> Tensor:
         self._check(o)
         return F.logsigmoid(at_least_float32(o))
 

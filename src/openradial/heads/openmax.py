@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from openradial.errors import HeadError, check_choice, check_count
-from openradial.heads.base import Head
+from openradial.heads.base import Head, HeadOutput, missing_classes
 from openradial.heads.weibull import Tails, fit_tails, largest_per_class, tail_cdf
 from openradial.scorers.base import at_least_float32, check_known
 
@@ -48,7 +48,7 @@ class OpenMaxHead(Head):
 
     >>> o, y = torch.eye(2).repeat(4, 1) * torch.arange(1.0, 9.0).unsqueeze(1), torch.tensor([0, 1] * 4)
     >>> head = OpenMaxHead(2, tail=3).fit(o, y)
-    >>> head(torch.tensor([[4.0, 0.0], [40.0, 0.0]])).exp().round(decimals=4)
+    >>> head.probs(torch.tensor([[4.0, 0.0], [40.0, 0.0]])).round(decimals=4)
     tensor([[0.8665, 0.0159],
             [0.0000, 0.0000]])
     """
@@ -78,12 +78,12 @@ class OpenMaxHead(Head):
         self.distance: Distance = distance
         self.form: Form = form
 
-    def forward(self, o: Tensor) -> Tensor:
-        return _rounded(self._log_probs(o)[:, 1:], o)
+    def log_probs(self, o: Tensor) -> Tensor:
+        return _rounded(self._all_log_probs(*self._revised(o))[:, 1:], o)
 
     def unknown_log_prob(self, o: Tensor) -> Tensor:
         """Log-probability that the input is of no known class, ``(b, k) -> (b,)``."""
-        return _rounded(self._log_probs(o)[:, 0], o)
+        return _rounded(self._all_log_probs(*self._revised(o))[:, 0], o)
 
     def unknown_score(self, o: Tensor) -> Tensor:
         """Log-odds of the unknown, ``(b, k) -> (b,)``: in the order of its probability, but without the ties at 1."""
@@ -96,6 +96,11 @@ class OpenMaxHead(Head):
             return super().predict(o)
         self._check(o)
         return o.argmax(-1)
+
+    def compute(self, o: Tensor) -> HeadOutput:
+        unknown, revised = self._revised(o)
+        log_probs = _rounded(self._all_log_probs(unknown, revised)[:, 1:], o)
+        return HeadOutput(log_probs, _rounded(unknown - revised.logsumexp(-1), o), log_probs.argmax(-1), None)
 
     def loss(self, o: Tensor, y: Tensor) -> Tensor:
         self._check(o, y)
@@ -124,7 +129,7 @@ class OpenMaxHead(Head):
     def missing_classes(self) -> list[int]:
         """The classes of which :meth:`fit` saw no correctly classified example."""
         self._check_fitted()
-        return [int(place) for place in (self.counts == 0).nonzero()]
+        return missing_classes(self.counts)
 
     def settings(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("num_classes", "tail", "alpha", "distance", "form")}
@@ -149,8 +154,8 @@ class OpenMaxHead(Head):
         for start in range(0, len(rows), size):
             yield rows[start : start + size], y[start : start + size]
 
-    def _log_probs(self, o: Tensor) -> Tensor:
-        unknown, revised = self._revised(o)
+    @staticmethod
+    def _all_log_probs(unknown: Tensor, revised: Tensor) -> Tensor:
         return torch.cat([unknown.unsqueeze(-1), revised], -1).log_softmax(-1)  # (b, 1 + k)
 
     def _revised(self, o: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
+import torch
 from torch import Tensor
 
 from openradial.errors import DataError, OptionError, check_choice
-from openradial.functional.norms import MetricName
+from openradial.functional.norms import MetricName, make_metric
 from openradial.functional.probabilities import Cutoff
-from openradial.heads.base import Head
+from openradial.heads.base import Head, HeadOutput
 from openradial.nn import RadialLayer
 from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, Prototypes, SimplexPrototypes
 
@@ -30,7 +31,6 @@ class RadialHead(Head):
 
     The other arguments are those of :class:`~openradial.RadialLayer`. There is nothing to fit.
 
-    >>> import torch
     >>> head = RadialHead(2)
     >>> o = torch.tensor([[1.0, 0.0], [4.0, 4.0]])
     >>> head.predict(o), head.unknown_score(o)
@@ -62,27 +62,40 @@ class RadialHead(Head):
     def num_outputs(self) -> int:
         return self.layer.prototypes.num_outputs
 
-    def forward(self, o: Tensor) -> Tensor:
+    def distances(self, o: Tensor) -> Tensor:
+        """Return the distance to every prototype, ``(b, outputs) -> (b, k)``."""
         self._check(o)
-        log_probs: Tensor = self.layer(o)
-        return log_probs
+        return self.layer.distances(o)
+
+    def log_probs(self, o: Tensor) -> Tensor:
+        return self._log_probs(self.distances(o))
+
+    def probs(self, o: Tensor) -> Tensor:
+        """Return the probabilities, 0 beyond the cut-off; ``(b, outputs) -> (b, k)``."""
+        self._check(o)
+        return self.layer.probs(o)
 
     def unknown_score(self, o: Tensor) -> Tensor:
         self._check(o)
-        if self.score == "probability":
-            return 1 - self.layer.probs(o).amax(-1)
-        return self.layer.nearest(o)[0].squeeze(-1)
+        return self._score(self.layer.nearest(o)[0].squeeze(-1))
+
+    def predict(self, o: Tensor) -> Tensor:
+        """Return the nearest prototype, also where rounding makes the log-probabilities of far outputs equal."""
+        self._check(o)
+        return self.layer.nearest(o)[1].squeeze(-1)
+
+    def compute(self, o: Tensor) -> HeadOutput:
+        d = self.distances(o)
+        # between equally long prototypes the outputs decide also where rounding makes far distances equal
+        labels = o.argmax(-1) if self._is_decided_by_outputs() else d.argmin(-1)
+        nearest = d.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+        return HeadOutput(self._log_probs(d), self._score(nearest), labels, d)
 
     def loss(self, o: Tensor, y: Tensor) -> Tensor:
         self._check(o, y)
         if self.loss_name == "squared":
             return (self.layer.loss(o, y.long(), "none") / self.layer.beta).square().mean()
         return self.layer.loss(o, y.long())
-
-    def predict(self, o: Tensor) -> Tensor:
-        """The nearest prototype, also where rounding makes the log-probabilities of far outputs equal."""
-        self._check(o)
-        return self.layer.nearest(o)[1].squeeze(-1)
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -115,6 +128,25 @@ class RadialHead(Head):
 
     def extra_repr(self) -> str:
         return f"score={self.score!r}, loss={self.loss_name!r}"
+
+    def _is_decided_by_outputs(self) -> bool:
+        return isinstance(self.layer.prototypes, AxisPrototypes) and self.layer.axis_scale is None
+
+    def _log_probs(self, d: Tensor) -> Tensor:
+        scaled = -self.layer.beta * d
+        return torch.where(d.isinf(), scaled, scaled.clamp_min(torch.finfo(d.dtype).min))  # finite for finite distances
+
+    def _score(self, nearest: Tensor) -> Tensor:
+        """Return the unknown score for the distance to the nearest prototype, ``(b,) -> (b,)``."""
+        if self.score == "distance":
+            return nearest
+        missing = -torch.expm1(-self.layer.beta * nearest)  # 1 - p
+        return missing if self.layer.cutoff is None else torch.where(nearest >= self._radius(), 1.0, missing)
+
+    def _radius(self) -> float:
+        if self.layer.cutoff != "disjoint":
+            return float(self.layer.cutoff or 0.0)
+        return self.layer.prototypes.geometry().half_separation(make_metric(self.layer.metric, self.layer.axis_scale))
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:

@@ -1,6 +1,6 @@
 """Softmax: the closed world's head, with the usual scores made from its outputs."""
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
 import torch.nn.functional as F
@@ -10,25 +10,25 @@ from openradial.errors import HeadError, OptionError, check_choice, check_positi
 from openradial.heads.base import Head
 from openradial.scorers.base import at_least_float32, check_known
 
-Score = Literal["probability", "logit", "energy"]
+SoftmaxScore = Literal["msp", "max_logit", "energy", "entropy"]
 
 
 class SoftmaxHead(Head):
-    r"""Softmax with the maximum probability, the maximum logit or the energy as its score.
+    r"""Softmax with one of the usual scores of its outputs.
 
-    The loss is the cross-entropy of the outputs. The temperature :math:`T` divides the outputs after training and is no
-    part of the loss.
+    The loss is the cross-entropy of the outputs. The temperature :math:`T` divides the outputs after training; the loss
+    does not use it.
 
     Args:
-        num_classes: how many classes are known.
-        score: ``"probability"``, :math:`1 - \max_k p_k` (Hendrycks and Gimpel 2017); ``"logit"``,
-            :math:`-\max_k o_k` (Hendrycks et al. 2022); ``"energy"``, :math:`-T \log \sum_k e^{o_k / T}` (Liu et al.
-            2020).
+        num_classes: number of known classes.
+        score: ``"msp"``, one minus the maximum softmax probability :math:`1 - \max_k p_k` (Hendrycks and Gimpel 2017);
+            ``"max_logit"``, :math:`-\max_k o_k` (Hendrycks et al. 2022); ``"energy"``,
+            :math:`-T \log \sum_k e^{o_k / T}` (Liu et al. 2020); ``"entropy"``, :math:`-\sum_k p_k \log p_k`.
         temperature: a number, or ``"fit"``: :meth:`fit` then finds the one that makes held-out known data most likely
             (Guo et al. 2017).
 
     >>> head = SoftmaxHead(2, temperature=2.0)
-    >>> head(torch.tensor([[4.0, 0.0]])).exp()
+    >>> head.probs(torch.tensor([[4.0, 0.0]]))
     tensor([[0.8808, 0.1192]])
     >>> head.unknown_score(torch.tensor([[4.0, 0.0]]))
     tensor([0.1192])
@@ -38,10 +38,10 @@ class SoftmaxHead(Head):
     fitted_temperature: Tensor | None
 
     def __init__(
-        self, num_classes: int, score: Score = "probability", temperature: float | Literal["fit"] = 1.0
+        self, num_classes: int, score: SoftmaxScore = "msp", temperature: float | Literal["fit"] = 1.0
     ) -> None:
         super().__init__(num_classes)
-        check_choice("score", score, ("probability", "logit", "energy"))
+        check_choice("score", score, get_args(SoftmaxScore))
         if isinstance(temperature, str) and temperature != "fit":
             raise OptionError(f"temperature must be a number above 0 or 'fit', got {temperature!r}")
         if temperature != "fit":
@@ -49,29 +49,29 @@ class SoftmaxHead(Head):
             temperature = float(temperature)
         self.score, self.temperature = score, temperature
 
-    def forward(self, o: Tensor) -> Tensor:
+    def log_probs(self, o: Tensor) -> Tensor:
         return F.log_softmax(self._tempered(o), -1)
 
     def unknown_score(self, o: Tensor) -> Tensor:
-        if self.score == "logit":
+        if self.score == "max_logit":
             self._check(o)
             return -at_least_float32(o).amax(-1)
         tempered = self._tempered(o)
         if self.score == "energy":
             return -self._temperature() * tempered.logsumexp(-1)
-        return doubt(tempered)
+        return msp_score(tempered) if self.score == "msp" else entropy_score(tempered)
 
     def loss(self, o: Tensor, y: Tensor) -> Tensor:
         self._check(o, y)
         return F.cross_entropy(at_least_float32(o), y.long())
 
     def predict(self, o: Tensor) -> Tensor:
-        """The class of the largest output, which no temperature changes."""
+        """Return the class of the largest output, which no temperature changes."""
         self._check(o)
         return o.argmax(-1)
 
     def fit(self, o: Tensor, y: Tensor) -> Self:
-        """Find the temperature on held-out known data, if that was asked for; training data make it too low."""
+        """Fit the temperature on held-out known data where it is ``"fit"``; training data make it too low."""
         if self.temperature == "fit":
             self._check(o, y)
             check_known("outputs", o)
@@ -94,21 +94,39 @@ class SoftmaxHead(Head):
         return at_least_float32(o) / self._temperature()
 
 
-def doubt(x: Tensor) -> Tensor:
-    """1 minus the largest softmax probability, without the rounding that makes all sure inputs equal.
+def msp_score(x: Tensor) -> Tensor:
+    """Return 1 minus the largest softmax probability, ``(b, k) -> (b,)``, with all digits next to 0.
 
-    >>> doubt(torch.tensor([[60.0, 0.0], [40.0, 0.0]]))
+    >>> msp_score(torch.tensor([[60.0, 0.0], [40.0, 0.0]]))
     tensor([8.7565e-27, 4.2484e-18])
     """
-    top = x.argmax(-1, keepdim=True)
-    gap = x - x.gather(-1, top)  # (b, k) at most 0
-    # the gap of the largest is 0, or NaN, which must stay
-    rest = gap.exp().scatter(-1, top, gap.gather(-1, top)).sum(-1)
+    rest = _gaps_and_rest(x)[1]
     return rest / (1 + rest)
 
 
+def entropy_score(x: Tensor) -> Tensor:
+    r"""Return the entropy of the softmax in nats, ``(b, k) -> (b,)``, with all digits next to 0.
+
+    With :math:`g_k = x_k - \max_j x_j` it is :math:`\log \sum_k e^{g_k} - \sum_k p_k g_k`, a sum of positive numbers.
+
+    >>> entropy_score(torch.tensor([[60.0, 0.0], [0.0, 0.0]]))
+    tensor([5.3415e-25, 6.9315e-01])
+    """
+    gaps, rest = _gaps_and_rest(x)
+    gaps = gaps.clamp_min(torch.finfo(gaps.dtype).min)  # a probability of 0 adds 0
+    return rest.log1p() - (gaps.exp() * gaps).sum(-1) / (1 + rest)
+
+
+def _gaps_and_rest(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each number minus the largest, ``(b, k)``, and the sum of the exponentials of all but the largest."""
+    top = x.argmax(-1, keepdim=True)
+    gaps = x - x.gather(-1, top)  # at most 0
+    # the gap of the largest is 0, or NaN, which must stay
+    return gaps, gaps.exp().scatter(-1, top, gaps.gather(-1, top)).sum(-1)
+
+
 def best_temperature(o: Tensor, y: Tensor) -> float:
-    r"""The temperature with the largest mean log-likelihood, :math:`\arg\min_T -\sum_i \log p(y_i \mid o_i / T)`.
+    r"""Return the most likely temperature, :math:`\arg\min_T -\sum_i \log p(y_i \mid o_i / T)`.
 
     In :math:`s = 1/T` the negative log-likelihood is convex: Newton's method on its slope, kept inside a bracket.
     """

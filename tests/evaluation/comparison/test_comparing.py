@@ -14,7 +14,7 @@ from openradial.evaluation.comparison.scoring import Scores, measured
 from openradial.heads import RadialHead
 from openradial.scorers import NeighbourDensity
 
-FEW = tuple(m for m in METHODS if m.name in ("softmax: maximum probability", "DOC", "ours: distance + neighbour"))
+FEW = tuple(m for m in METHODS if m.name in ("softmax: msp", "DOC", "ours: distance + neighbour"))
 
 
 @pytest.fixture

@@ -33,8 +33,8 @@ class Method(NamedTuple):
 RECIPE = "radial, squared, outliers"
 FULLY, CONVOLUTION, LAST = "fully connected", "convolution", "last hidden"
 
-PROBABILITY = Part("maximum probability", "outputs", SoftmaxHead)
-LOGIT = Part("maximum logit", "outputs", lambda k: SoftmaxHead(k, score="logit"))
+PROBABILITY = Part("msp", "outputs", SoftmaxHead)
+LOGIT = Part("max_logit", "outputs", lambda k: SoftmaxHead(k, score="max_logit"))
 ENERGY = Part("energy", "outputs", lambda k: SoftmaxHead(k, score="energy"))
 OPENMAX = Part("OpenMax", "outputs", OpenMaxHead)
 DOC = Part("DOC", "outputs", DOCHead)

@@ -77,7 +77,7 @@ def _calibrated(head: Head, scores: Scores) -> Head:
 
 
 def _known_numbers(head: Head, o: Tensor, y: Tensor) -> dict[str, float]:
-    probs, labels = head(o).double().exp().numpy(), head.predict(o)
+    probs, labels = head.probs(o).double().numpy(), head.predict(o)
     return {
         "accuracy": float((labels == y).double().mean()),
         "ece": metrics.ece(probs, y.numpy(), labels.numpy()),
