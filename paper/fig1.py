@@ -79,7 +79,7 @@ def first_that_learned(accuracies: list[float], complete: list[bool]) -> int:
 def uses_both_units(network: nn.Module, x: torch.Tensor) -> bool:
     """Whether each unit of the last hidden layer is active for some points."""
     each: Any = network
-    return bool((each.features(x) > 0).any(0).all())
+    return bool((each.forward_features(x) > 0).any(0).all())
 
 
 def called(network: nn.Module) -> float:

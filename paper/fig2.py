@@ -45,7 +45,7 @@ def run(plan: Plan) -> Numbers:
 def mapped(networks: list[nn.Module], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Features of points in every sample, ``(samples, b, 2)``, and the winning probabilities, ``(samples, b)``."""
     each: list[Any] = networks
-    z = torch.stack([net.features(x) for net in each])
+    z = torch.stack([net.forward_features(x) for net in each])
     probs = torch.stack([net(x).softmax(-1).amax(-1) for net in each])
     return z, probs
 

@@ -22,7 +22,7 @@ def hidden_layer(network: Any, data: Examples, reach: tuple[float, float] | None
 
     ``reach`` is how far the plane is drawn each way; without it, as far as data and point go.
     """
-    z, far = network.features(data.inputs[:POINTS]), network.features(torch.tensor([FAR]))
+    z, far = network.forward_features(data.inputs[:POINTS]), network.forward_features(torch.tensor([FAR]))
     return {
         "points": rounded(z),
         "labels": data.labels[:POINTS].tolist(),

@@ -33,7 +33,7 @@ def made(parts, **options):
 def test_an_answer_is_what_the_parts_say_one_after_the_other(parts):
     model = made(parts)
     train, y, held, calibration = parts
-    net, z = model.net, lambda x: model.net.features(x)
+    net, z = model.net, lambda x: model.net.forward_features(x)
     with torch.no_grad():
         near = NeighbourDensity(k=3).fit(z(torch.cat(train)), y)
 

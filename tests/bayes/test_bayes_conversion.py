@@ -22,7 +22,7 @@ class Attention(models.Network):
         self.attention = nn.MultiheadAttention(12, 3, batch_first=True)
         self.act, self.classifier = nn.PReLU(), nn.Linear(12, 3)
 
-    def features(self, x):
+    def forward_features(self, x):
         x = torch.cat([self.token.expand(len(x), 1, 12), x], 1)
         return self.act(self.attention(x, x, x, need_weights=False)[0][:, 0])
 

@@ -15,7 +15,7 @@ def test_the_smallest_image_works_and_one_pixel_less_names_the_least(make, least
     assert model(torch.zeros(1, 3, least + 9, least)).shape == (1, 5)
     message = (
         f"the network needs images of at least {least} x {least} pixels, got {least} x {least - 1}; "
-        "enlarge them or take a network for small images"
+        "enlarge them or use a network for small images"
     )
     with pytest.raises(ShapeError) as caught:
         model(torch.zeros(1, 3, least, least - 1))

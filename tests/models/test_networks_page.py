@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ import torch
 from torch import nn
 
 from openradial import models
+from openradial.models import pretrained
 
 PAGE = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
 ROWS = re.findall(r"^\| `(\w+)` \| [^|]+ \| `(build\([^`]+\))` \| ([\d,]+) \|", PAGE, re.MULTILINE)
@@ -24,7 +26,7 @@ def test_the_page_has_the_right_number_of_parameters(name, call, number):
 
 
 @pytest.mark.parametrize(
-    ("make", "places"),
+    ("make", "layers"),
     [
         (lambda: models.build("spiral_softmax", 3), re.findall(r"`(hidden\.fc\d|classifier)`", PAGE)),
         (
@@ -33,11 +35,11 @@ def test_the_page_has_the_right_number_of_parameters(name, call, number):
         ),
     ],
 )
-def test_the_layers_that_the_page_names_exist(make, places):
+def test_the_layers_that_the_page_names_exist(make, layers):
     model = make()
-    assert places
-    for place in places:
-        model.get_submodule(place)
+    assert layers
+    for layer in layers:
+        model.get_submodule(layer)
 
 
 def test_the_poolings_of_vgg_end_the_runs_that_the_page_names():
@@ -48,9 +50,25 @@ def test_the_poolings_of_vgg_end_the_runs_that_the_page_names():
     assert [start for start, _ in runs] == [0, *(i + 1 for i in poolings[:-1])]
 
 
-def test_the_network_that_the_page_writes_works():
-    code = re.search(r"```python\n(class Net.*?)```", PAGE, re.DOTALL)[1]
-    namespace = {"models": models, "nn": nn}
-    exec(code, namespace)
-    model = namespace["Net"](3)
-    assert model(torch.zeros(2, 8)).shape == (2, 3)
+@pytest.fixture
+def offline_weights(monkeypatch):
+    """Random weights instead of the published ones."""
+    for name in ("efficientnet_lite0", "resnet50"):
+        known = models.imagenet_weights(name)
+        state = models.build(name, 1000, **known.options).state_dict()
+        own = replace(known, read=lambda folder, state=state: state, installed=lambda: "anywhere")
+        monkeypatch.setitem(pretrained.IMAGENET, name, own)
+
+
+@pytest.mark.usefixtures("offline_weights")
+def test_the_snippets_of_the_page_run_one_after_the_other(python_blocks, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {}
+    for block in python_blocks("networks.md"):
+        exec(block, namespace)
+    shapes = [tuple(namespace[name].shape) for name in ("x", "z", "o")]
+    assert shapes == [(5, 1, 28, 28), (5, 100), (5, 3)]
+    assert namespace["model"](namespace["x"]).shape == (5, 3)
+    net = namespace["Net"](4, width=6)
+    net.reset_classifier(2)
+    assert (net.num_features, net(torch.zeros(2, 8)).shape) == (6, (2, 2))

@@ -115,7 +115,7 @@ def test_the_mnist_network_takes_other_images(channels, size):
 def test_a_network_without_hidden_layers_is_affine():
     model = MLP(3, inputs=4, hidden=())
     x = torch.randn(2, 4)
-    assert torch.equal(model.features(x), x)
+    assert torch.equal(model.forward_features(x), x)
 
 
 def test_dropout_of_an_mlp_follows_each_hidden_layer():

@@ -10,7 +10,7 @@ def test_layers_come_as_rows_from_one_pass():
     net, x = build("mnist_radial", 10).eval(), torch.randn(3, 1, 28, 28)
     found = hidden_layers(net, x, ["outputs", "conv2", "fc1", "inputs", "classifier:input"])
     assert list(found) == ["outputs", "conv2", "fc1", "inputs", "classifier:input"]
-    assert torch.equal(found["classifier:input"], net.features(x))
+    assert torch.equal(found["classifier:input"], net.forward_features(x))
     assert torch.equal(found["outputs"], net(x))
     assert torch.equal(found["inputs"], x.flatten(1))
     assert found["conv2"].shape == (3, 20 * 8 * 8)

@@ -1,8 +1,8 @@
 """Networks: an input ``x`` to outputs ``o``, and to the last hidden layer ``z``.
 
-Every network has ``forward(x) -> o`` of shape (b, num_classes), ``features(x) -> z``, and its last affine layer as
-``classifier``. None knows a head or a data set. Images are float (b, c, h, w), tables (b, d), sequences (b, t, c) with
-NaN behind their ends, texts (b, t) token ids with 0 behind their ends.
+Every network has ``forward(x) -> o`` of shape (b, num_classes), ``forward_features(x) -> z``, ``num_features``, its
+last linear layer ``classifier``, and ``reset_classifier(num_classes)``, as in timm. None knows a head or a data set.
+Images are float (b, c, h, w), tables (b, d), sequences (b, t, c) padded with NaN, texts (b, t) token ids padded with 0.
 """
 
 from openradial.models.alexnet import AlexNet

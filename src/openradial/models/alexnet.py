@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from openradial.errors import check_count
-from openradial.models.contract import Network, check_images, fully_connected, last_width
+from openradial.models.contract import Network, check_images, fully_connected
 
 LEAST = 63  # the last of three 3 x 3 poolings still sees three pixels
 
@@ -13,11 +13,10 @@ LEAST = 63  # the last of three 3 x 3 poolings still sees three pixels
 class AlexNet(Network):
     """Five convolutions and two wide fully connected layers (Krizhevsky, "One weird trick", 2014).
 
-    Layer for layer the network whose ImageNet weights torchvision publishes; its files can be loaded. The layers start
-    as PyTorch starts them, as in torchvision.
+    The network of torchvision layer by layer; its weights files can be loaded. Initialised as in PyTorch.
     """
 
-    foreign_names = (
+    renamed_keys = (
         (r"^features\.", "convolutions."),
         (r"^classifier\.1\.", "hidden.fc1."),
         (r"^classifier\.4\.", "hidden.fc2."),
@@ -42,9 +41,9 @@ class AlexNet(Network):
         )
         self.pool = nn.AdaptiveAvgPool2d(6)
         self.hidden = fully_connected(256 * 6 * 6, hidden, dropout, drop_first=True)
-        self.classifier = nn.Linear(last_width(256 * 6 * 6, hidden), num_classes)
+        self.classifier = nn.Linear((256 * 6 * 6, *hidden)[-1], num_classes)
 
-    def features(self, x: Tensor) -> Tensor:
+    def forward_features(self, x: Tensor) -> Tensor:
         check_images(x, self.channels, LEAST)
         z: Tensor = self.hidden(self.pool(self.convolutions(x)).flatten(1))
         return z

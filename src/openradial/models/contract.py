@@ -1,44 +1,63 @@
-"""What every network keeps to: ``features(x) -> z``, then one affine layer, ``classifier(z) -> o``."""
+"""The contract of every network, named as in timm: ``forward_features(x) -> z``, then ``classifier(z) -> o``."""
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
 
-from openradial.errors import DTypeError, OptionError, ShapeError
+from openradial.errors import DTypeError, OptionError, ShapeError, check_count
 
 
 class Network(nn.Module, ABC):
-    """A network that ends in one affine layer: ``forward(x)`` is ``classifier(features(x))``."""
+    """A network that ends in one linear layer: ``forward(x)`` is ``classifier(forward_features(x))``.
+
+    It returns outputs ``o``, as PyTorch classifiers return logits; a head computes probabilities from them.
+    """
 
     classifier: nn.Linear
 
-    #: Pairs (pattern, replacement) that turn the names of published weights files into ours; the first match counts.
-    foreign_names: ClassVar[tuple[tuple[str, str], ...]] = ()
+    #: Pairs (pattern, replacement) that rename the keys of published weights files; the first match is used.
+    renamed_keys: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     @abstractmethod
-    def features(self, x: Tensor) -> Tensor:
-        """The last hidden layer ``z`` of shape (b, d)."""
+    def forward_features(self, x: Tensor) -> Tensor:
+        """Return the last hidden layer ``z`` of shape (b, num_features)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        o: Tensor = self.classifier(self.features(x))
+        """Return the outputs ``o`` of shape (b, num_classes)."""
+        o: Tensor = self.classifier(self.forward_features(x))
         return o
 
+    @property
+    def num_features(self) -> int:
+        """Width of the last hidden layer."""
+        return self.classifier.in_features
+
+    def get_classifier(self) -> nn.Linear:
+        """Return the last layer."""
+        return self.classifier
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layer by a newly initialised one for ``num_classes`` outputs."""
+        check_count("num_classes", num_classes)
+        weight = self.classifier.weight
+        self.classifier = nn.Linear(self.num_features, num_classes, device=weight.device, dtype=weight.dtype)
+        self.initialise(self.classifier)
+
     def initialise(self, layer: nn.Module) -> None:
-        """Start one layer anew; here as PyTorch does, otherwise as the network was published."""
-        reset: Any = getattr(layer, "reset_parameters", None)
-        if reset is not None:
-            reset()
+        """Initialise one layer: here as PyTorch does, in a subclass as its network was published."""
+        if hasattr(layer, "reset_parameters"):
+            layer.reset_parameters()
 
 
 def fully_connected(
     inputs: int, widths: Sequence[int], dropout: float = 0.0, *, drop_first: bool = False
 ) -> nn.Sequential:
-    """Layers ``fc1, fc2, ...`` with ReLU, and dropout after each of them or before it."""
+    """Build layers ``fc1, fc2, ...`` with ReLU, and dropout after each of them or before it."""
     check_counts("hidden", widths)
     check_dropout(dropout)
     layers: OrderedDict[str, nn.Module] = OrderedDict()
@@ -50,11 +69,6 @@ def fully_connected(
         if dropout and not drop_first:
             layers[f"drop{i}"] = nn.Dropout(dropout)
     return nn.Sequential(layers)
-
-
-def last_width(inputs: int, widths: Sequence[int]) -> int:
-    """How many features leave :func:`fully_connected`."""
-    return (inputs, *widths)[-1]
 
 
 def check_counts(name: str, values: Sequence[int]) -> None:
@@ -72,14 +86,14 @@ def check_dropout(value: float) -> None:
 
 
 def check_images(x: Tensor, channels: int, least: int = 1) -> None:
-    """Raise unless ``x`` are float images (b, channels, h, w) of at least ``least`` pixels each way."""
+    """Raise unless ``x`` are float images (b, channels, h, w) of at least ``least`` x ``least`` pixels."""
     if x.ndim != 4 or x.shape[1] != channels:
         hint = "; add the batch with x[None]" if x.ndim == 3 else ""
         raise ShapeError(f"expected images of shape (b, {channels}, h, w), got {tuple(x.shape)}{hint}")
     if min(x.shape[2:]) < least:
         raise ShapeError(
             f"the network needs images of at least {least} x {least} pixels, got {x.shape[2]} x {x.shape[3]}; "
-            "enlarge them or take a network for small images"
+            "enlarge them or use a network for small images"
         )
     check_floats(x)
 

@@ -1,7 +1,7 @@
 """EfficientNet-Lite0."""
 
 import math
-from typing import Any
+from collections import OrderedDict
 
 from torch import Tensor, nn
 from torch.nn import functional as TF
@@ -23,7 +23,7 @@ STEM, HEAD = 32, 1280
 
 
 class SameConv2d(nn.Conv2d):
-    """A convolution padded as in TensorFlow: ceil(size / stride) pixels leave, an odd padding is larger at the end."""
+    """A convolution padded as in TensorFlow: ceil(size / stride) output pixels, odd padding is larger at the end."""
 
     def __init__(self, inputs: int, outputs: int, size: int, stride: int = 1, groups: int = 1) -> None:
         super().__init__(inputs, outputs, size, stride, groups=groups, bias=False)
@@ -34,7 +34,7 @@ class SameConv2d(nn.Conv2d):
 
 
 class Block(nn.Module):
-    """Widen by 1 x 1, filter each channel apart, narrow by 1 x 1; a shortcut where the shape stays."""
+    """Inverted bottleneck: 1 x 1 expansion, depthwise convolution, 1 x 1 projection; a shortcut if shapes agree."""
 
     def __init__(self, inputs: int, outputs: int, size: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -52,11 +52,11 @@ class Block(nn.Module):
 class EfficientNetLite0(Network):
     """EfficientNet-B0 without squeeze-and-excitation and with ReLU6 (Tan and Le, 2019; Lite: Liu, 2020).
 
-    The start is the published one: normal numbers of variance 2 / fan out in convolutions, uniform ones in the
-    classifier. Published training also drops whole blocks at random; this network does not.
+    Initialised as published: convolutions normal with variance 2 / fan out, the classifier uniform. Published training
+    also drops blocks at random (stochastic depth); this network does not.
     """
 
-    foreign_names = (
+    renamed_keys = (
         (r"^_conv_stem\.", "stem.conv."),
         (r"^_bn0\.", "stem.norm."),
         (r"^_blocks\.(\d+)\._expand_conv\.", r"blocks.\1.expand.conv."),
@@ -83,7 +83,7 @@ class EfficientNetLite0(Network):
         self.classifier = nn.Linear(HEAD, num_classes)
         self.apply(self.initialise)
 
-    def features(self, x: Tensor) -> Tensor:
+    def forward_features(self, x: Tensor) -> Tensor:
         check_images(x, self.channels)
         z: Tensor = self.drop(self.pool(self.head(self.blocks(self.stem(x)))).flatten(1))
         return z
@@ -112,14 +112,11 @@ def _blocks() -> list[Block]:
 def _conv_norm(
     inputs: int, outputs: int, size: int, stride: int = 1, *, groups: int = 1, active: bool = True
 ) -> nn.Sequential:
-    layers: dict[str, Any] = {"conv": SameConv2d(inputs, outputs, size, stride, groups)}
+    layers: OrderedDict[str, nn.Module] = OrderedDict(conv=SameConv2d(inputs, outputs, size, stride, groups))
     layers["norm"] = nn.BatchNorm2d(outputs, eps=1e-3, momentum=0.01)
     if active:
         layers["relu"] = nn.ReLU6()
-    sequence = nn.Sequential()
-    for name, layer in layers.items():
-        sequence.add_module(name, layer)
-    return sequence
+    return nn.Sequential(layers)
 
 
 def _padding(size: int, kernel: int, stride: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ class MnistCNN(Network):
     """Conv5-10, Conv5-20, FC-100, FC-100 and the outputs, as in the paper's table for MNIST.
 
     ``dropout`` acts after the second convolution and after the first fully connected layer: the table's third column
-    has 0.5 there. The layers start as PyTorch starts them.
+    has 0.5 there. Initialised as in PyTorch.
 
     >>> import torch
     >>> MnistCNN(10)(torch.zeros(5, 1, 28, 28)).shape
@@ -36,7 +36,7 @@ class MnistCNN(Network):
         self.fc2 = nn.Linear(100, 100)
         self.classifier = nn.Linear(100, num_classes)
 
-    def features(self, x: Tensor) -> Tensor:
+    def forward_features(self, x: Tensor) -> Tensor:
         check_images(x, self.channels, LEAST)
         if tuple(x.shape[2:]) != self.size:
             raise ShapeError(

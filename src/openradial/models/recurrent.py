@@ -14,8 +14,8 @@ Cell = Literal["gru", "lstm"]
 class RecurrentLayer(nn.Module):
     """All states of one GRU or LSTM layer: (b, t, c) to (b, t, h).
 
-    Parameters, formulas and start are those of ``nn.GRU`` and ``nn.LSTM``, which ``torch.compile`` refuses to trace and
-    whose deeper layers read padding when they run backward.
+    Parameters, formulas and initialisation are those of ``nn.GRU`` and ``nn.LSTM``, which ``torch.compile`` refuses to
+    trace and whose deeper layers read padding when they run backward.
     """
 
     def __init__(self, inputs: int, hidden: int, cell: Cell) -> None:
@@ -48,8 +48,8 @@ class RecurrentLayer(nn.Module):
 class Recurrent(nn.Module):
     """Padded sequences (b, t, c) and their lengths (b,) to the state after the last valid step, (b, d).
 
-    What stands behind the end of a sequence is never read: forward, the state is taken at the last valid step;
-    backward, the valid part alone is turned round. A sequence without a step gives zeros.
+    Padding is never read: forward, the state is taken at the last valid step; backward, only the valid part is
+    reversed. An empty sequence gives zeros.
     """
 
     def __init__(self, inputs: int, hidden: int, layers: int, cell: Cell, bidirectional: bool, dropout: float) -> None:
@@ -67,15 +67,15 @@ class Recurrent(nn.Module):
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         steps = torch.arange(x.shape[1], device=x.device)  # (t,)
         inside = steps < lengths[:, None]  # (b, t)
-        turned = torch.where(inside, lengths[:, None] - 1 - steps, steps)  # (b, t) its own inverse
+        reversed_steps = torch.where(inside, lengths[:, None] - 1 - steps, steps)  # (b, t) its own inverse
         last = (lengths - 1).clamp(min=0)[:, None]  # (b, 1)
         for i, ahead in enumerate(self.ahead):
             states = ahead(x)  # (b, t, h)
             ends = [_take(states, last)]
             if self.back:
-                backward = self.back[i](_take(x, turned))
+                backward = self.back[i](_take(x, reversed_steps))
                 ends.append(_take(backward, last))
-                states = torch.cat([states, _take(backward, turned)], dim=-1)
+                states = torch.cat([states, _take(backward, reversed_steps)], dim=-1)
             x = self.drop(states)
         end = torch.cat(ends, dim=-1)[:, 0]  # (b, d)
         z: Tensor = self.drop(end) * (lengths > 0)[:, None]
@@ -83,10 +83,10 @@ class Recurrent(nn.Module):
 
 
 class SequenceClassifier(Network):
-    """Float sequences (b, t, channels) to (b, num_classes); shorter ones end in steps of NaN, which are ignored.
+    """Float sequences (b, t, channels) to (b, num_classes); shorter ones are padded with steps of NaN.
 
-    A NaN before the end of a sequence is a missing value: it makes the outputs of that sequence NaN, so fill gaps
-    first. The cells start as PyTorch starts them: uniform numbers within 1 / sqrt(hidden).
+    A NaN before the end of a sequence is a missing value: it makes the outputs of that sequence NaN, so impute first.
+    Initialised as in PyTorch: uniform within 1 / sqrt(hidden).
 
     >>> x = torch.randn(2, 7, 12)
     >>> x[1, 5:] = torch.nan
@@ -110,7 +110,7 @@ class SequenceClassifier(Network):
         self.recurrent = Recurrent(channels, hidden, layers, cell, bidirectional, dropout)
         self.classifier = nn.Linear(self.recurrent.width, num_classes)
 
-    def features(self, x: Tensor) -> Tensor:
+    def forward_features(self, x: Tensor) -> Tensor:
         if x.ndim != 3 or x.shape[2] != self.channels:
             raise ShapeError(f"expected sequences of shape (b, t, {self.channels}), got {tuple(x.shape)}")
         check_floats(x)
@@ -122,7 +122,7 @@ class SequenceClassifier(Network):
 
 
 def valid_steps(is_valid: Tensor) -> Tensor:
-    """Position after the last true entry of each row: (b, t) to (b,).
+    """Return the index after the last true entry of each row: (b, t) to (b,).
 
     >>> valid_steps(torch.tensor([[True, False, True, False], [False, False, False, False]]))
     tensor([3, 0])
@@ -132,12 +132,12 @@ def valid_steps(is_valid: Tensor) -> Tensor:
 
 
 def at_least_one_step(x: Tensor, padding: float) -> Tensor:
-    """``x`` itself, or one step of padding where there is none: recurrent layers refuse to run over nothing."""
+    """Return ``x``, or one step of padding if it has no step: recurrent layers refuse empty sequences."""
     return x if x.shape[1] > 0 else x.new_full((x.shape[0], 1, *x.shape[2:]), padding)
 
 
 def in_one_piece(tensors: list[Tensor]) -> list[Tensor]:
-    """The same tensors, one behind the other in memory: cuDNN warns and copies where they are not."""
+    """Return the tensors consecutive in memory: otherwise cuDNN warns and copies them."""
     flat = torch.cat([tensor.flatten() for tensor in tensors])
     parts = flat.split_with_sizes([tensor.numel() for tensor in tensors])
     return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]

@@ -1,17 +1,17 @@
-"""Networks by name."""
+"""Networks by name, and your own as ``"package.module:factory"``."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
-from openradial.errors import OptionError, check_count
+from openradial.errors import OptionError, check_count, nearest
 from openradial.models.alexnet import AlexNet
 from openradial.models.efficientnet import EfficientNetLite0
-from openradial.models.factories import call_factory, import_factory
 from openradial.models.mlp import MLP
 from openradial.models.mnist import MnistCNN
 from openradial.models.pretrained import imagenet_weights
@@ -24,19 +24,16 @@ from openradial.models.weights import Reset, load_state, load_weights
 
 @dataclass(frozen=True)
 class Entry:
-    """A network class with settings that its name stands for, and others that are only a start."""
+    """A network class, with the options that its name fixes and other defaults."""
 
     network: Callable[..., nn.Module]
     fixed: Mapping[str, object] = field(default_factory=dict)
     defaults: Mapping[str, object] = field(default_factory=dict)
 
     def options(self) -> dict[str, object]:
-        """What may be set, with its default; ``inspect.Parameter.empty`` for what must be."""
+        """Return the options with their defaults; a required one has ``inspect.Parameter.empty``."""
         parameters = list(inspect.signature(self.network).parameters.values())[1:]
         return {p.name: p.default for p in parameters if p.name not in self.fixed} | dict(self.defaults)
-
-    def build(self, num_classes: int, options: Mapping[str, object]) -> nn.Module:
-        return self.network(num_classes, **{**self.fixed, **self.defaults, **options})
 
 
 NETWORKS: Mapping[str, Entry] = {
@@ -63,7 +60,7 @@ NETWORKS: Mapping[str, Entry] = {
 
 
 def names() -> list[str]:
-    """Names of all networks that :func:`build` knows.
+    """Return the names of all networks that :func:`build` knows.
 
     >>> names()[:3]
     ['spiral_softmax', 'spiral_radial', 'mlp']
@@ -72,7 +69,7 @@ def names() -> list[str]:
 
 
 def options(name: str) -> dict[str, object]:
-    """Settings of a network and their defaults; ``inspect.Parameter.empty`` for what must be given.
+    """Return the options of a network with their defaults; a required one has ``inspect.Parameter.empty``.
 
     >>> options("mnist_radial_dropout")
     {'channels': 1, 'size': 28, 'dropout': 0.5}
@@ -88,14 +85,14 @@ def build(
     reset: Reset = "fully_connected",
     **options: object,
 ) -> nn.Module:
-    """A network by its name, or any other as ``"package.module:factory"``, which is called with ``num_classes``.
+    """Build a network by its name, or your own as ``"package.module:factory"``, called with ``num_classes``.
 
     ``num_classes`` is the number of outputs: one less than the number of classes with simplex prototypes. ``options``
     are those of the network, see :func:`options`.
 
     Args:
         weights: a safetensors or PyTorch file, or ``"imagenet"`` for published weights (EfficientNet-Lite0, ResNet-50).
-        reset: layers that start anew in spite of ``weights``: as in the paper all that are fully connected, or
+        reset: layers that are initialised again despite ``weights``: as in the paper all fully connected ones, or
             ``"classifier"``, the last one, or ``"none"``. See :func:`load_weights`.
 
     >>> build("mnist_radial", 10).classifier
@@ -110,10 +107,19 @@ def build(
 
 def _build(name: str, num_classes: int, options: Mapping[str, object]) -> nn.Module:
     if ":" in name:
-        return call_factory(import_factory(name), name, num_classes, options)
+        return _call_factory(_import_factory(name), name, num_classes, options)
     entry = _entry(name)
-    _check_options(name, entry.options(), options)
-    return entry.build(num_classes, options)
+    known = entry.options()
+    for option in options:
+        if option not in known:
+            hint = nearest(option, list(known)) or f"; its options are: {', '.join(known) or 'none'}"
+            raise OptionError(f"the network {name!r} has no option {option!r}{hint}")
+    for option, value in known.items():
+        if value is inspect.Parameter.empty and option not in options:
+            raise OptionError(
+                f"the network {name!r} needs the option {option!r}; call build({name!r}, ..., {option}=...)"
+            )
+    return entry.network(num_classes, **{**entry.fixed, **entry.defaults, **options})
 
 
 def _build_pretrained(name: str, num_classes: int, reset: Reset, options: Mapping[str, object]) -> nn.Module:
@@ -127,23 +133,59 @@ def _build_pretrained(name: str, num_classes: int, reset: Reset, options: Mappin
 
 def _entry(name: str) -> Entry:
     if name not in NETWORKS:
-        raise OptionError(f"there is no network {name!r}{_nearest(name, NETWORKS)}; or give package.module:factory")
+        hint = nearest(name, names()) or f"; the networks are: {', '.join(NETWORKS)}"
+        raise OptionError(f"there is no network {name!r}{hint}; your own is named package.module:factory")
     return NETWORKS[name]
 
 
-def _check_options(name: str, known: Mapping[str, object], given: Mapping[str, object]) -> None:
-    for option in given:
-        if option not in known:
-            raise OptionError(f"the network {name!r} has no option {option!r}{_nearest(option, known)}")
-    missing = [option for option, value in known.items() if value is inspect.Parameter.empty and option not in given]
-    if missing:
-        raise OptionError(
-            f"the network {name!r} needs the option {missing[0]!r}; call build({name!r}, ..., {missing[0]}=...)"
-        )
+def _import_factory(name: str) -> Callable[..., Any]:
+    module_name, _, attribute = name.partition(":")
+    if not module_name or not attribute:
+        raise OptionError(f"expected a factory as package.module:factory, got {name!r}")
+    factory: Any = _import(module_name)
+    for part in attribute.split("."):
+        if not hasattr(factory, part):
+            members = getattr(factory, "__dict__", {}).items()
+            public = ", ".join(sorted(n for n, value in members if callable(value) and not n.startswith("_")))
+            raise OptionError(f"{module_name!r} has no {attribute!r}; it has: {public or 'nothing callable'}")
+        factory = getattr(factory, part)
+    if not callable(factory):
+        kind = type(factory).__name__
+        raise OptionError(f"expected {name!r} to be a function or class that returns a network, got a value of {kind}")
+    return factory  # type: ignore[no-any-return]
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    known = list(known)
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
-    meant = f"; did you mean {' or '.join(map(repr, near))}" if near else ""
-    return meant or f"; known are {', '.join(known) or 'none'}"
+def _import(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise OptionError(
+                f"there is no module {name!r}; install its package, or add its folder to PYTHONPATH"
+            ) from error
+        raise OptionError(f"{name!r} cannot be imported: {error}; install what it needs") from error
+    except ImportError as error:
+        raise OptionError(f"{name!r} cannot be imported: {error}") from error
+    except TypeError as error:  # a relative name
+        raise OptionError(f"expected a factory as package.module:factory, got {name!r} for the module") from error
+
+
+def _call_factory(factory: Callable[..., Any], name: str, num_classes: int, options: Mapping[str, object]) -> nn.Module:
+    """Call a factory with ``num_classes`` (the first argument, whatever its name) and options."""
+    arguments: tuple[object, ...] = ()
+    keywords: dict[str, object] = {"num_classes": num_classes, **options}
+    try:
+        signature = inspect.signature(factory)
+    except ValueError:  # a function written in C may have none
+        pass
+    else:
+        if not any(p.name == "num_classes" or p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+            arguments, keywords = (num_classes,), dict(options)
+        try:
+            signature.bind(*arguments, **keywords)
+        except TypeError as error:
+            raise OptionError(f"{name!r} cannot be called with these options: {error}; it takes {signature}") from error
+    model = factory(*arguments, **keywords)
+    if not isinstance(model, nn.Module):
+        raise OptionError(f"expected {name!r} to return an nn.Module, it returned a {type(model).__name__}")
+    return model

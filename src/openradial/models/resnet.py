@@ -13,7 +13,7 @@ DEPTHS: dict[int, tuple[int, int, int, int]] = {18: (2, 2, 2, 2), 34: (3, 4, 6, 
 
 
 class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions beside a shortcut."""
+    """Two 3 x 3 convolutions and a shortcut."""
 
     def __init__(self, inputs: int, width: int, stride: int, eps: float) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A 3 x 3 convolution between two of 1 x 1, beside a shortcut."""
+    """A 3 x 3 convolution between two of 1 x 1, and a shortcut."""
 
     def __init__(self, inputs: int, width: int, stride: int, eps: float, stride_in: StrideIn = "3x3") -> None:
         super().__init__()
@@ -58,19 +58,19 @@ class Bottleneck(nn.Module):
 class ResNet(Network):
     """Residual network of 18, 34 or 50 layers (He et al., 2015).
 
-    Named layer for layer as in torchvision; its files can be loaded. Convolutions start with He's normal numbers (fan
-    out), the classifier as PyTorch starts it.
+    Layers are named as in torchvision; its weights files can be loaded. Convolutions are initialised with He's normal
+    distribution (fan out), the classifier as in PyTorch.
 
     Args:
         stem: ``"imagenet"``, a 7 x 7 convolution of stride 2 and a pooling, or ``"small"``, a 3 x 3 convolution that
             keeps the size, for images of 32 or 64 pixels.
         stride_in: the convolution of a bottleneck that halves the image: ``"3x3"`` as in torchvision, ``"1x1"`` as
             published and as in Keras.
-        norm_eps: what batch normalisation adds to a variance; the ImageNet weights of Keras need 1e-3.
+        norm_eps: ``eps`` of batch normalisation; the ImageNet weights of Keras need 1e-3.
         width: channels of the first stage.
     """
 
-    foreign_names = ((r"^fc\.", "classifier."),)
+    renamed_keys = ((r"^fc\.", "classifier."),)
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class ResNet(Network):
         self.classifier = nn.Linear(8 * width * (1 if depth < 50 else 4), num_classes)
         self.apply(self.initialise)
 
-    def features(self, x: Tensor) -> Tensor:
+    def forward_features(self, x: Tensor) -> Tensor:
         check_images(x, self.channels)
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
@@ -116,7 +116,7 @@ class ResNet(Network):
 
 
 def _stages(depth: int, width: int, eps: float, stride_in: StrideIn) -> list[nn.Sequential]:
-    """Four stages, each of twice the channels and half the pixels of the one before."""
+    """Build four stages; each has twice the channels and half the pixels of the previous one."""
     inputs, stages = width, []
     for i, repeats in enumerate(DEPTHS[depth]):
         blocks: list[nn.Module] = []

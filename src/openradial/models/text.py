@@ -22,7 +22,7 @@ class _TextNetwork(Network):
         self.embedding = nn.Embedding(vocabulary, embedding, padding_idx=0)
 
     def embed(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Vectors (b, t, d), zero where a token is padding, and lengths (b,)."""
+        """Return vectors (b, t, d), zero for padding, and lengths (b,)."""
         _check_tokens(x, self.vocabulary)
         x = at_least_one_step(x, 0)
         is_token = x != 0
@@ -32,7 +32,7 @@ class _TextNetwork(Network):
 class TextRNN(_TextNetwork):
     """Token ids (b, t) to (b, num_classes) by an embedding and a GRU or LSTM; the id 0 is padding and ignored.
 
-    The embedding starts normal, the cells uniform, as PyTorch starts them.
+    Initialised as in PyTorch: the embedding normal, the cells uniform.
 
     >>> TextRNN(4, vocabulary=100)(torch.tensor([[7, 3, 9], [5, 0, 0]])).shape
     torch.Size([2, 4])
@@ -53,7 +53,7 @@ class TextRNN(_TextNetwork):
         self.recurrent = Recurrent(embedding, hidden, layers, cell, bidirectional, dropout)
         self.classifier = nn.Linear(self.recurrent.width, num_classes)
 
-    def features(self, x: Tensor) -> Tensor:
+    def forward_features(self, x: Tensor) -> Tensor:
         z: Tensor = self.recurrent(*self.embed(x))
         return z
 
@@ -61,8 +61,8 @@ class TextRNN(_TextNetwork):
 class TextCNN(_TextNetwork):
     """Token ids (b, t) to (b, num_classes) by convolutions over an embedding, each pooled over time (Kim, 2014).
 
-    As in Kim's program each text stands between ``size - 1`` empty steps, so that texts shorter than a filter work too.
-    Windows that hold no token do not count. The layers start as PyTorch starts them.
+    As in Kim's program each text is padded by ``size - 1`` steps on both sides, so that texts shorter than a filter
+    work too. Windows without a token are ignored. Initialised as in PyTorch.
 
     >>> TextCNN(4, vocabulary=100)(torch.tensor([[7, 3, 9], [5, 0, 0]])).shape
     torch.Size([2, 4])
@@ -87,7 +87,7 @@ class TextCNN(_TextNetwork):
         self.drop = nn.Dropout(dropout)
         self.classifier = nn.Linear(filters * len(sizes), num_classes)
 
-    def features(self, x: Tensor) -> Tensor:
+    def forward_features(self, x: Tensor) -> Tensor:
         vectors, lengths = self.embed(x)
         pooled = [_largest(layer, vectors.transpose(1, 2), lengths) for layer in self.convolutions]
         z: Tensor = self.drop(torch.cat(pooled, dim=-1))
@@ -95,12 +95,12 @@ class TextCNN(_TextNetwork):
 
 
 def _largest(layer: nn.Module, x: Tensor, lengths: Tensor) -> Tensor:
-    """Largest answer of each filter over the windows that hold a token: (b, d, t) to (b, f)."""
-    answers = TF.relu(layer(x))  # (b, f, t + size - 1)
-    windows = torch.where(lengths > 0, lengths + answers.shape[-1] - x.shape[-1], 0)  # (b,)
-    holds_token = torch.arange(answers.shape[-1], device=x.device) < windows[:, None]
+    """Return the largest activation of each filter over the windows with a token: (b, d, t) to (b, f)."""
+    activations = TF.relu(layer(x))  # (b, f, t + size - 1)
+    windows = torch.where(lengths > 0, lengths + activations.shape[-1] - x.shape[-1], 0)  # (b,)
+    holds_token = torch.arange(activations.shape[-1], device=x.device) < windows[:, None]
     # Zero is neutral: no value after a ReLU is below it.
-    return answers.where(holds_token[:, None], 0.0).amax(-1)
+    return activations.where(holds_token[:, None], 0.0).amax(-1)
 
 
 def _check_tokens(x: Tensor, vocabulary: int) -> None:
@@ -108,12 +108,12 @@ def _check_tokens(x: Tensor, vocabulary: int) -> None:
         raise ShapeError(f"expected token ids of shape (b, t), got {tuple(x.shape)}")
     if x.dtype not in (torch.int64, torch.int32):
         raise DTypeError(f"expected token ids of type int64, got {x.dtype}; convert them with x.long()")
-    # The values are unknown while a program is traced; there the embedding has the last word.
+    # Values are unknown while a program is traced; there the embedding checks them.
     if torch.compiler.is_compiling() or x.is_meta or not x.numel():
         return
     least, most = (int(value) for value in x.aminmax())
     if least < 0 or most >= vocabulary:
         raise OptionError(
-            f"vocabulary={vocabulary} stands for the ids 0 to {vocabulary - 1}, got {least if least < 0 else most}; "
-            "build the network with a larger vocabulary or give rare words an id of their own"
+            f"vocabulary={vocabulary} allows the ids 0 to {vocabulary - 1}, got {least if least < 0 else most}; "
+            "build the network with a larger vocabulary or map rare words to one id"
         )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from openradial.errors import check_count, check_positive
-from openradial.models.contract import Network, check_images, fully_connected, last_width
+from openradial.models.contract import Network, check_images, fully_connected
 
 STAGES = ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512))  # (convolutions, channels), a pooling after each
 LEAST = 2 ** len(STAGES)
@@ -14,13 +14,13 @@ LEAST = 2 ** len(STAGES)
 class VGG19(Network):
     """Sixteen 3 x 3 convolutions with batch normalisation, then fully connected layers (Simonyan and Zisserman, 2014).
 
-    The images left by the last pooling are averaged to ``pool`` x ``pool`` pixels. ``width`` scales the number of
-    channels, for small images. With the defaults, torchvision's ``vgg19_bn`` layer for layer; its files can be loaded.
-    The start is that of torchvision: He's normal numbers (fan out) in convolutions, deviation 0.01 in fully connected
+    The last feature map is averaged to ``pool`` x ``pool`` pixels. ``width`` scales the number of channels, for small
+    images. The defaults give torchvision's ``vgg19_bn`` layer by layer; its weights files can be loaded. Initialised as
+    in torchvision: He's normal distribution (fan out) for convolutions, standard deviation 0.01 for fully connected
     layers, biases of zero.
     """
 
-    foreign_names = (
+    renamed_keys = (
         (r"^features\.", "convolutions."),
         (r"^classifier\.0\.", "hidden.fc1."),
         (r"^classifier\.3\.", "hidden.fc2."),
@@ -45,10 +45,10 @@ class VGG19(Network):
         self.pool = nn.AdaptiveAvgPool2d(pool)
         flat = _scaled(STAGES[-1][1], width) * pool * pool
         self.hidden = fully_connected(flat, hidden, dropout)
-        self.classifier = nn.Linear(last_width(flat, hidden), num_classes)
+        self.classifier = nn.Linear((flat, *hidden)[-1], num_classes)
         self.apply(self.initialise)
 
-    def features(self, x: Tensor) -> Tensor:
+    def forward_features(self, x: Tensor) -> Tensor:
         check_images(x, self.channels, LEAST)
         z: Tensor = self.hidden(self.pool(self.convolutions(x)).flatten(1))
         return z

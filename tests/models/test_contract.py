@@ -3,6 +3,7 @@ import torch
 from small_networks import SMALL, small
 from torch import nn
 
+from openradial.errors import OptionError
 from openradial.models import VGG19, Network, build, names
 
 every_network = pytest.mark.parametrize("name", SMALL)
@@ -25,9 +26,45 @@ def test_features_then_classifier_is_forward(name):
     model, inputs = small(name)
     x = inputs(3)
     assert isinstance(model, Network)
-    assert isinstance(model.classifier, nn.Linear)
-    assert model.features(x).shape == (3, model.classifier.in_features)
-    assert torch.equal(model.classifier(model.features(x)), model(x))
+    assert isinstance(model.get_classifier(), nn.Linear)
+    assert model.forward_features(x).shape == (3, model.num_features)
+    assert torch.equal(model.get_classifier()(model.forward_features(x)), model(x))
+
+
+@every_network
+def test_a_reset_classifier_has_the_new_number_of_outputs_and_keeps_the_features(name):
+    model, inputs = small(name)
+    model.double()
+    x = inputs(3)
+    x = x.double() if x.is_floating_point() else x
+    z = model.forward_features(x)
+    model.reset_classifier(9)
+    assert model(x).shape == (3, 9)
+    assert model.classifier.weight.dtype == torch.float64
+    assert model.num_features == model.classifier.in_features
+    assert torch.equal(model.forward_features(x), z)
+
+
+@every_network
+def test_networks_return_outputs_and_not_log_probabilities(name):
+    model, inputs = small(name)
+    with torch.no_grad():
+        model.classifier.weight.zero_()
+        model.classifier.bias.copy_(torch.tensor([3.0, -1.0, 0.0, 0.5, 2.0]))
+    torch.testing.assert_close(model(inputs(2)), model.classifier.bias.expand(2, -1))
+
+
+def test_a_reset_classifier_is_initialised_as_published():
+    torch.manual_seed(0)
+    model = VGG19(10, hidden=(256, 256), width=0.25)
+    model.reset_classifier(1000)
+    assert model.classifier.weight.std().item() == pytest.approx(0.01, rel=0.02)
+    assert not model.classifier.bias.any()
+
+
+def test_a_reset_classifier_needs_at_least_one_output():
+    with pytest.raises(OptionError, match=r"^num_classes must be a whole number of at least 1, got 0$"):
+        build("spiral_radial", 3).reset_classifier(0)
 
 
 @every_network

@@ -48,7 +48,7 @@ def test_features_equal_the_last_states_of_packed_sequences(cell, layers, bidire
     states = end[0] if cell == "lstm" else end  # (layers * directions, b, h)
     expected = torch.cat(list(states[-2:] if bidirectional else states[-1:]), dim=-1)
 
-    torch.testing.assert_close(model.features(padded(sequences, 9)), expected)
+    torch.testing.assert_close(model.forward_features(padded(sequences, 9)), expected)
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -100,16 +100,16 @@ def test_the_features_of_an_empty_sequence_are_zero():
     model = SequenceClassifier(4, channels=3, bidirectional=True)
     x = torch.randn(2, 5, 3)
     x[1] = torch.nan
-    assert model.features(x)[0].any()
-    assert not model.features(x)[1].any()
-    assert not model.features(torch.empty(2, 0, 3)).any()
+    assert model.forward_features(x)[0].any()
+    assert not model.forward_features(x)[1].any()
+    assert not model.forward_features(torch.empty(2, 0, 3)).any()
 
 
 @pytest.mark.parametrize("kind", TEXT_NETWORKS)
 def test_the_features_of_an_empty_text_are_zero(kind):
     model = TEXT_NETWORKS[kind]().eval()
-    assert not model.features(torch.zeros(2, 5, dtype=torch.int64)).any()
-    assert not model.features(torch.empty(2, 0, dtype=torch.int64)).any()
+    assert not model.forward_features(torch.zeros(2, 5, dtype=torch.int64)).any()
+    assert not model.forward_features(torch.empty(2, 0, dtype=torch.int64)).any()
 
 
 def test_a_gap_in_one_sequence_shows_in_its_outputs_alone():
@@ -141,7 +141,7 @@ def test_text_convolutions_equal_kims_definition():
         for weight, bias in zip(layer.weight, layer.bias, strict=True):  # (d, size)
             answers = [(steps[i : i + size].T * weight).sum() + bias for i in range(len(steps) - size + 1)]
             expected.append(max(*answers, torch.zeros(())))
-    torch.testing.assert_close(model.features(torch.tensor([tokens]))[0], torch.stack(expected))
+    torch.testing.assert_close(model.forward_features(torch.tensor([tokens]))[0], torch.stack(expected))
 
 
 def test_weights_in_one_piece_are_the_same_weights():
@@ -190,16 +190,16 @@ def test_weights_in_one_piece_are_the_same_weights():
             {"vocabulary": 10},
             torch.tensor([[3, 12]]),
             OptionError,
-            "vocabulary=10 stands for the ids 0 to 9, got 12; build the network with a larger vocabulary or give rare "
-            "words an id of their own",
+            "vocabulary=10 allows the ids 0 to 9, got 12; build the network with a larger vocabulary or map rare "
+            "words to one id",
         ),
         (
             "text_gru",
             {"vocabulary": 10},
             torch.tensor([[3, -1]]),
             OptionError,
-            "vocabulary=10 stands for the ids 0 to 9, got -1; build the network with a larger vocabulary or give rare "
-            "words an id of their own",
+            "vocabulary=10 allows the ids 0 to 9, got -1; build the network with a larger vocabulary or map rare "
+            "words to one id",
         ),
     ],
 )

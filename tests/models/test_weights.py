@@ -105,7 +105,7 @@ def test_old_pytorch_files_are_read(tmp_path):
     assert torch.equal(load_weights(like("mlp"), tmp_path / "old.pth").classifier.weight, model.classifier.weight)
 
 
-def test_reset_names_the_layers_that_start_anew(tmp_path):
+def test_reset_names_the_layers_that_are_initialised_again(tmp_path):
     model, _ = small("vgg19_bn")
     torch.save(model.state_dict(), tmp_path / "weights.pth")
     kept = {}
@@ -166,7 +166,7 @@ def test_missing_and_unknown_names_are_listed(tmp_path):
     torch.save(state, tmp_path / "weights.pth")
     assert error_of(like("mlp"), tmp_path / "weights.pth") == (
         f"{tmp_path}/weights.pth does not fit the network: it lacks hidden.fc1.weight, hidden.fc1.bias and it has "
-        "hidden.first.weight, hidden.first.bias, which the network does not know; build the network that the file was "
+        "hidden.first.weight, hidden.first.bias, which the network does not have; build the network that the file was "
         "saved from, or leave layers out with reset='classifier' or 'fully_connected'"
     )
 
@@ -190,7 +190,7 @@ def test_values_that_are_no_numbers_to_compute_with_are_named(value, what, tmp_p
     torch.save(state, tmp_path / "weights.pth")
     assert error_of(like("mlp"), tmp_path / "weights.pth") == (
         f"{tmp_path}/weights.pth does not fit the network: hidden.fc1.bias should hold finite floating-point numbers "
-        f"and holds {what}; take another file"
+        f"and holds {what}; use another file"
     )
 
 
@@ -223,15 +223,15 @@ def half(path):
             lambda p, s: p.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(99)),
             "is neither a safetensors nor a PyTorch file; save model.state_dict() as one",
         ),
-        ("cut.pth", lambda p, s: (torch.save(s, p), half(p)), "is no whole PyTorch file ("),
+        ("cut.pth", lambda p, s: (torch.save(s, p), half(p)), "is not a complete PyTorch file ("),
         (
             "old-cut.pth",
             lambda p, s: (torch.save(s, p, _use_new_zipfile_serialization=False), half(p)),
-            "is no whole PyTorch file (",
+            "is not a complete PyTorch file (",
         ),
-        ("cut.safetensors", lambda p, s: (save_file(s, p), half(p)), "is no whole safetensors file ("),
-        ("short.safetensors", lambda p, s: p.write_bytes(b"\x01\x02"), "is no whole safetensors file ("),
-        ("words.safetensors", lambda p, s: p.write_text("not tensors at all"), "is no whole safetensors file ("),
+        ("cut.safetensors", lambda p, s: (save_file(s, p), half(p)), "is not a complete safetensors file ("),
+        ("short.safetensors", lambda p, s: p.write_bytes(b"\x01\x02"), "is not a complete safetensors file ("),
+        ("words.safetensors", lambda p, s: p.write_text("not tensors at all"), "is not a complete safetensors file ("),
         (
             "model.pth",
             lambda p, s: torch.save(nn.Linear(2, 2), p),
@@ -241,12 +241,12 @@ def half(path):
         (
             "numbers.pth",
             lambda p, s: torch.save({"epoch": 3}, p),
-            "should hold nothing but tensors by name, and 'epoch' is no tensor; save model.state_dict()",
+            "should hold nothing but tensors by name, but 'epoch' is not a tensor; save model.state_dict()",
         ),
         (
             "nothing.pth",
             lambda p, s: torch.save({}, p),
-            "should hold nothing but tensors by name, and there is none; save model.state_dict()",
+            "should hold nothing but tensors by name, but it holds none; save model.state_dict()",
         ),
     ],
 )
@@ -279,6 +279,6 @@ def test_resets_that_do_not_exist_are_refused(tmp_path):
     model = nn.Sequential(nn.Linear(2, 3))
     torch.save(model.state_dict(), tmp_path / "weights.pth")
     assert error_of(model, tmp_path / "weights.pth", reset="classifier") == (
-        "reset='classifier' needs an affine layer of this name, and Sequential has none; its affine layers are 0; "
+        "reset='classifier' needs a linear layer of this name, and Sequential has none; its linear layers are 0; "
         "name the last one classifier or use reset='fully_connected'"
     )

@@ -72,11 +72,15 @@ def test_options_are_those_of_the_network_without_what_the_name_fixes():
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("resnet51", {}, "there is no network 'resnet51'; did you mean 'resnet50' or 'resnet18' or 'resnet34'"),
+        (
+            "resnet51",
+            {},
+            "there is no network 'resnet51'; did you mean 'resnet50'?; your own",
+        ),
         ("mnist_radal", {}, "there is no network 'mnist_radal'; did you mean 'mnist_radial'"),
         ("resnet18", {"chanels": 1}, "the network 'resnet18' has no option 'chanels'; did you mean 'channels'"),
         ("resnet18", {"depth": 34}, "the network 'resnet18' has no option 'depth'"),
-        ("spiral_radial", {"zzz": 1}, "the network 'spiral_radial' has no option 'zzz'; known are none"),
+        ("spiral_radial", {"zzz": 1}, "the network 'spiral_radial' has no option 'zzz'; its options are: none"),
         ("mlp", {}, "the network 'mlp' needs the option 'inputs'; call build('mlp', ..., inputs=...)"),
         ("gru", {}, "the network 'gru' needs the option 'channels'; call build('gru', ..., channels=...)"),
     ],
@@ -86,7 +90,7 @@ def test_a_wrong_name_or_option_is_answered_with_the_nearest(name, settings, mes
 
 
 def test_a_name_like_no_other_is_answered_with_all():
-    assert message_of("qqqq").startswith(f"there is no network 'qqqq'; known are {', '.join(names())}")
+    assert message_of("qqqq").startswith(f"there is no network 'qqqq'; the networks are: {', '.join(names())}")
 
 
 @pytest.mark.parametrize("number", [0, -1, 2.5, True, "10"])
@@ -128,13 +132,21 @@ def test_a_network_of_the_users_is_built():
             {},
             "'own_networks' has no 'nett'; it has: Shop, anything, net, not_a_network, other_name",
         ),
-        ("own_networks:SIZE", {}, "'own_networks:SIZE' is a int, expected a function or class that makes a network"),
-        ("own_networks:SIZE.real.x", {}, "'own_networks' has no 'SIZE.real.x'; it has: nothing to call"),
-        ("own_networks:not_a_network", {}, "'own_networks:not_a_network' must return an nn.Module, it returned a list"),
+        (
+            "own_networks:SIZE",
+            {},
+            "expected 'own_networks:SIZE' to be a function or class",
+        ),
+        ("own_networks:SIZE.real.x", {}, "'own_networks' has no 'SIZE.real.x'; it has: nothing callable"),
+        (
+            "own_networks:not_a_network",
+            {},
+            "expected 'own_networks:not_a_network' to return an nn.Module",
+        ),
         (
             "own_networks:net",
             {"depth": 3},
-            "'own_networks:net' cannot be called so: got an unexpected keyword argument 'depth'; "
+            "'own_networks:net' cannot be called with these options: got an unexpected keyword argument 'depth'; "
             "it takes (num_classes, width=4)",
         ),
         (":net", {}, "expected a factory as package.module:factory, got ':net'"),
