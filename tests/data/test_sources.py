@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 import torch
-from fit_data import write_images, write_table
 
 from openradial.data.examples import Examples
 from openradial.data.image_statistics import Look
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.sources import chosen, decoded, find, places
 from openradial.errors import DataError, OptionError
+from tests.fitting.fit_data import write_images, write_table
 
 
 def test_a_folder_of_images_is_listed_and_looked_at(tmp_path):
@@ -111,7 +111,6 @@ def test_chosen_examples_have_the_labels_they_are_given(tmp_path):
             "no file or folder animals, and there is no data set 'animals'",
         ),
         (lambda root: "digits", "kind", OptionError, "digits is a set with labels of its own"),
-        (lambda root: "wordnet", None, OptionError, "wordnet holds no examples"),
     ],
 )
 def test_data_that_cannot_be_found_are_refused(tmp_path, make, label, error, message):

@@ -3,13 +3,13 @@ import re
 
 import pytest
 import torch
-from pictures import encoded, jpeg, noise, tree
 from PIL import Image
 
-from openradial.data import folder as module
+from openradial.data.readers import folder as module
 from openradial.data.readers.folder import compare_classes, labelled, scan
 from openradial.data.readers.images import read_image
 from openradial.errors import DataError
+from tests.data.pictures import encoded, jpeg, noise, tree
 
 
 @pytest.fixture
