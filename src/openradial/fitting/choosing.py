@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from openradial import models
-from openradial.data.sources import Labelled
+from openradial.data.sources import DataSource
 from openradial.errors import OptionError
 from openradial.fitting.job import FitJob
 from openradial.models import imagenet_weights
@@ -39,14 +39,14 @@ class Choice:
         return self.size, self.channels
 
 
-def choose(job: FitJob, found: Labelled, num_inputs: int | None = None, vocabulary: int | None = None) -> Choice:
+def choose(job: FitJob, found: DataSource, num_inputs: int | None = None, vocabulary: int | None = None) -> Choice:
     """The network that a job names, or the usual one for its data; ``num_inputs`` of an encoded table."""
     widths = WIDE if len(found.classes) > MANY else USUAL
     if found.kind == "images":
         return _for_images(job, *_picture(job, found), widths)
     if job.size is not None or job.flip:
         raise OptionError(f"size and flip are for images, and {found.name} holds {found.kind}")
-    shape = tuple(getattr(found.data, "inputs", found.data.labels).shape)
+    shape = tuple(getattr(found.train, "inputs", found.train.labels).shape)
     implied = {"inputs": num_inputs or shape[-1], "channels": shape[-1], "vocabulary": vocabulary}
     usual = {"table": "mlp", "points": "mlp", "sequences": "gru", "texts": "text_cnn"}[found.kind]
     defaults = widths.get(usual, {}) if job.model == "auto" else {}
@@ -83,11 +83,11 @@ def _budget(choice: Choice) -> tuple[int, int]:
     return (600_000, 60) if choice.network.startswith("mnist") else (500_000, 60)
 
 
-def _picture(job: FitJob, found: Labelled) -> tuple[int, int, bool]:
+def _picture(job: FitJob, found: DataSource) -> tuple[int, int, bool]:
     """Side and channels of the images, and whether they come from files, which can be had at any size."""
-    if found.seen is not None:
-        return found.seen.side, found.seen.channels, True
-    channels, height, width = found.data.inputs.shape[1:]  # type: ignore[union-attr]
+    if found.image_statistics is not None:
+        return found.image_statistics.side, found.image_statistics.channels, True
+    channels, height, width = found.train.inputs.shape[1:]  # type: ignore[union-attr]
     if job.size not in (None, height):
         raise OptionError(f"size is for folders of images; {found.name} has its own, {height} pixels")
     assert height == width

@@ -7,12 +7,13 @@ import torch
 from torch import Generator, Tensor
 
 from openradial.bundle import ImageInputs, Inputs, PointInputs, SequenceInputs, TableInputs, TextInputs
+from openradial.data import sources
 from openradial.data.batches import Batches, FolderBatches
 from openradial.data.examples import Examples
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
 from openradial.data.sets.reuters import reuters_vocabulary
-from openradial.data.sources import Data, Labelled, chosen, decoded, find, places
+from openradial.data.sources import Data, DataSource, indices, load_images, subset
 from openradial.data.splits import Split, divide, train_test_split
 from openradial.data.table_encoder import TableEncoder
 from openradial.data.transforms import Compose, RandomFlip, RandomShift, Transform
@@ -82,20 +83,20 @@ class _Last:
 
 def prepare(job: FitJob) -> Material:
     """Find the data of a job, divide them, and learn from the training part how inputs become tensors."""
-    found = find(job.data, job.label)
+    found = sources.open(job.data, label=job.label)
     choice = choose(job, found) if found.kind == "images" else None
     if choice is not None:
         found = _decoded(found, choice, job.skip_broken)
     split = job.split(found.classes)
-    known, novel = divide(places(found.data), split)
+    known, novel = divide(indices(found.train), split)
     parts = hold_out(known, job.false_reject_rate, tested=found.test is not None, seed=job.seed)
-    inputs, choice = _inputs(job, found, chosen(found.data, parts.train), choice)
+    inputs, choice = _inputs(job, found, subset(found.train, parts.train), choice)
 
     def part(data: Data, which: Examples | None) -> Encoded | None:
-        return None if which is None or not len(which) else _encoded(chosen(data, which), inputs)
+        return None if which is None or not len(which) else _encoded(subset(data, which), inputs)
 
-    tested, strange = (parts.report, novel) if found.test is None else divide(places(found.test), split)
-    measured = found.data if found.test is None else found.test
+    tested, strange = (parts.report, novel) if found.test is None else divide(indices(found.test), split)
+    measured = found.train if found.test is None else found.test
     if tested is not None and not len(tested):
         raise DataError(f"the test part of {found.name} holds none of the known classes; add examples, or remove it")
     references = parts.train
@@ -107,10 +108,10 @@ def prepare(job: FitJob) -> Material:
         split=split,
         choice=choice,
         inputs=inputs,
-        train=_some(part(found.data, parts.train)),
-        references=_some(part(found.data, references)),
-        combination=part(found.data, parts.combination),
-        calibration=_some(part(found.data, parts.calibration)),
+        train=_some(part(found.train, parts.train)),
+        references=_some(part(found.train, references)),
+        combination=part(found.train, parts.combination),
+        calibration=_some(part(found.train, parts.calibration)),
         report=part(measured, tested),
         novel=part(measured, strange),
         notes=parts.notes,
@@ -118,17 +119,17 @@ def prepare(job: FitJob) -> Material:
     )
 
 
-def _decoded(found: Labelled, choice: Choice, skip_broken: bool) -> Labelled:
+def _decoded(found: DataSource, choice: Choice, skip_broken: bool) -> DataSource:
     """The set with the images of its folders in memory where they fit."""
     size, channels = choice.picture
 
     def read(data: Data | None) -> Data | None:
-        return decoded(data, size, channels, skip_broken) if isinstance(data, ImageFolder) else data
+        return load_images(data, size, channels, skip_broken) if isinstance(data, ImageFolder) else data
 
-    return replace(found, data=_some(read(found.data)), test=read(found.test))
+    return replace(found, train=_some(read(found.train)), test=read(found.test))
 
 
-def _inputs(job: FitJob, found: Labelled, train: Data, choice: Choice | None) -> tuple[Inputs, Choice]:
+def _inputs(job: FitJob, found: DataSource, train: Data, choice: Choice | None) -> tuple[Inputs, Choice]:
     """How inputs become tensors, learnt from the training part, and the network that takes them."""
     if isinstance(train, Table):
         table = TableInputs(TableEncoder.fit(train, missing="mean", unknown="zeros"))
@@ -156,12 +157,12 @@ def _image_inputs(choice: Choice, train: Data) -> ImageInputs:
     return ImageInputs(size, channels, mean, std)
 
 
-def _text_inputs(job: FitJob, found: Labelled) -> tuple[Inputs, Choice]:
+def _text_inputs(job: FitJob, found: DataSource) -> tuple[Inputs, Choice]:
     if found.name != "reuters":
         raise OptionError(f"texts can be fitted from the set reuters, got {found.name}")
-    assert isinstance(found.data, Examples)
+    assert isinstance(found.train, Examples)
     words = reuters_vocabulary()
-    inputs = TextInputs(words.words, max_words=found.data.inputs.shape[1])
+    inputs = TextInputs(words.words, max_words=found.train.inputs.shape[1])
     return inputs, choose(job, found, vocabulary=len(words))
 
 
