@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from openradial.training.execution import make_head, make_net, outputs
+from openradial.training.job import Job
+from openradial.training.preparation import Prepared, prepare
 from torch import Tensor, nn
 
 from openradial.conformal import fit_beta
 from openradial.heads import Head, RadialHead, SoftmaxHead
 from openradial.metrics import auroc, top_k_accuracy
 from openradial.training import Machine
-from openradial.training.execution import make_head, make_net, outputs
-from openradial.training.job import Job
-from openradial.training.preparation import Prepared, prepare
 from paper.plan import Numbers, Plan, Size
 from paper.trained_nets import trained
 from paper.winning import NOVEL, RIGHT, WRONG, histogram, median, winning_probs

@@ -6,7 +6,7 @@
     ├── TargetError   (IndexError)   a target names a class that does not exist
     ├── OptionError   (ValueError)   a setting is out of its range
     ├── HeadError     (ValueError)   the classifier of a network cannot be found, or a head is not fitted
-    ├── DataError     (ValueError)   a file or folder of data is damaged or not what it was said to be
+    ├── DataError     (ValueError)   data are damaged or do not have the expected form
     ├── FetchError    (OSError)      a data set or weights cannot be had
     ├── WeightsError  (ValueError)   weights do not fit the network
     ├── TrainingError (RuntimeError) training cannot go on, or not from this checkpoint
@@ -23,6 +23,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from numbers import Integral, Real
+from os import PathLike
 from types import ModuleType
 from typing import Any
 
@@ -47,6 +48,11 @@ __all__ = [
 class OpenRadialError(Exception):
     """Root of all errors that openradial raises on purpose."""
 
+    @property
+    def reason(self) -> str:
+        """The text for output that names the input itself: without path and row."""
+        return str(self)
+
 
 class ShapeError(OpenRadialError, ValueError):
     """A tensor has the wrong shape."""
@@ -69,7 +75,35 @@ class HeadError(OpenRadialError, ValueError):
 
 
 class DataError(OpenRadialError, ValueError):
-    """A file or folder of data is damaged or not what it was said to be."""
+    """Data are damaged or do not have the expected form.
+
+    ``path``, ``row`` (counted from 1) and ``column`` say where, as far as that is known; ``str(error)`` puts them
+    before the message.
+
+    >>> str(DataError("expected a number, got 'x'", path="flowers.csv", row=3, column="length"))
+    "flowers.csv, row 3, column 'length': expected a number, got 'x'"
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | PathLike[str] | None = None,
+        row: int | None = None,
+        column: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message, self.path, self.row, self.column = message, None if path is None else str(path), row, column
+
+    @property
+    def reason(self) -> str:
+        return self.message if self.column is None else f"column {self.column!r}: {self.message}"
+
+    def __str__(self) -> str:
+        where = [] if self.path is None else [self.path]
+        where += [] if self.row is None else [f"row {self.row}"]
+        where += [] if self.column is None else [f"column {self.column!r}"]
+        return f"{', '.join(where)}: {self.message}" if where else self.message
 
 
 class FetchError(OpenRadialError, OSError):

@@ -13,9 +13,9 @@ from openradial.errors import OptionError, check_choice, check_count, check_posi
 from openradial.functional import safe_beta
 from openradial.heads import CACHead, DOCHead, Head, RadialHead, SoftmaxHead
 from openradial.nn import RadialLoss
-from openradial.scorers import Combination, NeighbourScorer, Scorer
-from openradial.training import Objective, OutlierObjective
-from openradial.training.outliers import DEFAULTS, check_kinds
+from openradial.scorers import Combination, NeighbourDensity, Scorer
+from openradial.training import Objective
+from openradial.training.outliers import DEFAULTS, OutlierObjective, check_kinds
 
 HeadName = Literal["radial", "softmax", "doc", "cac"]
 LossName = Literal["squared", "distance"]
@@ -110,7 +110,7 @@ class Recipe:
         """Return the scorers by layer: the score of the head, and neighbours in the hidden layers."""
         if not self.layers:
             return {}
-        near = {layer: NeighbourScorer(self.neighbours, normalise=self.cosine) for layer in self.layers}
+        near = {layer: NeighbourDensity(self.neighbours, normalise=self.cosine) for layer in self.layers}
         return {OUTPUTS: head, **near}
 
     def make_combination(self) -> Combination:

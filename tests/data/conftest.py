@@ -17,7 +17,7 @@ def stand_in(tmp_path, monkeypatch):
         for name, content in files.items():
             (home / name).write_bytes(content)
         checksums = {name: f"sha256:{hashlib.sha256(content).hexdigest()}" for name, content in files.items()}
-        room = import_module(f"openradial.data.{module}")
+        room = import_module(f"openradial.data.sets.{module}")
         monkeypatch.setattr(room, "SOURCE", replace(room.SOURCE, files=checksums, origins=()))
         return home
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import encoded, jpeg, noise, tree
 
 from openradial.data import batches as module
 from openradial.data.batches import Batches, FolderBatches, loader_for, shares
@@ -20,6 +19,7 @@ from openradial.data.readers.folder import scan
 from openradial.data.readers.images import RandomBox, read_image
 from openradial.data.transforms import Compose, Normalise, RandomFlip, RandomShift
 from openradial.errors import DataError, OptionError
+from tests.data.pictures import encoded, jpeg, noise, tree
 
 sizes = st.integers(1, 60)
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openradial.data.readers.table_files import Numbers, Words
+from openradial.data.readers.columns import Numbers, Words
 from openradial.data.readers.tables import Table, read_table
 from openradial.data.table_encoder import TableEncoder
 from openradial.errors import DataError, OptionError

@@ -4,12 +4,12 @@ import json
 import numpy as np
 import pytest
 from evaluation_models import image_bundle, point_bundle, table_bundle, text_inputs
+from openradial.evaluation.rows import count_rows, image_files
 from PIL import Image
 
 from openradial.bundle import SequenceInputs
 from openradial.errors import DataError, OptionError
 from openradial.evaluation import Row, predict_rows, records, rows_of
-from openradial.evaluation.rows import count_rows, image_files
 from openradial.evaluation.streaming import Run
 
 TABLE = table_bundle().preprocessing

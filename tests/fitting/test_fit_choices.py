@@ -1,18 +1,19 @@
 import pytest
 import torch
 from fit_data import write_images, write_table
+from openradial.fitting.choosing import Choice
 
 from openradial import models
+from openradial.data import sources
 from openradial.data.examples import Examples
-from openradial.data.image_statistics import Look
-from openradial.data.sources import Labelled, find
+from openradial.data.readers.images import ImageStatistics
+from openradial.data.sources import DataSource
 from openradial.errors import OptionError
 from openradial.fitting import FitJob, choose, choose_settings
-from openradial.fitting.choosing import Choice
 
 
 def pictures(size, channels=1):
-    return Labelled(
+    return DataSource(
         "set",
         "images",
         Examples(torch.zeros(4, channels, size, size, dtype=torch.uint8), torch.arange(4), tuple("abcd")),
@@ -20,8 +21,8 @@ def pictures(size, channels=1):
 
 
 def files(tmp_path, side, channels):
-    found = find(str(write_images(tmp_path / "set", each=1)))
-    return Labelled(found.name, "images", found.data, seen=Look(side, channels))
+    found = sources.open(str(write_images(tmp_path / "set", each=1)))
+    return DataSource(found.name, "images", found.train, image_statistics=ImageStatistics(side, channels))
 
 
 @pytest.mark.parametrize(
@@ -52,14 +53,14 @@ def test_photographs_get_published_weights_where_these_are_installed(tmp_path, m
 
 
 def test_a_table_and_points_get_a_fully_connected_network(tmp_path):
-    found = find(str(write_table(tmp_path / "t.csv")), "kind")
+    found = sources.open(write_table(tmp_path / "t.csv"), label="kind")
     assert choose(FitJob("t.csv"), found, num_inputs=5).options == {"inputs": 5, "hidden": (100, 100)}
-    assert choose(FitJob("spiral"), find("spiral")).options["inputs"] == 2
+    assert choose(FitJob("spiral"), sources.open("spiral")).options["inputs"] == 2
 
 
 def test_texts_and_sequences_get_networks_of_their_own():
-    words = Labelled("w", "texts", Examples(torch.ones(4, 9, dtype=torch.int64), torch.arange(4), tuple("abcd")))
-    steps = Labelled("s", "sequences", Examples(torch.ones(4, 9, 3), torch.arange(4), tuple("abcd")))
+    words = DataSource("w", "texts", Examples(torch.ones(4, 9, dtype=torch.int64), torch.arange(4), tuple("abcd")))
+    steps = DataSource("s", "sequences", Examples(torch.ones(4, 9, 3), torch.arange(4), tuple("abcd")))
     assert choose(FitJob("w"), words, vocabulary=50).network == "text_cnn"
     choice = choose(FitJob("s"), steps)
     assert (choice.network, choice.options) == ("gru", {"channels": 3})
@@ -72,7 +73,7 @@ def test_what_the_user_says_of_the_network_wins():
 
 
 @pytest.mark.parametrize(
-    ("job", "found"), [(FitJob("x", size=32), pictures(28)), (FitJob("x", flip=True), find("spiral"))]
+    ("job", "found"), [(FitJob("x", size=32), pictures(28)), (FitJob("x", flip=True), sources.open("spiral"))]
 )
 def test_a_size_or_a_flip_where_there_is_none_is_refused(job, found):
     with pytest.raises(OptionError, match=r"size is for folders of images|size and flip are for images"):
@@ -102,4 +103,4 @@ def test_many_classes_get_wider_networks():
     names = tuple(map(str, range(51)))
     for size, options in ((8, {"hidden": (256, 256)}), (32, {"width": 64})):
         data = Examples(torch.zeros(51, 3, size, size, dtype=torch.uint8), torch.arange(51), names)
-        assert options.items() <= choose(FitJob("set"), Labelled("set", "images", data)).options.items()
+        assert options.items() <= choose(FitJob("set"), DataSource("set", "images", data)).options.items()

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 from fit_data import write_images, write_table
+from openradial.fitting.material import prepare
+from openradial.fitting.running import StoppedError, training_folder
 
 from openradial.bundle import load
 from openradial.data.examples import Examples
-from openradial.data.sources import Labelled
+from openradial.data.sources import DataSource
 from openradial.errors import DataError, OptionError, TrainingError
 from openradial.fitting import FitJob, fit_job
-from openradial.fitting.material import prepare
 from openradial.fitting.report import Said, confused, confusion_matrix, hardest, make_report
-from openradial.fitting.running import StoppedError, training_folder
 
 
 def quick(data, **values):
@@ -188,7 +188,7 @@ def test_sequences_of_different_lengths_can_be_fitted(monkeypatch):
     x = torch.randn(120, 9, 2, generator=generator) * 0.3 + y.view(-1, 1, 1)
     for row, length in enumerate(torch.randint(3, 10, (120,), generator=generator).tolist()):
         x[row, length:] = torch.nan
-    found = Labelled("walks", "sequences", Examples(x, y, ("up", "down")))
+    found = DataSource("walks", "sequences", Examples(x, y, ("up", "down")))
     monkeypatch.setattr("openradial.fitting.material.find", lambda data, label: found)
     fitted = fit_job(quick("walks", model_options={"hidden": 8}, epochs=30), show_progress=False)
     assert fitted.report.accuracy > 0.8

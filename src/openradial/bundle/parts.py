@@ -119,7 +119,9 @@ def make_network(record: JsonDict, outputs: int, tensors: Tensors) -> nn.Module:
     """Return the network by its name, with these weights in their own precision."""
     wrong = next((name for name in NOT_OPTIONS if name in record["options"]), None)
     if wrong is not None:
-        raise BundleError(f"options are those of the network, whose weights are in the bundle, and {wrong!r} is not one")
+        raise BundleError(
+            f"options are those of the network, whose weights are in the bundle, and {wrong!r} is not one"
+        )
     with torch.random.fork_rng(devices=[]):  # initial weights are drawn and discarded
         net = models.build(record["name"], outputs, **record["options"])
     check_weights(net, tensors)

@@ -65,7 +65,9 @@ def _check_type(path: Path, name: str, value: Any, hint: Any) -> None:
     optional = type(None) in getattr(hint, "__args__", ())
     expected = list if get_origin(hint) is list else dict
     if not (isinstance(value, expected) or (optional and value is None)):
-        raise BundleError(f"{path}: {name} must be a JSON {'list' if expected is list else 'object'}, got {value!r:.80}")
+        raise BundleError(
+            f"{path}: {name} must be a JSON {'list' if expected is list else 'object'}, got {value!r:.80}"
+        )
     element = {"classes": str, "scorers": dict}.get(name)
     if element is not None and not all(isinstance(each, element) for each in value):
         raise BundleError(f"{path}: {name} must hold {element.__name__} values only")

@@ -39,7 +39,9 @@ def save(model: OpenClassifier, folder: Path | str, overwrite: bool = False) -> 
         _write(record, tensors, scratch)
         _replace(scratch, folder)
     except Failure as error:
-        raise BundleError(f"the bundle cannot be written to {folder} ({error}); an existing one is unchanged") from error
+        raise BundleError(
+            f"the bundle cannot be written to {folder} ({error}); an existing one is unchanged"
+        ) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return folder

@@ -11,8 +11,8 @@ import typer
 
 from openradial.bundle import Bundle
 from openradial.cli.modules import Modules, open_model
+from openradial.data.sources import stream
 from openradial.errors import DataError
-from openradial.evaluation import rows_of
 from openradial.export import to_onnx, to_torch
 
 MOST = 1000  # inputs that an export is checked on
@@ -52,7 +52,7 @@ def export_command(
 
 def _inputs(bundle: Bundle, paths: list[str]) -> list[object]:
     """The first readable inputs that the paths stand for."""
-    rows = rows_of(paths, bundle.preprocessing)
+    rows = stream(paths, bundle.preprocessing.kind, columns=bundle.preprocessing.columns)
     found = list(islice((row.raw for row in rows if row.error is None), MOST))
     if not found:
         raise DataError(f"there is no input to check on in {', '.join(paths)}; name others, or leave --check out")

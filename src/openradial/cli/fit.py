@@ -53,7 +53,9 @@ def fit_command(
     known: Annotated[
         str | None, typer.Option(help="Known classes, as in cat,dog, or random:6; the others are novel.")
     ] = None,
-    novel: Annotated[str | None, typer.Option(help="Classes to leave out, as in cat,dog; the others are known.")] = None,
+    novel: Annotated[
+        str | None, typer.Option(help="Classes to leave out, as in cat,dog; the others are known.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training data.")] = None,
     size: Annotated[int | None, typer.Option(help="Size of images from a folder, in pixels.")] = None,
     flip: Annotated[bool, typer.Option("--flip", help="Mirror images at random; not for signs and letters.")] = False,
@@ -66,17 +68,21 @@ def fit_command(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Overwrite an existing model.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
     model: Annotated[
-        str | None, typer.Option(help="A network by name, or module:factory. [default: by data]", rich_help_panel=RECIPE)
+        str | None,
+        typer.Option(help="A network by name, or module:factory. [default: by data]", rich_help_panel=RECIPE),
     ] = None,
     option: Annotated[
-        list[str] | None, typer.Option(help="An option of the network, as name=value. Repeatable.", rich_help_panel=RECIPE)
+        list[str] | None,
+        typer.Option(help="An option of the network, as name=value. Repeatable.", rich_help_panel=RECIPE),
     ] = None,
     weights: Annotated[
         str | None, typer.Option(help="Initial weights: imagenet, or a file.", rich_help_panel=RECIPE)
     ] = None,
     reset: Annotated[
         str | None,
-        typer.Option(help="Layers that ignore the weights: classifier, fully_connected or none.", rich_help_panel=RECIPE),
+        typer.Option(
+            help="Layers that ignore the weights: classifier, fully_connected or none.", rich_help_panel=RECIPE
+        ),
     ] = None,
     head: Annotated[str | None, typer.Option(help="radial, softmax, doc or cac.", rich_help_panel=RECIPE)] = None,
     loss: Annotated[str | None, typer.Option(help="squared or distance (the paper's).", rich_help_panel=RECIPE)] = None,
@@ -99,7 +105,8 @@ def fit_command(
     nodes: Annotated[int, typer.Option(help="Number of machines.", rich_help_panel=MACHINE)] = 1,
     strategy: Annotated[str, typer.Option(help="auto, ddp or fsdp.", rich_help_panel=MACHINE)] = "auto",
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write a TensorBoard log beside the checkpoints.", rich_help_panel=MACHINE)
+        bool,
+        typer.Option("--tensorboard", help="Write a TensorBoard log beside the checkpoints.", rich_help_panel=MACHINE),
     ] = False,
     **settings: Any,
 ) -> None:
@@ -178,9 +185,7 @@ def _print_start(console: "Console") -> "Callable[[PreparedData, Settings], None
     def on_start(prepared: "PreparedData", settings: Settings) -> None:
         parts = ", ".join(f"{count:,} {name}" for name, count in prepared.counts().items())
         console.print(f"{prepared.name}: {len(prepared.split.known)} known classes; examples: {parts}", markup=False)
-        console.print(
-            f"network {prepared.network.name}, {settings.epochs} epochs of batches of {settings.batch_size}"
-        )
+        console.print(f"network {prepared.network.name}, {settings.epochs} epochs of batches of {settings.batch_size}")
         for note in prepared.notes:
             console.print(f"note: {note}", markup=False)
 

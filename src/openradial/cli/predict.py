@@ -15,9 +15,9 @@ from openradial.bundle.predictions import TOP
 from openradial.cli import BROKEN_INPUTS
 from openradial.cli.modules import Modules, open_model
 from openradial.data import progress
+from openradial.data.sources import count_inputs, stream
 from openradial.errors import OptionError
-from openradial.evaluation import predict_rows, records, rows_of
-from openradial.evaluation.rows import count_rows
+from openradial.evaluation import predict_rows, records
 from openradial.export import OnnxModel
 
 WIDTHS = {"input": 40, "label": 16, "probability": 13, "distance": 10, "p-value": 10}
@@ -65,8 +65,9 @@ def predict_command(
         return loaded.predict(raw, false_reject_rate)
 
     write, broken = WRITERS[form](sys.stdout), 0
-    with progress.bar("predicting", count_rows(inputs, loaded.preprocessing), unit="inputs") as advance:
-        for run in predict_rows(predict, rows_of(inputs, loaded.preprocessing)):
+    with progress.bar("predicting", count_inputs(inputs, loaded.preprocessing.kind), unit="inputs") as advance:
+        rows = stream(inputs, loaded.preprocessing.kind, columns=loaded.preprocessing.columns)
+        for run in predict_rows(predict, rows):
             for record in records(run):
                 write(record)
             broken += run.predictions is None

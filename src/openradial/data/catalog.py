@@ -9,7 +9,7 @@ from openradial.data.download import Source
 from openradial.data.examples import Examples
 from openradial.errors import OptionError, nearest
 
-Kind = Literal["points", "images", "sequences", "texts", "words"]
+Kind = Literal["points", "images", "sequences", "texts"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ ENTRIES = {
 
 def names() -> list[str]:
     """The names of all sets that can be loaded."""
-    return [name for name, entry in ENTRIES.items() if entry.kind != "words"]
+    return list(ENTRIES)
 
 
 def entry(name: str) -> Entry:
@@ -79,6 +79,4 @@ def load(name: str, split: str = "train", **options: Any) -> Examples:
     found = entry(name)
     if found.name == "ucr" and "name" not in options:
         raise OptionError("ucr is an archive of many sets; name one, such as 'ucr:Crop'")
-    if found.kind == "words":
-        raise OptionError(f"{found.name} holds no examples; the sets are: {', '.join(names())}")
     return found.load(split, **options)

@@ -1,139 +1,233 @@
-"""Any labelled set, by its path or name: images, tables, points, sequences or texts, not yet prepared for a network."""
+"""Open data by path or name: folders of images, tables, NPZ images and named data sets.
 
+:func:`open` reads labelled data for fit, evaluate and compare; :func:`stream` reads raw inputs one by one for predict.
+Both use the same readers, so that they see the same rows, columns and labels.
+"""
+
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple, TextIO
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from openradial.data import catalog
 from openradial.data.examples import Examples
-from openradial.data.image_statistics import Look, look
-from openradial.data.readers.folder import ImageFolder, free_memory, scan
-from openradial.data.readers.table_files import read_arrays
-from openradial.data.readers.tables import CSV, NPZ, PARQUET, Table, read_table
+from openradial.data.readers.columns import array_column
+from openradial.data.readers.folder import ImageFolder, free_memory, image_files, scan, scan_unlabelled
+from openradial.data.readers.images import ImageStatistics, image_statistics
+from openradial.data.readers.table_files import (
+    CSV,
+    NPZ,
+    TABLES,
+    TableRow,
+    csv_rows,
+    ending_of,
+    open_text,
+    read_arrays,
+    stream_lines,
+    stream_table,
+    table_errors,
+)
+from openradial.data.readers.tables import Table, classes_of, read_table
 from openradial.errors import DataError, OptionError, listed, nearest
 
 Kind = Literal["images", "table", "points", "sequences", "texts"]
 Data = Examples | Table | ImageFolder
 LABELS = ("y", "label", "labels", "target")  # arrays of an NPZ file that hold classes where none is named
 TESTS = ("test", "val", "validation")
-TABLES = (*CSV, *PARQUET, *NPZ)
+STDIN = "-"
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
-    """A set as it was found: all of it, or a part for training and one for testing."""
+class DataSource:
+    """Data of one kind: all of it in ``train``, or a part for training and a part for testing."""
 
     name: str
     kind: Kind
-    data: Data
+    train: Data
     test: Data | None = None
-    seen: Look | None = None  # images in a folder: how large they are
-    label: str | None = None  # the column with the classes
+    label: str | None = None  # the column or array that holds the classes
+    image_statistics: ImageStatistics | None = None  # of a folder of images
 
     @property
     def classes(self) -> tuple[str, ...]:
-        return self.data.classes
+        return self.train.classes
 
 
-def find(data: str, label: str | None = None) -> Labelled:
-    """The set that a path or a name stands for. Image files are listed and not yet read."""
-    path = Path(data).expanduser()
+class RawInput(NamedTuple):
+    """One input to predict: its name, and its value as a model takes it or the error that prevents that."""
+
+    name: str
+    raw: Any
+    error: DataError | None = None
+
+
+def open(
+    source: str | Path,
+    *,
+    label: str | None = None,
+    labelled: bool = True,
+    features: Sequence[str] | None = None,
+    words: Collection[str] = (),
+) -> DataSource:
+    """Open a folder of images, a table, an NPZ file of images, or a data set by its name.
+
+    Image files are listed and not yet decoded. Folders ``train`` and ``test`` (or ``val``, ``validation``) are the two
+    parts of one data set.
+
+    Args:
+        source: A path or the name of a data set.
+        label: The column of a table, or the array of an NPZ file, that holds the classes.
+        labelled: Whether every example must have a label. If not, a table needs no label column, and images may lie
+            in any folder.
+        features: The columns of a table to read; by default all but the label.
+        words: Columns of a table whose numbers are codes and not quantities.
+    """
+    path = Path(source).expanduser()
     if path.is_dir():
-        return _folder(path, label)
-    if path.suffix.lower() in TABLES:
-        images = read_images(path, label) if path.suffix.lower() in NPZ and path.is_file() else None
-        return images or _table(path, label)
+        return _open_folder(path, label, labelled)
+    if ending_of(path) in TABLES:
+        images = _open_images(path, label, labelled) if ending_of(path) in NPZ and path.is_file() else None
+        return images or _open_table(path, label, labelled, features, words)
     if path.exists():
         raise OptionError(
-            f"data must be a folder of images, a table ({', '.join(TABLES)}) or the name of a set, got the file {path}"
+            f"data must be a folder of images, a table ({', '.join(TABLES)}) or the name of a data set, got {path}"
         )
-    return _built_in(data, label)
+    return _open_named(str(source), label)
 
 
-def places(data: Data) -> Examples:
-    """The place of each example with its label, so that all kinds of data are split by the same code."""
+def stream(
+    paths: Iterable[str | Path], kind: str, *, columns: Sequence[str] = (), stdin: TextIO | None = None
+) -> Iterator[RawInput]:
+    """Yield the inputs in files and folders one by one, in bounded memory; ``-`` reads the standard input.
+
+    Images: files, folders (with their sub-folders) and NPZ files; from the standard input one path per line.
+    Tables: every format that :func:`open` reads, with the given columns; from the standard input CSV or JSON Lines.
+    Texts: one per file, or one per line of the standard input. Points and sequences: NPZ, points also CSV.
+
+    Args:
+        paths: Files and folders.
+        kind: The kind of inputs that the model takes, as in :class:`DataSource`.
+        columns: The columns that a table must have.
+        stdin: What to read instead of the standard input.
+    """
+    for path in map(str, paths):
+        if path == STDIN:
+            yield from _stream_lines(sys.stdin if stdin is None else stdin, kind, columns)
+        elif not Path(path).exists():
+            yield RawInput(path, None, DataError("there is no such file", path=path))
+        else:
+            yield from _stream_path(Path(path), kind, columns)
+
+
+def count_inputs(paths: Iterable[str | Path], kind: str) -> int | None:
+    """Return how many inputs :func:`stream` will yield, where that is known without reading them."""
+    if kind not in ("images", "texts"):
+        return None
+    total = 0
+    for path in map(str, paths):
+        if path == STDIN or ending_of(Path(path)) in NPZ:
+            return None
+        total += sum(1 for _ in image_files(path, [])) if Path(path).is_dir() else 1
+    return total
+
+
+def indices(data: Data) -> Examples:
+    """Return the index of each example with its label, so that all kinds of data are split by the same code."""
     return Examples(torch.arange(len(data)), data.labels, data.classes)
 
 
-def chosen(data: Data, part: Examples) -> Data:
-    """The examples at some places, with the labels and classes that these have."""
+def subset(data: Data, part: Examples) -> Data:
+    """Return the examples at the indices of ``part``, with its labels and classes."""
     which = part.inputs
     if isinstance(data, ImageFolder):
         return replace(data, paths=[data.paths[i] for i in which.tolist()], labels=part.labels, classes=part.classes)
     return replace(data.select(which), labels=part.labels, classes=part.classes)
 
 
-def decoded(folder: ImageFolder, size: int, channels: int, skip_broken: bool, memory: float = 0.3) -> Data:
-    """The images of a folder in memory, or the folder itself where they would take too much of what is free."""
+def load_images(folder: ImageFolder, size: int, channels: int, skip_broken: bool, memory: float = 0.3) -> Data:
+    """Decode the images of a folder, or return the folder where they would take too much of the free memory."""
     free = free_memory()
     if free is not None and len(folder) * channels * size * size > memory * free:
         return folder.check(skip_broken=True) if skip_broken else folder
     return folder.load(size, channels=channels, skip_broken=skip_broken)
 
 
-def read_images(path: Path, label: str | None = None, *, labelled: bool = True) -> Labelled | None:
-    """The uint8 images of an NPZ file, ``(n, h, w)``, ``(n, h, w, c)`` or ``(n, c, h, w)``; None if it holds none."""
-    arrays = read_arrays(path)
-    found = {name: a for name, a in arrays.items() if a.ndim in (3, 4) and a.dtype == np.uint8}
-    if not found:
-        return None
-    if len(found) > 1:
-        raise DataError(f"{path} must hold one array of images, got {listed(list(found))}; write the others elsewhere")
-    inputs = _channels_first(path, next(iter(found.values())))
-    if not labelled:
-        return Labelled(str(path), "images", Examples(inputs, torch.full((len(inputs),), -1), ()))
-    name = _label_array(path, label, [other for other in arrays if other not in found])
-    labels, classes = _classes(path, name, arrays[name], len(inputs))
-    return Labelled(str(path), "images", Examples(inputs, labels, classes), label=name)
-
-
-def _folder(path: Path, label: str | None) -> Labelled:
+def _open_folder(path: Path, label: str | None, labelled: bool) -> DataSource:
     if label is not None:
-        raise OptionError(f"label names a column of a table, but {path} is a folder: its folders are the classes")
+        raise OptionError(f"label names a column of a table, but {path} is a folder: its sub-folders are the classes")
     test = next((path / name for name in TESTS if (path / "train").is_dir() and (path / name).is_dir()), None)
+    if not labelled:
+        if test is None:
+            return DataSource(str(path), "images", scan_unlabelled(path))
+        return DataSource(str(path), "images", scan_unlabelled(path / "train"), scan_unlabelled(test))
     train = scan(path if test is None else path / "train")
-    held = None if test is None else scan(test, classes=train.classes)
-    return Labelled(str(path), "images", train, held, look(train))
+    held_out = None if test is None else scan(test, classes=train.classes)
+    return DataSource(str(path), "images", train, held_out, image_statistics=image_statistics(train.paths))
 
 
-def _table(path: Path, label: str | None) -> Labelled:
-    if label is None:
+def _open_table(
+    path: Path, label: str | None, labelled: bool, features: Sequence[str] | None, words: Collection[str]
+) -> DataSource:
+    if label is None and labelled:
         raise OptionError(f"a table needs the column that holds the classes: name it with label (--label), for {path}")
-    return Labelled(str(path), "table", read_table(path, label=label), label=label)
+    return DataSource(str(path), "table", read_table(path, label=label, features=features, words=words), label=label)
 
 
-def _built_in(name: str, label: str | None) -> Labelled:
+def _open_images(path: Path, label: str | None, labelled: bool) -> DataSource | None:
+    """Return the images of an NPZ file; None if it holds none."""
+    arrays = read_arrays(path)
+    with table_errors(path):
+        pixels = _image_array(arrays)
+        if pixels is None:
+            return None
+        n, channels, height, width = pixels.shape
+        if channels not in (1, 3) or height != width or not n:
+            raise DataError(
+                f"expected square images with one or three channels, got {n} of {height} x {width} with {channels}; "
+                "crop or pad them, or write them as image files"
+            )
+        inputs = torch.from_numpy(np.ascontiguousarray(pixels))
+        if not labelled and label is None:
+            return DataSource(str(path), "images", Examples(inputs, torch.full((n,), -1), ()))
+        name = _label_array(path, label, [other for other, array in arrays.items() if array.ndim < 3])
+        if arrays[name].shape != (n,):
+            raise DataError(f"expected one label for each of {n} images, got shape {arrays[name].shape}", column=name)
+        labels, classes = classes_of(name, array_column(name, arrays[name], as_words=True))
+        return DataSource(str(path), "images", Examples(inputs, labels, classes), label=name)
+
+
+def _open_named(name: str, label: str | None) -> DataSource:
     if "/" in name or "\\" in name:
-        raise DataError(f"there is no folder or file {name}")
+        raise DataError("there is no such file or folder", path=name)
     try:
         entry = catalog.entry(name.partition(":")[0])
     except OptionError as error:
         raise OptionError(f"there is no file or folder {name}, and {error}") from error
     if label is not None:
-        raise OptionError(f"label names a column of a table, but {name} is a set with labels of its own")
-    if entry.kind == "words":
-        raise OptionError(f"{name} holds no examples; the sets are: {', '.join(catalog.names())}")
-    return Labelled(name, entry.kind, catalog.load(name, "train"), catalog.load(name, "test"))
+        raise OptionError(f"label names a column of a table, but {name} is a data set that has its labels")
+    return DataSource(name, entry.kind, catalog.load(name, "train"), catalog.load(name, "test"))
 
 
-def _channels_first(path: Path, images: NDArray[np.uint8]) -> Tensor:
-    pixels = torch.from_numpy(images)
+def _image_array(arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint8] | None:
+    """Return the only array of uint8 images as ``(n, c, h, w)``; None if there is none.
+
+    Images are ``(n, h, w)``, ``(n, c, h, w)`` if the second size is 1 or 3, else ``(n, h, w, c)``.
+    """
+    images = {name: a for name, a in arrays.items() if a.ndim in (3, 4) and a.dtype == np.uint8}
+    if not images:
+        return None
+    if len(images) > 1:
+        raise DataError(f"expected one array of images, got {listed(list(images))}; write the others to another file")
+    (pixels,) = images.values()
     if pixels.ndim == 3:
-        pixels = pixels.unsqueeze(1)
-    elif pixels.shape[1] not in (1, 3):
-        pixels = pixels.permute(0, 3, 1, 2)
-    n, channels, height, width = pixels.shape
-    if channels not in (1, 3) or height != width or not n:
-        raise DataError(
-            f"{path} must hold square images (n, h, w), (n, h, w, c) or (n, c, h, w) with one or three channels, got "
-            f"shape {images.shape}; cut or pad them, or write them as image files"
-        )
-    return pixels.contiguous()
+        return pixels[:, None]
+    return pixels if pixels.shape[1] in (1, 3) else pixels.transpose(0, 3, 1, 2)
 
 
 def _label_array(path: Path, label: str | None, names: list[str]) -> str:
@@ -148,12 +242,69 @@ def _label_array(path: Path, label: str | None, names: list[str]) -> str:
     )
 
 
-def _classes(path: Path, name: str, values: NDArray[np.generic], count: int) -> tuple[Tensor, tuple[str, ...]]:
-    if values.shape != (count,) or values.dtype.kind not in "biuUS":
+def _stream_path(path: Path, kind: str, columns: Sequence[str]) -> Iterator[RawInput]:
+    if kind == "images":
+        return _stream_images(path)
+    if path.is_dir():
+        raise OptionError(f"this model takes {kind}, but {path} is a folder; name files")
+    if kind == "texts":
+        return iter([_text_file(path)])
+    if kind == "table":
+        return (_raw(str(path), row) for row in stream_table(path, columns))
+    return _stream_arrays(path, kind)
+
+
+def _stream_images(path: Path) -> Iterator[RawInput]:
+    if path.is_dir():
+        files = image_files(path, [])
+        first = next(files, None)
+        if first is None:
+            return iter([RawInput(str(path), None, DataError("the folder holds no images", path=path))])
+        return (RawInput(name, name) for name in chain([first], files))
+    if ending_of(path) in NPZ:
+        with table_errors(path):
+            arrays = read_arrays(path)
+            pixels = _image_array(arrays)
+            if pixels is None:
+                raise DataError(f"expected one array of uint8 images, got {listed(list(arrays)) or 'none'}")
+        return (RawInput(f"{path}:{i}", image) for i, image in enumerate(pixels.transpose(0, 2, 3, 1), 1))
+    return iter([RawInput(str(path), str(path))])
+
+
+def _text_file(path: Path) -> RawInput:
+    try:
+        return RawInput(str(path), path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        return RawInput(str(path), None, DataError(f"cannot be read as text in UTF-8 ({error})", path=path))
+
+
+def _stream_arrays(path: Path, kind: str) -> Iterator[RawInput]:
+    if ending_of(path) in CSV and kind == "points":
+        with table_errors(path), open_text(path) as stream:
+            _, *rows = csv_rows(stream)
+        return (RawInput(f"{path}:{number}", row) for number, row in enumerate(rows, 1))
+    if ending_of(path) not in NPZ:
+        raise OptionError(f"this model takes {kind} from NPZ files, got {path.name!r}")
+    dims, arrays = 3 if kind == "sequences" else 2, read_arrays(path)
+    fitting = [array for array in arrays.values() if array.ndim == dims and array.dtype.kind in "iuf"]
+    if len(fitting) != 1:
         raise DataError(
-            f"{path}: {name!r} must hold one whole number or word for each of {count} images, got {values.dtype} of "
-            f"shape {values.shape}"
+            f"expected one array of {dims} dimensions, got {len(fitting)} among {listed(list(arrays)) or 'none'}",
+            path=path,
         )
-    found, codes = np.unique(values, return_inverse=True)
-    words = np.char.decode(found, "utf-8") if found.dtype.kind == "S" else found
-    return torch.from_numpy(codes.astype(np.int64)), tuple(str(word) for word in words.tolist())
+    return (RawInput(f"{path}:{number}", row) for number, row in enumerate(fitting[0], 1))
+
+
+def _stream_lines(stream: TextIO, kind: str, columns: Sequence[str]) -> Iterator[RawInput]:
+    if kind == "table":
+        return (_raw(STDIN, row) for row in stream_lines(stream, columns))
+    lines = (line.rstrip("\r\n") for line in stream)
+    if kind == "images":
+        return (RawInput(line, line) for line in lines if line)
+    if kind == "texts":
+        return (RawInput(f"{STDIN}:{number}", line) for number, line in enumerate(lines, 1) if line)
+    raise OptionError(f"this model takes {kind}, which cannot be read from the standard input; name an NPZ file")
+
+
+def _raw(name: str, row: TableRow) -> RawInput:
+    return RawInput(f"{name}:{row.number}", row.values, row.error)

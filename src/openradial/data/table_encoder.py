@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.data.examples import Examples
-from openradial.data.readers.table_files import Column, Numbers, Words
+from openradial.data.readers.columns import Column, Numbers, Words
 from openradial.data.readers.tables import Table, read_table
 from openradial.errors import DataError, check_choice, listed, nearest
 
@@ -101,10 +101,14 @@ class TableEncoder:
             )
         )
 
+    @property
+    def word_columns(self) -> tuple[str, ...]:
+        """The columns that hold words, even if they look like numbers."""
+        return tuple(feature.name for feature in self.features if isinstance(feature, WordFeature))
+
     def read(self, path: Path | str, *, label: str | None = None, delimiter: str | None = None) -> Table:
-        """Read another table with the columns and the kinds of columns that this encoder knows."""
-        words = [feature.name for feature in self.features if isinstance(feature, WordFeature)]
-        return read_table(path, label=label, features=self.columns, words=words, delimiter=delimiter)
+        """Read another table with the columns and the kinds of columns of the training table."""
+        return read_table(path, label=label, features=self.columns, words=self.word_columns, delimiter=delimiter)
 
     def apply(self, table: Table, *, novel: Novel = "error") -> Examples:
         """Examples with inputs ``(n, d)`` float32, labelled by this encoder's classes.

@@ -59,7 +59,7 @@ class _Decoder(Dataset[Outcome]):
             try:
                 kind = self._decode(path, draws, pixels[place])
             except DataError as error:
-                outcome.broken[place] = str(error)
+                outcome.broken[place] = error.reason
             else:
                 if kind != "RGB":
                     outcome.kinds[place] = kind

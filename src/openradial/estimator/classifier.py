@@ -28,7 +28,14 @@ from openradial.estimator.labels import (
     class_weights,
     with_unknown,
 )
-from openradial.estimator.network import Factory, check_network, inference_copy, make_network, private_random_numbers, train
+from openradial.estimator.network import (
+    Factory,
+    check_network,
+    inference_copy,
+    make_network,
+    private_random_numbers,
+    train,
+)
 from openradial.estimator.rows import (
     Seen,
     as_batches,
@@ -45,8 +52,9 @@ from openradial.fitting import calibrate, closed_world_beta
 from openradial.heads import RadialHead
 from openradial.models import MLP
 from openradial.recipe import Recipe, hidden_layer_names
-from openradial.training import OUTLIERS, Settings
+from openradial.training import Settings
 from openradial.training.log import Record
+from openradial.training.outliers import DEFAULTS
 from openradial.training.settings import OptimiserName, ScheduleName
 
 Data = Any  # an array, a list or a data frame: scikit-learn takes what NumPy can
@@ -299,7 +307,9 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         held, watched, rows = None, None, len(known)
         together = as_groups(known.inputs, groups)
         if self.false_reject_rate is not None or self.beta == "fit":
-            known, held, together = hold_out_share(known, "calibration_fraction", self.calibration_fraction, seed, together)
+            known, held, together = hold_out_share(
+                known, "calibration_fraction", self.calibration_fraction, seed, together
+            )
         if held is not None and self.false_reject_rate is not None:
             check_enough(held, rows, self.calibration_fraction, self.false_reject_rate)  # before the training
         if self.early_stopping:
@@ -328,7 +338,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             loss=self.loss,
             scale=self.scale,
             beta=self.beta,
-            outliers=OUTLIERS["table"],
+            outliers=DEFAULTS["table"],
             outlier_weight=self.outliers,
             layers=layers,
         )

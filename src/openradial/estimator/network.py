@@ -15,7 +15,8 @@ from openradial.data.batches import Batches
 from openradial.data.examples import Examples
 from openradial.errors import OptionError, ShapeError, TrainingError, check_choice
 from openradial.models import MLP
-from openradial.training import History, Machine, Objective, OutlierObjective, Settings, fit
+from openradial.training import History, Machine, Objective, Settings, fit
+from openradial.training.outliers import OutlierObjective
 
 DEVICES = ("cpu", "cuda", "mps")
 

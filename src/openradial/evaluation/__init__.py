@@ -2,20 +2,17 @@
 
 from openradial.evaluation.measuring import Evaluation, evaluate
 from openradial.evaluation.page import write_report
-from openradial.evaluation.rows import Row, rows_of
 from openradial.evaluation.samples import Sample, known_sample, novel_sample
-from openradial.evaluation.streaming import Run, predict_rows, records
+from openradial.evaluation.streaming import PredictedRows, predict_rows, records
 
 __all__ = [
     "Evaluation",
-    "Row",
-    "Run",
+    "PredictedRows",
     "Sample",
     "evaluate",
     "known_sample",
     "novel_sample",
     "predict_rows",
     "records",
-    "rows_of",
     "write_report",
 ]

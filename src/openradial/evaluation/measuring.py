@@ -11,8 +11,8 @@ from openradial import metrics
 from openradial.bundle import Bundle, Predictions
 from openradial.conformal import FalseRejectReport, false_reject_report
 from openradial.data.progress import bar
+from openradial.data.sources import RawInput
 from openradial.errors import DataError, HeadError
-from openradial.evaluation.rows import Row
 from openradial.evaluation.samples import Sample
 from openradial.evaluation.streaming import predict_rows
 from openradial.metrics import Interval
@@ -28,7 +28,7 @@ class Answered:
     """A sample with what the bundle says of it, broken rows left out."""
 
     name: str
-    rows: list[Row]
+    rows: list[RawInput]
     labels: NDArray[np.int64]
     said: Predictions
     truths: tuple[str, ...]

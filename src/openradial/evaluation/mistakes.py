@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from openradial.data.sources import RawInput
 from openradial.evaluation.measuring import Answered, Evaluation
-from openradial.evaluation.rows import Row
 
 Mask = NDArray[np.bool_]
 
@@ -14,7 +14,7 @@ Mask = NDArray[np.bool_]
 class Mistake(NamedTuple):
     """An input, what it is, what was said, and the p-value: how compatible it is with known data."""
 
-    row: Row
+    row: RawInput
     true: str
     said: str
     p: float

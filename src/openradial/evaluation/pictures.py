@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from openradial import metrics
 from openradial.bundle import ImageInputs, Inputs
+from openradial.data.sources import RawInput
 from openradial.errors import DataError, require
 from openradial.evaluation.measuring import Answered, Evaluation, as_one_class
-from openradial.evaluation.rows import Row
 
 INK = "#010203"  # stands for the text colour of the page
 SIZE = (5.0, 3.3)  # inches
@@ -47,7 +47,7 @@ def figures(evaluation: Evaluation) -> dict[str, str]:
     return {name: _svg(name, draw) for name, draw in drawn.items()}
 
 
-def thumbnail(row: Row, inputs: Inputs) -> str | None:
+def thumbnail(row: RawInput, inputs: Inputs) -> str | None:
     """A small picture of an input as a data URL, or None where it is no image."""
     if not isinstance(inputs, ImageInputs):
         return None

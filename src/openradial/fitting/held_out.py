@@ -75,9 +75,7 @@ def _sizes(n: int, wanted: list[str], rate: float) -> dict[str, int] | None:
     return sizes if fits else None
 
 
-def _taken(
-    rest: Examples, size: int, least: int, seed: int, groups: Tensor | None
-) -> tuple[Examples, Examples]:
+def _taken(rest: Examples, size: int, least: int, seed: int, groups: Tensor | None) -> tuple[Examples, Examples]:
     """Return the rest and a part of about ``size`` and at least ``least`` examples, stratified by class."""
     for wanted in range(size, len(rest)):
         own = None if groups is None else groups[rest.inputs]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from openradial import models
-from openradial.data.sources import Labelled
+from openradial.data.sources import DataSource
 from openradial.errors import OptionError
 from openradial.fitting.options import FitOptions
 from openradial.models import imagenet_weights
@@ -39,14 +39,16 @@ class NetworkChoice:
         return self.size, self.channels
 
 
-def choose_network(options: FitOptions, source: Labelled, num_inputs: int | None = None, vocabulary: int | None = None) -> NetworkChoice:
+def choose_network(
+    options: FitOptions, source: DataSource, num_inputs: int | None = None, vocabulary: int | None = None
+) -> NetworkChoice:
     """Return the network that the options name, or the default for the data; ``num_inputs`` of an encoded table."""
     widths = WIDE if len(source.classes) > MANY else NARROW
     if source.kind == "images":
         return _for_images(options, *_image_size(options, source), widths)
     if options.size is not None or options.flip:
         raise OptionError(f"size and flip are for images, and {source.name} holds {source.kind}")
-    shape = tuple(getattr(source.data, "inputs", source.data.labels).shape)
+    shape = tuple(getattr(source.train, "inputs", source.train.labels).shape)
     implied = {"inputs": num_inputs or shape[-1], "channels": shape[-1], "vocabulary": vocabulary}
     default = {"table": "mlp", "points": "mlp", "sequences": "gru", "texts": "text_cnn"}[source.kind]
     defaults = widths.get(default, {}) if options.model == "auto" else {}
@@ -83,11 +85,11 @@ def _budget(choice: NetworkChoice) -> tuple[int, int]:
     return (600_000, 60) if choice.name.startswith("mnist") else (500_000, 60)
 
 
-def _image_size(options: FitOptions, source: Labelled) -> tuple[int, int, bool]:
+def _image_size(options: FitOptions, source: DataSource) -> tuple[int, int, bool]:
     """Return side and channels of the images, and whether they come from files, which can be resized."""
-    if source.seen is not None:
-        return source.seen.side, source.seen.channels, True
-    channels, height, width = source.data.inputs.shape[1:]  # type: ignore[union-attr]
+    if source.image_statistics is not None:
+        return source.image_statistics.side, source.image_statistics.channels, True
+    channels, height, width = source.train.inputs.shape[1:]  # type: ignore[union-attr]
     if options.size not in (None, height):
         raise OptionError(f"size is for folders of images; {source.name} has its own, {height} pixels")
     assert height == width
@@ -107,7 +109,14 @@ def _for_images(
     defaults = dict(widths.get(name, {})) if options.model == "auto" else {}
     if name.startswith("resnet") and size < 64:
         defaults["stem"] = "small"
-    return NetworkChoice(name, _network_options(name, implied, defaults, options), options.weights, size, channels, size // 8 if size >= 32 else 0)
+    return NetworkChoice(
+        name,
+        _network_options(name, implied, defaults, options),
+        options.weights,
+        size,
+        channels,
+        size // 8 if size >= 32 else 0,
+    )
 
 
 def _default_network(size: int) -> str:

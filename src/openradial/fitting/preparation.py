@@ -12,7 +12,7 @@ from openradial.data.inputs import ImageInputs, Inputs, PointInputs, SequenceInp
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
 from openradial.data.sets.reuters import reuters_vocabulary
-from openradial.data.sources import Data, Labelled, chosen, decoded, find, places
+from openradial.data.sources import Data, DataSource, indices, load_images, open, subset
 from openradial.data.splits import Split, divide, train_test_split
 from openradial.data.table_encoder import TableEncoder
 from openradial.data.transforms import Compose, RandomFlip, RandomShift, Transform
@@ -59,7 +59,13 @@ class PreparedData:
     ) -> Batches | FolderBatches:
         """Return batches ready for the network: in order, or shuffled and augmented for training."""
         transform = self._transform(shuffle, flip)
-        options: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "transform": transform, "rank": rank, "world": world}
+        options: dict[str, Any] = {
+            "shuffle": shuffle,
+            "seed": seed,
+            "transform": transform,
+            "rank": rank,
+            "world": world,
+        }
         if isinstance(data, Examples):
             return Batches(data, size, **options)
         pixels, channels = self.network.image_size
@@ -71,7 +77,9 @@ class PreparedData:
         return {name: len(part) for name, part in parts.items() if part is not None}
 
     def _transform(self, training: bool, flip: bool) -> Transform:
-        last: Transform = self.inputs.normalise() if isinstance(self.inputs, ImageInputs) else _InputTransform(self.inputs)
+        last: Transform = (
+            self.inputs.normalise() if isinstance(self.inputs, ImageInputs) else _InputTransform(self.inputs)
+        )
         if not training or not isinstance(self.inputs, ImageInputs):
             return last
         steps: list[Transform] = [RandomShift(self.network.shift)] if self.network.shift else []
@@ -90,20 +98,20 @@ class _InputTransform:
 
 def prepare(options: FitOptions) -> PreparedData:
     """Open the data, split them, and learn from the training part how inputs become tensors."""
-    source = find(options.data, options.label)
+    source = open(options.data, label=options.label)
     network = choose_network(options, source) if source.kind == "images" else None
     if network is not None:
         source = _in_memory(source, network, options.skip_broken)
     split = options.split(source.classes)
-    known, novel = divide(places(source.data), split)
+    known, novel = divide(indices(source.train), split)
     parts = hold_out(known, options.false_reject_rate, has_test_data=source.test is not None, seed=options.seed)
-    inputs, network = _inputs(options, source, chosen(source.data, parts.train), network)
+    inputs, network = _inputs(options, source, subset(source.train, parts.train), network)
 
     def part(data: Data, which: Examples | None) -> Encoded | None:
-        return None if which is None or not len(which) else _encoded(chosen(data, which), inputs)
+        return None if which is None or not len(which) else _encoded(subset(data, which), inputs)
 
-    report, novel = (parts.report, novel) if source.test is None else divide(places(source.test), split)
-    measured = source.data if source.test is None else source.test
+    report, novel = (parts.report, novel) if source.test is None else divide(indices(source.test), split)
+    measured = source.train if source.test is None else source.test
     if report is not None and not len(report):
         raise DataError(f"the test part of {source.name} holds none of the known classes; add examples, or remove it")
     references = parts.train
@@ -115,10 +123,10 @@ def prepare(options: FitOptions) -> PreparedData:
         split=split,
         network=network,
         inputs=inputs,
-        train=_not_none(part(source.data, parts.train)),
-        references=_not_none(part(source.data, references)),
-        combination=part(source.data, parts.combination),
-        calibration=_not_none(part(source.data, parts.calibration)),
+        train=_not_none(part(source.train, parts.train)),
+        references=_not_none(part(source.train, references)),
+        combination=part(source.train, parts.combination),
+        calibration=_not_none(part(source.train, parts.calibration)),
         report=part(measured, report),
         novel=part(measured, novel),
         notes=parts.notes,
@@ -126,18 +134,18 @@ def prepare(options: FitOptions) -> PreparedData:
     )
 
 
-def _in_memory(source: Labelled, network: NetworkChoice, skip_broken: bool) -> Labelled:
+def _in_memory(source: DataSource, network: NetworkChoice, skip_broken: bool) -> DataSource:
     """Return the source with the images of its folders in memory where they fit."""
     size, channels = network.image_size
 
     def read(data: Data | None) -> Data | None:
-        return decoded(data, size, channels, skip_broken) if isinstance(data, ImageFolder) else data
+        return load_images(data, size, channels, skip_broken) if isinstance(data, ImageFolder) else data
 
-    return replace(source, data=_not_none(read(source.data)), test=read(source.test))
+    return replace(source, train=_not_none(read(source.train)), test=read(source.test))
 
 
 def _inputs(
-    options: FitOptions, source: Labelled, train: Data, network: NetworkChoice | None
+    options: FitOptions, source: DataSource, train: Data, network: NetworkChoice | None
 ) -> tuple[Inputs, NetworkChoice]:
     """Return how inputs become tensors, learnt from the training part, and the network that takes them."""
     if isinstance(train, Table):
@@ -166,12 +174,12 @@ def _image_inputs(network: NetworkChoice, train: Data) -> ImageInputs:
     return ImageInputs(size, channels, mean, std)
 
 
-def _text_inputs(options: FitOptions, source: Labelled) -> tuple[Inputs, NetworkChoice]:
+def _text_inputs(options: FitOptions, source: DataSource) -> tuple[Inputs, NetworkChoice]:
     if source.name != "reuters":
         raise OptionError(f"texts can be fitted from the data set reuters, got {source.name}")
-    assert isinstance(source.data, Examples)
+    assert isinstance(source.train, Examples)
     words = reuters_vocabulary()
-    inputs = TextInputs(words.words, max_words=source.data.inputs.shape[1])
+    inputs = TextInputs(words.words, max_words=source.train.inputs.shape[1])
     return inputs, choose_network(options, source, vocabulary=len(words))
 
 

@@ -3,7 +3,6 @@
 import base64
 import binascii
 import io
-import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +31,7 @@ def prepared(bundle: Bundle, value: Any, limits: Limits) -> Tensor | RequestErro
     except RequestError as refusal:
         return refusal
     except BROKEN as error:
-        return RequestError(422, re.sub(r"\brow 1\b", "the row", str(error)))
+        return RequestError(422, error.reason)
 
 
 def _read(bundle: Bundle, value: Any, limits: Limits) -> Any:

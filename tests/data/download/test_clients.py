@@ -5,10 +5,10 @@ import tarfile
 import zipfile
 
 import pytest
-from letters import sha256, source_of
 
 from openradial.data.download import ARCHIVE, Package, clients, fetch
 from openradial.errors import FetchError
+from tests.data.download.letters import sha256, source_of
 
 A, B = b"alpha" * 100, b"beta" * 100
 

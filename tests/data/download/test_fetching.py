@@ -10,10 +10,10 @@ import time
 
 import pytest
 from filelock import FileLock
-from letters import sha256, source_of
 
 from openradial.data.download import Mirror, Package, check, fetch, fetching, folder
 from openradial.errors import FetchError
+from tests.data.download.letters import sha256, source_of
 
 A, B = b"alpha" * 100, b"beta" * 100
 DAMAGED = {"cut off": gzip.compress(A)[:-9], "garbled": gzip.compress(A)[:10] + b"\xff" * 40, "other": b"alpha"}

@@ -5,11 +5,11 @@ import tarfile
 import zipfile
 
 import pytest
-from test_tiny_imagenet import published
 
 from openradial.data.readers.archives import unpacked
 from openradial.data.sets.tiny_imagenet import tiny_imagenet
 from openradial.errors import DataError
+from tests.data.sets.test_tiny_imagenet import published
 
 
 @pytest.fixture(autouse=True)

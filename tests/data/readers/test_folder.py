@@ -3,13 +3,13 @@ import re
 
 import pytest
 import torch
-from pictures import encoded, jpeg, noise, tree
 from PIL import Image
 
-from openradial.data import folder as module
-from openradial.data.readers.folder import compare_classes, labelled, scan
+from openradial.data.readers import folder as module
+from openradial.data.readers.folder import compare_classes, scan, scan_listed
 from openradial.data.readers.images import read_image
 from openradial.errors import DataError
+from tests.data.pictures import encoded, jpeg, noise, tree
 
 
 @pytest.fixture
@@ -232,7 +232,7 @@ def test_equal_classes_pass_and_differing_ones_are_listed(tmp_path):
 
 def test_images_side_by_side_get_the_labels_of_a_list(tmp_path):
     root = tree(tmp_path, dict.fromkeys(["1.jpg", "2.jpg", "3.jpg", "notes.txt"], b"x"))
-    folder = labelled(root, {"1.jpg": "dog", "2.jpg": "cat", "9.jpg": "cat"})
+    folder = scan_listed(root, {"1.jpg": "dog", "2.jpg": "cat", "9.jpg": "cat"})
     assert folder.classes == ("cat", "dog")
     assert folder.labels.tolist() == [1, 0]
     assert folder.report.found["left out"].names == ("3.jpg",)
@@ -240,4 +240,4 @@ def test_images_side_by_side_get_the_labels_of_a_list(tmp_path):
     with pytest.raises(
         DataError, match=r"none of the 3 images in .* is listed with a wanted class; check that the list"
     ):
-        labelled(root, {"7.jpg": "dog"})
+        scan_listed(root, {"7.jpg": "dog"})

@@ -8,11 +8,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import encoded, jpeg, noise
 from PIL import Image
 
 from openradial.data.readers.images import DRAWS, RandomBox, centre_box, cut, jpeg_size, png_size, read_image
 from openradial.errors import DataError, MissingError, OptionError
+from tests.data.pictures import encoded, jpeg, noise
 
 
 def read(tmp_path, content, **options):
@@ -225,7 +225,7 @@ def test_a_wrong_number_of_channels_is_refused(tmp_path):
 
 
 def test_without_pillow_the_package_to_install_is_named(tmp_path, monkeypatch):
-    from openradial.data import images
+    from openradial.data.readers import images
 
     images._pillow.cache_clear()
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
@@ -237,7 +237,7 @@ def test_without_pillow_the_package_to_install_is_named(tmp_path, monkeypatch):
 @pytest.mark.parametrize("size", [32, 90])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_pillow_reads_a_jpeg_where_the_fast_decoder_is_missing(monkeypatch, size, channels):
-    from openradial.data import images
+    from openradial.data.readers import images
 
     image = noise(60, 50) if channels == 3 else noise(60, 50).convert("L")
     fast = cut(encoded(image, quality=95), size, centre_box, channels)
@@ -250,7 +250,7 @@ def test_pillow_reads_a_jpeg_where_the_fast_decoder_is_missing(monkeypatch, size
 
 
 def test_a_file_that_the_fast_decoder_refuses_is_left_to_pillow(monkeypatch):
-    from openradial.data import images
+    from openradial.data.readers import images
 
     class Refusing:
         def decode_jpeg(self, *_arguments, **_options):

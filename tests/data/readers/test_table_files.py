@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openradial.data.readers.table_files import CHUNK, MISSING, Numbers, Words, read_csv, read_npz, read_parquet
+from openradial.data.readers.columns import MISSING, Numbers, Words
+from openradial.data.readers.table_files import CHUNK, read_columns, table_errors
 from openradial.errors import DataError, MissingError
 
 pa = pytest.importorskip("pyarrow")
@@ -23,6 +24,11 @@ def everything(names):
     return list(names)
 
 
+def read_file(path, select=everything, words=(), delimiter=None):
+    with table_errors(path):
+        return read_columns(path, select, words, delimiter)
+
+
 def shown(column):
     """A column as a list, with None where a value is missing."""
     if isinstance(column, Numbers):
@@ -33,7 +39,7 @@ def shown(column):
 def read(tmp_path, content, **options):
     path = tmp_path / "table.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return {name: shown(column) for name, column in read_csv(path, everything, **options).items()}
+    return {name: shown(column) for name, column in read_file(path, **options).items()}
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -82,7 +88,7 @@ def test_numbers_that_are_codes_can_be_words(tmp_path):
 def test_a_column_that_is_not_chosen_may_be_anything(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("a,b\n1,2\n3,word\n")
-    assert list(read_csv(path, lambda names: ["a"])) == ["a"]
+    assert list(read_file(path, lambda names: ["a"])) == ["a"]
 
 
 def test_the_first_mixed_value_is_named_in_whichever_chunk(tmp_path):
@@ -155,7 +161,7 @@ def test_parquet_columns_follow_their_types(tmp_path):
         "money": pa.array([1, 2, 3], pa.int64()).cast(pa.decimal128(21, 2)),
     }
     pq.write_table(pa.table(columns), path, row_group_size=2)
-    found = read_parquet(path, everything, words=["whole"])
+    found = read_file(path, words=["whole"])
     assert {name: shown(column) for name, column in found.items()} == {
         "whole": ["1", None, "3"],
         "real": [0.5, None, None],
@@ -174,8 +180,8 @@ def test_a_parquet_column_of_another_type_is_named_if_it_is_chosen(tmp_path):
         f"{path}: column 'when' must hold numbers or words, got timestamp[ms]; convert it, or leave it out of features"
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-        read_parquet(path, everything)
-    assert list(read_parquet(path, lambda names: ["a"])) == ["a"]
+        read_file(path)
+    assert list(read_file(path, lambda names: ["a"])) == ["a"]
 
 
 @pytest.mark.parametrize("keep", [3, 50, -20])
@@ -184,7 +190,7 @@ def test_half_a_parquet_file_is_refused(tmp_path, keep):
     pq.write_table(pa.table({"a": list(range(1000))}), path)
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(DataError, match=r"^.*table.parquet is no whole Parquet file \(.+\); write or copy it again$"):
-        read_parquet(path, everything)
+        read_file(path)
 
 
 def test_damage_inside_a_parquet_file_is_refused(tmp_path):
@@ -193,14 +199,14 @@ def test_damage_inside_a_parquet_file_is_refused(tmp_path):
     content = path.read_bytes()
     path.write_bytes(content[:4] + b"\xff" * 60 + content[64:])
     with pytest.raises(DataError, match="is no whole Parquet file"):
-        read_parquet(path, everything)
+        read_file(path)
 
 
 def test_parquet_without_its_package_names_the_command(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     message = "reading Parquet needs the package pyarrow, which is not installed; run: pip install 'openradial[tables]'"
     with pytest.raises(MissingError, match=f"^{re.escape(message)}$"):
-        read_parquet(tmp_path / "table.parquet", everything)
+        read_file(path)
 
 
 def test_npz_arrays_become_columns(tmp_path):
@@ -214,7 +220,7 @@ def test_npz_arrays_become_columns(tmp_path):
         code=np.array([7, 8]),
         y=np.array([0.5, np.nan]),
     )
-    found = read_npz(path, everything, words=["code"])
+    found = read_file(path, words=["code"])
     assert {name: shown(column) for name, column in found.items()} == {
         "x0": [1.0, 3.0],
         "x1": [2.0, 4.0],
@@ -245,7 +251,7 @@ def test_npz_arrays_become_columns(tmp_path):
 def test_arrays_that_are_no_columns_are_refused(tmp_path, arrays, message):
     np.savez(tmp_path / "table.npz", **arrays)
     with pytest.raises(DataError, match=f"^{re.escape(str(tmp_path / 'table.npz') + message)}$"):
-        read_npz(tmp_path / "table.npz", everything)
+        read_file(tmp_path / "table.npz")
 
 
 def test_half_an_npz_file_is_refused(tmp_path):
@@ -255,7 +261,7 @@ def test_half_an_npz_file_is_refused(tmp_path):
     for keep in (2, 100, len(content) // 2, len(content) - 10):
         path.write_bytes(content[:keep])
         with pytest.raises(DataError, match=r"table.npz is no (whole )?NPZ file"):
-            read_npz(path, everything)
+            read_file(path)
 
 
 def test_damage_inside_an_npz_file_is_refused(tmp_path):
@@ -264,7 +270,7 @@ def test_damage_inside_an_npz_file_is_refused(tmp_path):
     content = path.read_bytes()
     path.write_bytes(content[:300] + bytes(40) + content[340:])
     with pytest.raises(DataError, match=r"^.*table.npz is no whole NPZ file \(.+\); write or copy it again$"):
-        read_npz(path, everything)
+        read_file(path)
 
 
 def test_other_files_with_the_ending_npz_are_refused(tmp_path):
@@ -272,15 +278,15 @@ def test_other_files_with_the_ending_npz_are_refused(tmp_path):
     message = f"^{re.escape(str(path))} is no NPZ file; write it with numpy.savez\\(path, x=..., y=...\\)$"
     path.write_bytes(b"hello, this is text")
     with pytest.raises(DataError, match=message):
-        read_npz(path, everything)
+        read_file(path)
     with path.open("wb") as stream:
         np.save(stream, np.zeros(3))
     with pytest.raises(DataError, match=message):
-        read_npz(path, everything)
+        read_file(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", "hello")
     with pytest.raises(DataError, match=message):
-        read_npz(path, everything)
+        read_file(path)
 
 
 def test_words_keep_sorted_categories():

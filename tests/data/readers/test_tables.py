@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from openradial.data.readers.table_files import Numbers
+from openradial.data.readers.columns import Numbers
 from openradial.data.readers.tables import Table, read_table
 from openradial.data.splits import as_unknown, divide, named_split, train_test_split
 from openradial.errors import DataError, OptionError

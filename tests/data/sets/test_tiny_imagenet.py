@@ -1,11 +1,11 @@
 import re
 
 import pytest
-from pictures import jpeg, tree
 
 from openradial.data.readers.folder import compare_classes
 from openradial.data.sets.tiny_imagenet import tiny_imagenet, tiny_imagenet_words
 from openradial.errors import DataError, OptionError
+from tests.data.pictures import jpeg, tree
 
 WNIDS = ("n01443537", "n01629819")
 

@@ -30,6 +30,11 @@ class Inputs(ABC):
     def shape(self) -> tuple[int | None, ...]:
         """The shape of one prepared input; None where it may be any length."""
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that each row of a table must have; none for other kinds of inputs."""
+        return ()
+
     @abstractmethod
     def prepare(self, raw: Any) -> Tensor:
         """Raw things as one batch of prepared inputs."""

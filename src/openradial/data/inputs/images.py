@@ -92,11 +92,11 @@ class ImageInputs(Inputs):
         """Pixels ``(size, size, c)`` of an image."""
         if isinstance(image, np.ndarray):
             return self._from_array(image)
-        name = "the image" if isinstance(image, bytes) else str(image)
         try:
             return self._cut(image if isinstance(image, bytes) else read_bytes(image))
         except DataError as error:
-            raise DataError(f"{name} {error}; replace it or leave it out") from error
+            path = None if isinstance(image, bytes) else image
+            raise DataError(f"the image {error.message}; replace it or leave it out", path=path) from error
 
     def _cut(self, data: bytes) -> NDArray[np.uint8]:
         return cut(data, self.size, lambda w, h: centre_box(w, h, self.crop), self.channels).pixels

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from openradial.data.inputs.base import Inputs, in_parts
+from openradial.data.transforms import Standardise
 from openradial.data.vocabulary import Vocabulary
 from openradial.errors import DataError, OptionError, check_count
-from openradial.data.transforms import Standardise
 
 LONG = 1024  # steps or words of an input, where nothing is known of its length
 

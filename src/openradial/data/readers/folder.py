@@ -85,8 +85,12 @@ class ImageFolder:
         return torch.bincount(self.labels, minlength=len(self.classes))
 
     def noted(self, *notes: str) -> "ImageFolder":
-        """The folder with more notes in its report."""
+        """Return the folder with more notes in its report."""
         return replace(self, report=replace(self.report, notes=(*self.report.notes, *notes)))
+
+    def reported(self, kind: str, names: Sequence[str]) -> "ImageFolder":
+        """Return the folder with more files of one kind in its report."""
+        return replace(self, report=self.report.add(kind, names))
 
     def check(self, *, skip_broken: bool = False, workers: int | None = None) -> "ImageFolder":
         """Decode every image; return the folder with a full report, without broken ones if these are to be skipped."""
@@ -178,39 +182,53 @@ def scan(root: str | PathLike[str], *, classes: Iterable[str] | None = None, all
     others: list[str] = []
     with bar(f"scanning {root.name}", len(names), unit="classes") as advance:
         for label, name in enumerate(names):
-            images = sorted(_images(folders[name], others))
-            paths += images
-            labels += [label] * len(images)
+            paths += image_files(folders[name], others, {identity_of(root)})
+            labels += [label] * (len(paths) - len(labels))
             advance(1)
-    found = torch.tensor(labels, dtype=torch.int64)
     left_out = [os.path.relpath(path, root) for path in sorted(others)] + loose
-    report = Report(root, len(paths), len(names)).add("left out", left_out)
-    empty = _without_images(found, names)
+    empty = _without_images(torch.tensor(labels, dtype=torch.int64), names)
     if empty and not allow_empty:
         raise DataError(
-            f"{len(empty)} of {len(names)} class folders in {root} hold no images ({', '.join(ENDINGS)}): "
-            f"{listed(empty, SHOWN)}; remove them, or keep them with allow_empty=True"
+            f"{len(empty)} of {len(names)} class folders hold no images ({', '.join(ENDINGS)}): "
+            f"{listed(empty, SHOWN)}; remove them, or keep them with allow_empty=True",
+            path=root,
         )
-    return ImageFolder(root, paths, found, tuple(names), report.add("empty", empty))
+    return _folder(root, paths, labels, names).reported("left out", left_out).reported("empty", empty)
 
 
-def labelled(root: Path, names: dict[str, str], *, classes: Iterable[str] | None = None) -> ImageFolder:
-    """Images that lie side by side in ``root``, with the class of each file name; others are left out and counted."""
+def scan_unlabelled(root: str | PathLike[str]) -> ImageFolder:
+    """Find all images in a folder and below. The class of an image is the folder below ``root``, or ``root`` itself."""
+    root = Path(root).expanduser()
+    others: list[str] = []
+    paths = list(image_files(root, others))
+    parts = [Path(path).relative_to(root).parts for path in paths]
+    classes = [part[0] if len(part) > 1 else root.name for part in parts]
+    names = sorted(set(classes))
+    folder = _folder(root, paths, [names.index(name) for name in classes], names)
+    return folder.reported("left out", [os.path.relpath(path, root) for path in sorted(others)])
+
+
+def _folder(root: Path, paths: list[str], labels: list[int], classes: Sequence[str]) -> ImageFolder:
+    report = Report(root, len(paths), len(classes))
+    return ImageFolder(root, paths, torch.tensor(labels, dtype=torch.int64), tuple(classes), report)
+
+
+def scan_listed(root: Path, names: dict[str, str], *, classes: Iterable[str] | None = None) -> ImageFolder:
+    """Find images directly in ``root``, with the class of each file name; others are left out and counted."""
     order = tuple(sorted(set(names.values())) if classes is None else classes)
-    places = {name: place for place, name in enumerate(order)}
-    files = sorted(entry.name for entry in os.scandir(root) if is_image(entry.name) and not _is_hidden(entry.name))
-    kept = [name for name in files if names.get(name) in places]
+    index = {name: i for i, name in enumerate(order)}
+    files = sorted(e.name for e in os.scandir(root) if is_image(e.name) and not _is_hidden(e.name))
+    kept = [name for name in files if names.get(name) in index]
     if not kept:
         raise DataError(
-            f"none of the {len(files)} images in {root} is listed with a wanted class; "
-            "check that the list of labels belongs to this folder"
+            f"none of the {len(files)} images is listed with a wanted class; check that the list of labels belongs to "
+            "this folder",
+            path=root,
         )
-    labels = torch.tensor([places[names[name]] for name in kept], dtype=torch.int64)
-    left_out = sorted(set(files) - set(kept))
-    absent = sorted(name for name in set(names) - set(files) if names[name] in places)
-    report = Report(root, len(kept), len(order)).add("left out", left_out).add("listed but absent", absent)
-    report = report.add("empty", _without_images(labels, order))
-    return ImageFolder(root, [str(root / name) for name in kept], labels, order, report)
+    folder = _folder(root, [str(root / name) for name in kept], [index[names[name]] for name in kept], order)
+    absent = sorted(name for name in set(names) - set(files) if names[name] in index)
+    folder = folder.reported("left out", sorted(set(files) - set(kept))).reported("listed but absent", absent)
+    return folder.reported("empty", _without_images(folder.labels, order))
 
 
 def compare_classes(train: HasClasses, validation: HasClasses) -> None:
@@ -263,8 +281,8 @@ def _class_folders(root: Path) -> tuple[dict[str, str], list[str]]:
         raise DataError(f"{root} is a file; give a folder with one folder of images per class") from None
     except PermissionError:
         raise DataError(f"{root} may not be read; change its permissions") from None
-    folders = {entry.name: entry.path for entry in entries if entry.is_dir()}
-    loose = sorted(entry.name for entry in entries if is_image(entry.name) and not entry.is_dir())
+    folders = {entry.name: entry.path for entry in entries if _kind(entry) == "folder"}
+    loose = sorted(entry.name for entry in entries if is_image(entry.name) and entry.name not in folders)
     if not folders:
         came = f"{len(loose)} images and no folders" if loose else "no folders"
         raise DataError(f"{root} must hold one folder of images per class, as in {root}/cat/1.jpg, but has {came}")
@@ -300,27 +318,46 @@ def _has_folders(folder: str) -> bool:
     return any(entry.is_dir() for entry in Path(folder).iterdir())
 
 
-def _images(folder: str, others: list[str]) -> Iterator[str]:
-    """Image files in a folder and below; other files are noted. A folder that links lead back to is read once."""
-    todo, seen = [folder], set()
-    while todo:
-        current = todo.pop()
-        try:
-            facts, entries = os.stat(current), list(os.scandir(current))
-        except PermissionError:
-            raise DataError(f"{current} may not be read; change its permissions") from None
-        if (facts.st_dev, facts.st_ino) in seen:
-            continue
-        seen.add((facts.st_dev, facts.st_ino))
-        for entry in entries:
-            if _is_hidden(entry.name):
-                continue
-            if is_image(entry.name) and not entry.is_dir():
-                yield entry.path
-            elif entry.is_dir():
-                todo.append(entry.path)
-            else:
-                others.append(entry.path)
+def image_files(
+    folder: str | PathLike[str], left_out: list[str], visited: set[tuple[int, int]] | None = None
+) -> Iterator[str]:
+    """Yield the image files in a folder and below, sorted by path, as they are found.
+
+    Only regular files are images; others are appended to ``left_out``. Links are followed, but no folder is entered
+    twice: ``visited`` are those that were entered before. Without it, each folder directly below may be entered once,
+    because these may be classes that share images. Hidden files and ``__MACOSX`` are ignored.
+    """
+    identity = identity_of(folder)
+    if visited is not None and identity in visited:
+        return
+    try:
+        kinds = {entry.path: _kind(entry) for entry in os.scandir(folder) if not _is_hidden(entry.name)}
+    except PermissionError:
+        raise DataError("the folder cannot be read; change its permissions", path=folder) from None
+    if visited is not None:
+        visited.add(identity)
+    # a folder is sorted as if its name ended in a slash: the order is that of the complete paths
+    for path in sorted(kinds, key=lambda path: path + "/" if kinds[path] == "folder" else path):
+        if kinds[path] == "folder":
+            yield from image_files(path, left_out, {identity} if visited is None else visited)
+        elif kinds[path] == "file" and is_image(path):
+            yield path
+        else:
+            left_out.append(path)
+
+
+def identity_of(folder: str | PathLike[str]) -> tuple[int, int]:
+    """Return what tells one folder from another, whatever links lead to it."""
+    facts = os.stat(folder)
+    return facts.st_dev, facts.st_ino
+
+
+def _kind(entry: os.DirEntry[str]) -> str:
+    """Return "folder", "file" for a regular file, or "other", which includes links that lead nowhere."""
+    try:
+        return "folder" if entry.is_dir() else "file" if entry.is_file() else "other"
+    except OSError:  # a link that leads to itself
+        return "other"
 
 
 def _is_hidden(name: str) -> bool:

@@ -5,8 +5,9 @@ orientation tag is not applied: pixels come as they are stored, as in most train
 """
 
 import io
+import statistics
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from os import PathLike
@@ -50,7 +51,7 @@ def read_image(path: str | PathLike[str], *, size: int | None = None, crop: floa
             check_count("size", size)
             pixels = cut(data, size, lambda w, h: centre_box(w, h, crop), channels).pixels
     except DataError as error:
-        raise DataError(f"{path} {error}; replace the file or leave it out") from error
+        raise DataError(f"the image {error.message}; replace the file or leave it out", path=path) from error
     return torch.from_numpy(pixels.transpose(2, 0, 1).copy())
 
 
@@ -113,6 +114,26 @@ class RandomBox(NamedTuple):
                 left, top = int(x * (width - w + 1)), int(y * (height - h + 1))
                 return left, top, left + w, top + h
         return centre_box(width, height)
+
+
+class ImageStatistics(NamedTuple):
+    """The median of the shorter sides of images in pixels, and 1 or 3 channels."""
+
+    side: int
+    channels: int
+
+
+def image_statistics(paths: Sequence[str]) -> ImageStatistics:
+    """Open 64 of the files, spread evenly; those that cannot be opened are left to the code that decodes them."""
+    pillow, sides, grey = _pillow(), [], []
+    for index in np.unique(np.linspace(0, len(paths) - 1, min(64, len(paths))).astype(int)).tolist():
+        try:
+            with pillow.open(paths[index]) as image:
+                sides.append(min(image.size))
+                grey.append(image.mode in ("1", "L", "LA", "I;16"))
+        except Exception:  # damaged files raise whatever their reader runs into
+            continue
+    return ImageStatistics(round(statistics.median(sides)) if sides else 64, 1 if grey and all(grey) else 3)
 
 
 def jpeg_size(data: bytes) -> tuple[int, int, int] | None:
@@ -187,7 +208,7 @@ def _open(data: bytes) -> "Image":
         except (pillow.DecompressionBombWarning, pillow.DecompressionBombError) as error:
             raise DataError(f"is larger than Pillow allows ({error})") from error
         except pillow.UnidentifiedImageError as error:
-            raise DataError("is no JPEG, PNG, WebP, BMP or GIF image") from error
+            raise DataError("is not in JPEG, PNG, WebP, BMP or GIF format") from error
         except (DataError, MemoryError):
             raise
         except Exception as error:  # readers of damaged files let through whatever they stumble over

@@ -1,303 +1,383 @@
-"""Columns of numbers and of words, read from CSV, Parquet and NPZ files.
+"""Files of tables: CSV, JSON Lines, Parquet and NPZ files, read into columns for training or row by row for prediction.
 
-Rows are counted from 1 in messages, and the header of a CSV file is not one of them.
+Both ways use the same code to open a file, to find its columns and to split its rows. Rows are counted from 1, without
+the header of a CSV file and without empty lines.
 """
 
 import csv
-import re
+import gzip
+import io
+import json
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openradial.errors import DataError, listed, require
+from openradial.data.readers.columns import (
+    Column,
+    Numbers,
+    TextColumn,
+    array_column,
+    parse_numbers,
+    sort_categories,
+    text_of,
+    value_column,
+)
+from openradial.errors import DataError, OptionError, listed, nearest, require
 
-MISSING = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "null", "NULL"})
+CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
+JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
+PARQUET, NPZ = (".parquet", ".pq"), (".npz",)
+TABLES = (*CSV, *JSON_LINES, *PARQUET, *NPZ)
 DELIMITERS = (",", ";", "\t")
-CHUNK = 512  # rows; more are slower, because Python's garbage collector then looks at each of them
-DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+CHUNK = 512  # rows of text; more are slower, because Python's garbage collector then visits each of them
+BATCH = 1024  # rows of a Parquet file
 
 
-@dataclass(frozen=True, eq=False)
-class Numbers:
-    """A column of numbers; NaN where one is missing."""
+class TableRow(NamedTuple):
+    """One row of a file: its number, and its values by column or the error in it."""
 
-    values: NDArray[np.float64]  # (n,)
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def missing(self) -> NDArray[np.bool_]:
-        return np.isnan(self.values)
-
-    def select(self, which: NDArray[Any]) -> "Numbers":
-        return Numbers(self.values[which])
+    number: int
+    values: dict[str, Any] | None
+    error: DataError | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Words:
-    """A column of words as places in sorted ``categories``; -1 where one is missing."""
+def ending_of(path: Path) -> str:
+    """Return the ending that tells the format, in lower case, with ``.gz`` and what stands before it.
 
-    codes: NDArray[np.int64]  # (n,)
-    categories: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def missing(self) -> NDArray[np.bool_]:
-        return self.codes < 0
-
-    def select(self, which: NDArray[Any]) -> "Words":
-        return Words(self.codes[which], self.categories)
-
-
-Column = Numbers | Words
-Columns = Mapping[str, Column]
-Choose = Callable[[Sequence[str]], list[str]]  # from the columns that there are to those that are read
-
-
-def read_csv(path: Path, choose: Choose, *, words: Collection[str] = (), delimiter: str | None = None) -> Columns:
-    """The chosen columns of a CSV file in UTF-8 with a header.
-
-    A column is one of numbers if every value is one; ``words`` names columns that are words even so.
+    >>> ending_of(Path("data/Flowers.CSV.gz"))
+    '.csv.gz'
     """
-    with _csv_errors(path), path.open(encoding="utf-8-sig", newline="") as stream:
-        delimiter = delimiter or _delimiter(stream)
-        reader = csv.reader(stream, delimiter=delimiter, skipinitialspace=True, strict=True)
-        names = [name.strip() for name in next(reader, [])]
-        _check_header(path, names)
-        columns = {name: _Texts(path, name, name in words) for name in choose(names)}
+    name = path.name.lower()
+    stem = name.removesuffix(".gz")
+    return Path(stem).suffix + name[len(stem) :]
+
+
+def stream_table(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
+    """Yield the rows of a table file in bounded memory (an NPZ file is loaded), each with at least ``columns``.
+
+    A row that is broken comes with its error. A file that cannot be read any further ends with an error as its last
+    row; a file without the columns raises at once.
+    """
+    return _to_the_end(path, _stream(path, columns))
+
+
+def stream_lines(lines: Iterable[str], columns: Sequence[str]) -> Iterator[TableRow]:
+    """Yield the rows of CSV or JSON Lines that come from a stream; an object in the first line means JSON Lines."""
+    lines = iter(lines)
+    first = next((line for line in lines if line.strip()), "").removeprefix("\ufeff")
+    rest = chain([first], lines)
+    rows = json_rows(rest) if first.lstrip().startswith("{") else _stream_csv(rest, columns)
+    return _to_the_end(Path("-"), rows)
+
+
+def _to_the_end(path: Path, rows: Iterator[TableRow]) -> Iterator[TableRow]:
+    """Yield rows; an error that ends them is the last one, unless it is that of a missing column."""
+    number = 0
+    try:
+        with table_errors(path):
+            for row in rows:
+                number = row.number
+                yield row
+    except DataError as error:
+        if not number and error.column is not None:
+            raise
+        yield TableRow(number + 1, None, error)
+
+
+def check_table(path: Path) -> None:
+    """Raise unless the path is a regular file that is not empty, with an ending of a table."""
+    if ending_of(path) not in TABLES:
+        raise OptionError(f"a table must be one of {', '.join(TABLES)}, got {path.name!r}; convert it")
+    if not path.is_file():
+        raise DataError("expected a table, but there is no such file")
+    if path.stat().st_size == 0:
+        raise DataError("the file is empty (0 bytes); write or copy it again")
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Load the arrays of an NPZ file by name; never a pickle."""
+    with table_errors(path), path.open("rb") as stream:  # NumPy leaves a path open when its archive is damaged
+        try:
+            stored = np.load(stream, allow_pickle=False)
+            if not isinstance(stored, np.lib.npyio.NpzFile):
+                raise ValueError("one array alone")
+            arrays = {name: stored[name] for name in stored.files}
+            if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+                raise ValueError("files that are not arrays")
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, MemoryError) as error:
+            raise DataError(f"the NPZ file is damaged ({_one_line(error)}); write or copy it again") from error
+        except ValueError as error:
+            if "Object arrays" in str(error):
+                raise DataError(
+                    "the file holds an array of Python objects, which could run code when loaded; save numbers, or "
+                    "words as a NumPy array of strings"
+                ) from error
+            raise DataError("this is not an NPZ file; write it with numpy.savez(path, x=..., y=...)") from error
+    return arrays
+
+
+@contextmanager
+def table_errors(path: Path) -> Iterator[None]:
+    """Turn what reading a file may raise into a DataError with the path of the file."""
+    try:
+        yield
+    except DataError as error:
+        if error.path is not None:
+            raise
+        raise DataError(error.message, path=path, row=error.row, column=error.column) from error.__cause__
+    except UnicodeDecodeError as error:
+        message = f"expected text in UTF-8, got {error.reason} at byte {error.start}; save the file as UTF-8"
+        raise DataError(message, path=path) from error
+    except csv.Error as error:
+        raise DataError(_csv_message(error), path=path) from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"the gzip file is damaged ({error}); write or copy it again", path=path) from error
+    except OSError as error:
+        raise DataError(f"the file cannot be read ({error.strerror or error})", path=path) from error
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[io.TextIOBase]:
+    """Open a text file in UTF-8, with or without a byte order mark, packed as ``.gz`` or not."""
+    opener: Callable[..., Any] = gzip.open if path.suffix.lower() == ".gz" else io.open
+    with opener(path, "rt", encoding="utf-8-sig", newline="") as stream:
+        yield stream
+
+
+def csv_rows(lines: Iterable[str], delimiter: str | None = None) -> Iterator[list[str]]:
+    """Yield the header of a CSV file, then its rows; empty lines are skipped.
+
+    The delimiter is the one of comma, semicolon and tab that splits the header into most names. Quotes may contain
+    delimiters and line ends.
+    """
+    lines, header = iter(lines), []
+    for line in lines:
+        header.append(line)
+        if sum(text.count('"') for text in header) % 2 == 0 or len(header) == CHUNK:
+            break
+
+    def read(delimiter: str, lines: Iterable[str], strict: bool) -> Iterator[list[str]]:
+        return csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=strict)
+
+    if delimiter is None:
+        delimiter = max(DELIMITERS, key=lambda each: len(next(read(each, header, False), [])))
+    reader = read(delimiter, chain(header, lines), True)
+    yield _checked_header([name.strip() for name in next(reader, [])])
+    yield from filter(None, reader)
+
+
+def json_rows(lines: Iterable[str]) -> Iterator[TableRow]:
+    """Yield the objects of JSON Lines; a line that is not one comes with its error."""
+    for number, line in enumerate((line for line in lines if line.strip()), 1):
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            yield TableRow(number, None, DataError(f"the line is not valid JSON ({error})", row=number))
+            continue
+        if isinstance(values, dict):
+            yield TableRow(number, values)
+        else:
+            message = "the line must be a JSON object of column names and values"
+            yield TableRow(number, None, DataError(message, row=number))
+
+
+def npz_columns(path: Path) -> dict[str, NDArray[Any]]:
+    """Load the columns of an NPZ file: an array ``(n,)`` is one, ``x`` of ``(n, d)`` is ``x0``, ``x1``, ..."""
+    names: list[str] = []
+    columns: dict[str, NDArray[Any]] = {}
+    for name, array in read_arrays(path).items():
+        if array.ndim not in (1, 2):
+            raise DataError(
+                f"expected arrays of shape (n,) or (n, d), got {array.shape}; reshape it to one row per example",
+                column=name,
+            )
+        parts = {name: array} if array.ndim == 1 else {f"{name}{i}": array[:, i] for i in range(array.shape[1])}
+        names += parts
+        columns |= parts
+    _check_unique(names)
+    return columns
+
+
+Select = Callable[[Sequence[str]], list[str]]  # from the columns of a file to those that are read
+
+
+def read_columns(path: Path, select: Select, words: Collection[str], delimiter: str | None) -> dict[str, Column]:
+    """Read the selected columns of a file into memory; those in ``words`` hold words even if they look like numbers."""
+    check_table(path)
+    ending = ending_of(path)
+    if ending in CSV:
+        return _read_csv(path, select, words, delimiter)
+    read = _read_json if ending in JSON_LINES else _read_parquet if ending in PARQUET else _read_npz
+    return read(path, select, words)
+
+
+def _read_csv(path: Path, select: Select, words: Collection[str], delimiter: str | None) -> dict[str, Column]:
+    with open_text(path) as stream:
+        reader = csv_rows(stream, delimiter)
+        names = next(reader)
+        columns = {name: TextColumn(name, name in words) for name in select(names)}
         row = 1
-        for rows in _chunks(reader):
-            _check_lengths(path, rows, names, row)
+        while rows := list(islice(reader, CHUNK)):
+            if set(map(len, rows)) != {len(names)}:
+                at = next(i for i, values in enumerate(rows) if len(values) != len(names))
+                raise _ragged(rows[at], names, row + at)
             for name, texts in zip(names, zip(*rows, strict=True), strict=True):
                 if name in columns:
                     columns[name].add(texts, row)
             row += len(rows)
-    return {name: column.finish() for name, column in columns.items()}
+    return {name: column.column() for name, column in columns.items()}
 
 
-def read_parquet(path: Path, choose: Choose, *, words: Collection[str] = ()) -> Columns:
-    """The chosen columns of a Parquet file, by their types."""
+def _read_json(path: Path, select: Select, words: Collection[str]) -> dict[str, Column]:
+    values: dict[str, list[Any]] = {}
+    with open_text(path) as stream:
+        for row in json_rows(stream):
+            if row.values is None:
+                assert row.error is not None
+                raise row.error
+            if row.number == 1:
+                values = {name: [] for name in select(list(row.values))}
+            for name, column in values.items():
+                column.append(value_of(row.values, name, row.number))
+    if not values:
+        raise DataError("expected one JSON object per line, got none")
+    return {name: value_column(name, column, name in words) for name, column in values.items()}
+
+
+def _read_parquet(path: Path, select: Select, words: Collection[str]) -> dict[str, Column]:
+    with _open_parquet(path) as opened:
+        names = list(opened.schema_arrow.names)
+        _check_unique(names)
+        table = opened.read(columns=select(names))
+    return {name: _arrow_column(name, table[name], name in words) for name in table.column_names}
+
+
+def _read_npz(path: Path, select: Select, words: Collection[str]) -> dict[str, Column]:
+    arrays = npz_columns(path)
+    return {name: array_column(name, arrays[name], name in words) for name in select(list(arrays))}
+
+
+def _stream(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
+    check_table(path)
+    ending = ending_of(path)
+    if ending in PARQUET:
+        with _open_parquet(path) as opened:
+            check_columns(list(opened.schema_arrow.names), columns)
+            rows = (row for batch in opened.iter_batches(BATCH, columns=list(columns)) for row in batch.to_pylist())
+            yield from (TableRow(number, row) for number, row in enumerate(rows, 1))
+    elif ending in NPZ:
+        arrays = npz_columns(path)
+        check_columns(list(arrays), columns)
+        values = zip(*(arrays[name] for name in columns), strict=True)
+        rows = (dict(zip(columns, (value.item() for value in row), strict=True)) for row in values)
+        yield from (TableRow(number, row) for number, row in enumerate(rows, 1))
+    else:
+        with open_text(path) as stream:
+            yield from json_rows(stream) if ending in JSON_LINES else _stream_csv(stream, columns)
+
+
+def _stream_csv(lines: Iterable[str], columns: Sequence[str]) -> Iterator[TableRow]:
+    reader = csv_rows(lines)
+    names = next(reader)
+    check_columns(names, columns)
+    for number, values in enumerate(reader, 1):
+        if len(values) == len(names):
+            yield TableRow(number, dict(zip(names, values, strict=True)))
+        else:
+            yield TableRow(number, None, _ragged(values, names, number))
+
+
+def check_columns(names: Sequence[str], wanted: Sequence[str]) -> None:
+    """Raise unless all wanted columns exist; the error names those that are missing."""
+    lacking = [name for name in wanted if name not in names]
+    if lacking:
+        raise DataError(
+            f"the model was fitted on the columns {listed(lacking)}, which are missing; there are "
+            f"{listed(names) or 'none'}{nearest(lacking[0], names)}",
+            column=lacking[0],
+        )
+
+
+def value_of(row: Mapping[str, Any], name: str, number: int) -> Any:
+    """Return one value of a row; raise if it has no such column."""
+    if not isinstance(row, Mapping):
+        raise DataError(f"a row must be a mapping from column to value, got {type(row).__name__}", row=number)
+    if name not in row:
+        names = [str(key) for key in row]
+        message = f"the row has no such column; its columns are {listed(names) or 'none'}{nearest(name, names)}"
+        raise DataError(message, row=number, column=name)
+    return row[name]
+
+
+@contextmanager
+def _open_parquet(path: Path) -> Iterator[Any]:
     arrow = require("pyarrow", "tables", "reading Parquet")
     parquet = require("pyarrow.parquet", "tables", "reading Parquet")
     try:
         with parquet.ParquetFile(path) as opened:
-            names = list(opened.schema_arrow.names)
-            _check_differ(path, names)
-            table = opened.read(columns=choose(names))
+            yield opened
     except (arrow.ArrowException, OSError) as error:
-        raise DataError(f"{path} is no whole Parquet file ({_one_line(error)}); write or copy it again") from error
-    return {name: _arrow_column(path, name, table[name], name in words) for name in table.column_names}
+        raise DataError(f"the Parquet file is damaged ({_one_line(error)}); write or copy it again") from error
 
 
-def read_npz(path: Path, choose: Choose, *, words: Collection[str] = ()) -> Columns:
-    """The chosen columns of an NPZ file: an array ``(n,)`` is one, ``x`` of ``(n, d)`` is ``x0``, ``x1``, ..."""
-    names: list[str] = []
-    found: dict[str, NDArray[Any]] = {}
-    for name, array in read_arrays(path).items():
-        if array.ndim not in (1, 2):
-            raise DataError(
-                f"{path} must hold arrays of shape (n,) or (n, d), got {name!r} of shape {array.shape}; "
-                "reshape it to one row per example"
-            )
-        parts = {name: array} if array.ndim == 1 else {f"{name}{i}": array[:, i] for i in range(array.shape[1])}
-        names += parts
-        found |= parts
-    _check_differ(path, names)
-    return {name: _array_column(path, name, found[name], name in words) for name in choose(names)}
-
-
-@dataclass
-class _Texts:
-    """One column of a CSV file while it is read: numbers until the first word, or words from the start."""
-
-    path: Path
-    name: str
-    only_words: bool
-    numbers: list[NDArray[np.float64]] = field(default_factory=list)
-    codes: list[NDArray[np.int64]] = field(default_factory=list)
-    found: dict[str, int] = field(default_factory=dict)
-
-    def add(self, texts: Sequence[str], row: int) -> None:
-        parsed = None if self.only_words else _floats(texts)
-        if parsed is not None and (self.numbers or not self.codes):
-            self.numbers.append(parsed)
-            return
-        if not self.only_words:
-            self._check_only_words(texts, row)
-        self._add_words(texts)
-
-    def finish(self) -> Column:
-        if self.codes:
-            return _sorted(np.concatenate(self.codes), list(self.found))
-        return Numbers(np.concatenate([*self.numbers, np.empty(0)]))
-
-    def _add_words(self, texts: Sequence[str]) -> None:
-        found = self.found
-        if self.numbers:  # all missing so far, else the check would have failed
-            count = sum(map(len, self.numbers))
-            self.codes.append(np.full(count, found.setdefault("", len(found)), dtype=np.int64))
-            self.numbers.clear()
-        stripped = (text.strip() for text in texts)
-        codes = (found.setdefault(text, len(found)) for text in stripped)
-        self.codes.append(np.fromiter(codes, dtype=np.int64, count=len(texts)))
-
-    def _check_only_words(self, texts: Sequence[str], row: int) -> None:
-        """Raise where numbers and words meet, naming the first value that differs in kind from those before."""
-        before = any(not np.isnan(chunk).all() for chunk in self.numbers)
-        kind: bool | None = True if before else (False if self.codes else None)  # whether those before are numbers
-        for place, text in enumerate(texts):
-            if text.strip() in MISSING:
-                continue
-            if DECIMAL_COMMA.fullmatch(text.strip()):
-                raise DataError(
-                    f"{self.path}: numbers need a decimal point, got {text!r} in column {self.name!r}, "
-                    f"row {row + place}; write 1.5 instead of 1,5, or pass words=({self.name!r},) if they are words"
-                )
-            is_number = _floats([text]) is not None
-            if kind is not None and is_number != kind:
-                raise DataError(
-                    f"{self.path}: column {self.name!r} mixes numbers and words: row {row + place} has {text!r} after "
-                    f"{'numbers' if kind else 'words'}; correct it, or pass words=({self.name!r},) to take all as words"
-                )
-            kind = is_number
-
-
-def _floats(texts: Sequence[str]) -> NDArray[np.float64] | None:
-    """The texts as numbers, with NaN for those that stand for no value, or None if one is a word."""
-    try:
-        return np.array(texts, dtype=np.float64)
-    except ValueError:
-        pass
-    try:
-        return np.array(["nan" if text.strip() in MISSING else text for text in texts], dtype=np.float64)
-    except ValueError:
-        return None
-
-
-def _sorted(codes: NDArray[np.int64], found: Sequence[str]) -> Words:
-    """Words with their categories sorted, and -1 for texts that stand for no value."""
-    categories = sorted({text for text in found if text not in MISSING})
-    place = {text: i for i, text in enumerate(categories)}
-    places = np.array([place.get(text, -1) for text in found], dtype=np.int64)
-    return Words(places[codes] if len(codes) else codes, tuple(categories))
-
-
-@contextmanager
-def _csv_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} must be text in UTF-8 ({error.reason} at byte {error.start}); save it so") from error
-    except csv.Error as error:
-        raise DataError(f"{path} has a broken or unclosed quote ({error}); double each quote inside quotes") from error
-
-
-def _delimiter(stream: TextIO) -> str:
-    """The delimiter that cuts the header into most names."""
-    header = stream.readline()
-    stream.seek(0)
-    return max(DELIMITERS, key=lambda delimiter: len(next(csv.reader([header], delimiter=delimiter), [])))
-
-
-def _chunks(reader: Iterator[list[str]]) -> Iterator[list[list[str]]]:
-    while rows := list(islice(reader, CHUNK)):
-        full = [row for row in rows if row]  # an empty line is no row
-        if full:
-            yield full
-
-
-def _check_header(path: Path, names: Sequence[str]) -> None:
-    if not any(names):
-        raise DataError(f"{path} must begin with a line of column names, got an empty line")
-    if "" in names:
-        raise DataError(
-            f"{path}: each column needs a name, column {names.index('') + 1} of the header has none; "
-            "name it, or write the file without its index"
-        )
-    if _floats(names) is not None:
-        raise DataError(
-            f"{path} must begin with a line of column names, got numbers ({listed(names, 3)}); add a header"
-        )
-    _check_differ(path, names)
-
-
-def _check_differ(path: Path, names: Sequence[str]) -> None:
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise DataError(f"{path}: column names must differ, got {twice[0]!r} {len(twice)} times; rename one")
-
-
-def _check_lengths(path: Path, rows: Sequence[Sequence[str]], names: Sequence[str], row: int) -> None:
-    if set(map(len, rows)) != {len(names)}:
-        place = next(i for i, values in enumerate(rows) if len(values) != len(names))
-        raise DataError(
-            f"{path}: the header names {len(names)} columns, row {row + place} has {len(rows[place])} values; "
-            "correct the row, or quote values that contain the delimiter"
-        )
-
-
-def _arrow_column(path: Path, name: str, values: Any, as_words: bool) -> Column:
+def _arrow_column(name: str, values: Any, as_words: bool) -> Column:
     arrow = require("pyarrow", "tables", "reading Parquet")
     kind = values.type.value_type if arrow.types.is_dictionary(values.type) else values.type
     is_word = arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_boolean(kind)
     is_number = arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_decimal(kind)
     if not (is_word or is_number or arrow.types.is_null(kind)):
         raise DataError(
-            f"{path}: column {name!r} must hold numbers or words, got {kind}; convert it, or leave it out of features"
+            f"expected numbers or words, got {kind}; convert it, or leave the column out of features", column=name
         )
+    values = values.cast(kind)
     if is_word or as_words:
-        encoded = values.cast(kind).cast(arrow.string()).combine_chunks().dictionary_encode()
+        encoded = values.combine_chunks().dictionary_encode()
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return _sorted(codes, [*encoded.dictionary.to_pylist(), ""])  # code -1 finds the last one
-    numbers = values.cast(kind).cast(arrow.float64(), safe=False)
-    return Numbers(np.array(numbers.to_numpy(), dtype=np.float64))
+        texts = ["" if value is None else text_of(value) for value in encoded.dictionary.to_pylist()]
+        return sort_categories(codes, [*texts, ""])  # code -1 selects the last one
+    return Numbers(np.array(values.cast(arrow.float64(), safe=False).to_numpy(), dtype=np.float64))
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an NPZ file by name; never a pickle."""
-    try:
-        with path.open("rb") as stream:  # NumPy leaves a path open when its archive is damaged
-            return _loaded(stream)
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-        raise DataError(f"{path} is no whole NPZ file ({_one_line(error)}); write or copy it again") from error
-    except ValueError as error:
-        if "Object arrays" in str(error):
-            raise DataError(
-                f"{path} holds an array of Python objects, which could run code when loaded; "
-                "save numbers, or words as a NumPy array of strings"
-            ) from error
-        raise DataError(f"{path} is no NPZ file; write it with numpy.savez(path, x=..., y=...)") from error
+def _checked_header(names: list[str]) -> list[str]:
+    if not any(names):
+        raise DataError("expected a line of column names first, got an empty line")
+    if "" in names:
+        raise DataError(
+            f"each column needs a name, column {names.index('') + 1} of the header has none; name it, or write the "
+            "file without its index"
+        )
+    if parse_numbers(names) is not None:
+        raise DataError(f"expected a line of column names first, got numbers ({listed(names, 3)}); add a header")
+    _check_unique(names)
+    return names
 
 
-def _loaded(stream: BinaryIO) -> dict[str, NDArray[Any]]:
-    stored = np.load(stream, allow_pickle=False)
-    if not isinstance(stored, np.lib.npyio.NpzFile):
-        raise ValueError("one array alone")
-    arrays = {name: stored[name] for name in stored.files}
-    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
-        raise ValueError("files that are no arrays")
-    return arrays
+def _check_unique(names: Sequence[str]) -> None:
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise DataError(f"column names must differ, got {len(twice)} of this name; rename one", column=twice[0])
 
 
-def _array_column(path: Path, name: str, values: NDArray[Any], as_words: bool) -> Column:
-    if values.dtype.kind in "biuf" and not as_words and values.dtype.kind != "b":
-        return Numbers(values.astype(np.float64))
-    if values.dtype.kind not in "biufSU":
-        raise DataError(f"{path}: array {name!r} must hold numbers or words, got {values.dtype}; convert it")
-    texts = np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
-    categories, codes = np.unique(texts, return_inverse=True)
-    names = [str(name).lower() if values.dtype.kind == "b" else str(name).strip() for name in categories.tolist()]
-    return _sorted(codes, names)
+def _ragged(values: Sequence[str], names: Sequence[str], row: int) -> DataError:
+    return DataError(
+        f"the header names {len(names)} columns, but the row has {len(values)} values; correct the row, or quote "
+        "values that contain the delimiter",
+        row=row,
+    )
 
 
-def _one_line(error: Exception) -> str:
+def _csv_message(error: csv.Error) -> str:
+    if "field limit" in str(error):
+        return f"a value is longer than {csv.field_size_limit():,} characters; is a quote missing before it?"
+    return f"a quote is broken or not closed ({error}); double each quote inside quotes"
+
+
+def _one_line(error: BaseException) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__

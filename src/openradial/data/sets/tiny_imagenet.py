@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 
 from openradial.data.readers.archives import unpacked
-from openradial.data.readers.folder import ImageFolder, labelled, scan
+from openradial.data.readers.folder import ImageFolder, scan, scan_listed
 from openradial.errors import DataError, check_choice
 
 ANNOTATIONS = "val_annotations.txt"
@@ -28,7 +28,7 @@ def tiny_imagenet(
     wanted = _classes(base) if classes is None else tuple(classes)
     annotations = base / "val" / ANNOTATIONS
     if split == "val" and annotations.is_file() and (base / "val" / "images").is_dir():
-        return labelled(base / "val" / "images", _annotated(annotations), classes=wanted)
+        return scan_listed(base / "val" / "images", _annotated(annotations), classes=wanted)
     return scan(base / split, classes=wanted)
 
 

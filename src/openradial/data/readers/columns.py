@@ -1,0 +1,213 @@
+"""Columns of numbers and of words, made from texts, Python values or arrays by the same rules.
+
+What counts as a missing value, as a number and as the text of a value is decided here for every format, for training
+and for prediction.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openradial.errors import DataError
+
+MISSING = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "null", "NULL"})
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """A column of numbers; NaN where one is missing."""
+
+    values: NDArray[np.float64]  # (n,)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def missing(self) -> NDArray[np.bool_]:
+        return np.isnan(self.values)
+
+    def select(self, which: NDArray[Any]) -> "Numbers":
+        return Numbers(self.values[which])
+
+    def to_list(self) -> list[Any]:
+        return list(self.values.tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """A column of words as indices into sorted ``categories``; -1 where one is missing."""
+
+    codes: NDArray[np.int64]  # (n,)
+    categories: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def missing(self) -> NDArray[np.bool_]:
+        return self.codes < 0
+
+    def select(self, which: NDArray[Any]) -> "Words":
+        return Words(self.codes[which], self.categories)
+
+    def to_list(self) -> list[Any]:
+        words = (*self.categories, None)  # code -1 selects the last one
+        return [words[code] for code in self.codes.tolist()]
+
+
+Column = Numbers | Words
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value stands for none: None, nan, or a text such as ``NA``."""
+    if isinstance(value, str):
+        return value.strip() in MISSING
+    return value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
+
+
+def text_of(value: Any) -> str:
+    """Return a value as a word; integers of any size stay exact.
+
+    >>> text_of(2**53 + 1), text_of(True), text_of(b" red ")
+    ('9007199254740993', 'true', 'red')
+    """
+    if isinstance(value, bool | np.bool_):
+        return str(value).lower()
+    return (value.decode("utf-8") if isinstance(value, bytes) else str(value)).strip()
+
+
+def parse_numbers(texts: Sequence[str]) -> NDArray[np.float64] | None:
+    """Return texts as numbers, NaN for those that stand for a missing value; None if one is a word."""
+    if "_" in "".join(texts):  # Python reads 1_0 as ten
+        return None
+    try:
+        return np.array(texts, dtype=np.float64)
+    except ValueError:
+        pass
+    try:
+        return np.array(["nan" if text.strip() in MISSING else text for text in texts], dtype=np.float64)
+    except ValueError:
+        return None
+
+
+def word_column(values: Iterable[Any]) -> Words:
+    """Return a column of words from Python values."""
+    texts: dict[str, int] = {}
+    codes = [texts.setdefault("" if is_missing(value) else text_of(value), len(texts)) for value in values]
+    return sort_categories(np.array(codes, dtype=np.int64), list(texts))
+
+
+def number_column(name: str, values: Sequence[Any]) -> Numbers:
+    """Return a column of numbers from Python values or texts; raise for words and infinite numbers."""
+    numbers = np.full(len(values), np.nan)
+    for row, value in enumerate(values, 1):
+        if is_missing(value):
+            continue
+        try:
+            number = float("no" if isinstance(value, str) and "_" in value else value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DataError(f"expected a number, got {value!r}; correct it", row=row, column=name) from error
+        if not np.isfinite(number):
+            raise DataError(f"expected a finite number, got {value!r}; correct it", row=row, column=name)
+        numbers[row - 1] = number
+    return Numbers(numbers)
+
+
+def value_column(name: str, values: Sequence[Any], as_words: bool) -> Column:
+    """Return a column from the values of JSON: numbers if all are numbers, else words."""
+    if as_words:
+        return word_column(values)
+    kind: bool | None = None  # whether the values before are numbers
+    for row, value in enumerate(values, 1):
+        if is_missing(value):
+            continue
+        if not isinstance(value, bool | int | float | str):
+            raise DataError(f"expected a number or a word, got {type(value).__name__}", row=row, column=name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if kind is not None and is_number != kind:
+            raise mixed_error(name, value, row, kind)
+        kind = is_number
+    return word_column(values) if kind is False else number_column(name, values)
+
+
+def array_column(name: str, values: NDArray[Any], as_words: bool) -> Column:
+    """Return a column from an array of numbers, truth values or strings."""
+    if values.dtype.kind not in "biufSU":
+        raise DataError(f"expected an array of numbers or words, got {values.dtype}; convert it", column=name)
+    if values.dtype.kind in "iuf" and not as_words:
+        return Numbers(values.astype(np.float64))
+    distinct, codes = np.unique(values, return_inverse=True)
+    return sort_categories(codes, [text_of(value) for value in distinct.tolist()])
+
+
+def sort_categories(codes: NDArray[np.int64], texts: Sequence[str]) -> Words:
+    """Return codes into ``texts`` as words with sorted categories, and -1 for texts that stand for no value."""
+    categories = sorted({text for text in texts if text not in MISSING})
+    index = {text: i for i, text in enumerate(categories)}
+    indices = np.array([index.get(text, -1) for text in texts], dtype=np.int64)
+    return Words(indices[codes] if len(codes) else codes, tuple(categories))
+
+
+def mixed_error(name: str, value: Any, row: int, after_numbers: bool) -> DataError:
+    """Return the error for a column in which numbers and words are mixed."""
+    return DataError(
+        f"the column mixes numbers and words: got {value!r} after {'numbers' if after_numbers else 'words'}; correct "
+        f"it, or pass words=({name!r},) to read all values as words",
+        row=row,
+        column=name,
+    )
+
+
+@dataclass
+class TextColumn:
+    """Collects one column of a text file: numbers until the first word, or words from the start."""
+
+    name: str
+    only_words: bool
+    numbers: list[NDArray[np.float64]] = field(default_factory=list)
+    codes: list[NDArray[np.int64]] = field(default_factory=list)
+    texts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, texts: Sequence[str], row: int) -> None:
+        """Append texts, of which the first is that of ``row``."""
+        parsed = None if self.only_words else parse_numbers(texts)
+        if parsed is not None and (self.numbers or not self.codes):
+            self.numbers.append(parsed)
+            return
+        if not self.only_words:
+            self._check_only_words(texts, row)
+        index = self.texts
+        if self.numbers:  # all missing so far, else the check would have failed
+            count = sum(map(len, self.numbers))
+            self.codes.append(np.full(count, index.setdefault("", len(index)), dtype=np.int64))
+            self.numbers.clear()
+        codes = (index.setdefault(text, len(index)) for text in map(str.strip, texts))
+        self.codes.append(np.fromiter(codes, dtype=np.int64, count=len(texts)))
+
+    def column(self) -> Column:
+        """Return the column of all texts."""
+        if self.codes:
+            return sort_categories(np.concatenate(self.codes), list(self.texts))
+        return Numbers(np.concatenate([*self.numbers, np.empty(0)]))
+
+    def _check_only_words(self, texts: Sequence[str], row: int) -> None:
+        """Raise where numbers and words are mixed, for the first value that differs in kind from those before."""
+        before = any(not np.isnan(chunk).all() for chunk in self.numbers)
+        kind: bool | None = True if before else (False if self.codes else None)  # whether those before are numbers
+        for at, text in enumerate(texts, row):
+            if text.strip() in MISSING:
+                continue
+            if DECIMAL_COMMA.fullmatch(text.strip()):
+                raise DataError(
+                    f"numbers need a decimal point, got {text!r}; write 1.5 instead of 1,5, or pass "
+                    f"words=({self.name!r},) if they are words",
+                    row=at,
+                    column=self.name,
+                )
+            is_number = parse_numbers([text]) is not None
+            if kind is not None and is_number != kind:
+                raise mixed_error(self.name, text, at, kind)
+            kind = is_number
