@@ -78,7 +78,7 @@ class Recipe:
             check_positive("beta", self.beta)
         if isinstance(self.outlier_weight, bool) or not 0 <= self.outlier_weight < float("inf"):
             raise OptionError(
-                f"the weight of outliers must be a finite number of at least 0, got {self.outlier_weight!r}; 0 makes none"
+                f"outliers must have a finite weight of at least 0, got {self.outlier_weight!r}; 0 makes none"
             )
         if self.outliers:
             check_kinds(self.outliers)

@@ -47,9 +47,7 @@ def test_two_batches_do_not_share_memory():
 
 
 def test_grey_arrays_of_the_right_size_are_taken_as_they_are(monkeypatch):
-    monkeypatch.setattr(
-        "openradial.data.inputs.images._encoded", None
-    )  # the way over a file takes half of a request's time
+    monkeypatch.setattr("openradial.data.inputs.images._encoded", None)  # decoding a file takes half of the time
     grey = np.arange(64, dtype=np.uint8).reshape(8, 8)
     for raw in (grey, grey[:, :, None]):
         np.testing.assert_array_equal(ImageInputs(8, 1).prepare(raw)[0, 0], grey)

@@ -69,11 +69,11 @@ def _check_type(path: Path, name: str, value: Any, hint: Any) -> None:
             f"{path}: {name} must be a JSON {'list' if expected is list else 'object'}, got {value!r:.80}"
         )
     element = {"classes": str, "scorers": dict}.get(name)
-    if element is not None and not all(isinstance(each, element) for each in value):
+    if element is not None and not all(isinstance(each, element) for each in value or ()):
         raise BundleError(f"{path}: {name} must hold {element.__name__} values only")
-    for key in REQUIRED.get(name, ()) if isinstance(value, dict) else ():
-        if key not in value:
-            raise BundleError(f"{path}: {name} has no {key!r}")
+    missing = [key for key in REQUIRED.get(name, ()) if isinstance(value, dict) and key not in value]
+    if missing:
+        raise BundleError(f"{path}: {name} has no {missing[0]!r}")
 
 
 REQUIRED = {

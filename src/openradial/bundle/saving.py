@@ -51,8 +51,8 @@ def make_record(model: OpenClassifier) -> BundleRecord:
     """Return what ``bundle.json`` holds, except the checksums of files."""
     if model.network is None:
         raise OptionError(
-            "a model is saved with the name of its network, so that it can be built again: set network=(name, options), "
-            "as openradial.models.build takes them"
+            "a model is saved with the name of its network, so that it can be built again: set "
+            "network=(name, options), as openradial.models.build takes them"
         )
     if model.preprocessing is None:
         raise OptionError("a model is saved with its preprocessing, and this one has none; set preprocessing=...")

@@ -41,7 +41,7 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Predictions(Sequence[Prediction]):
-    """One :class:`Prediction` per input, stored as NumPy arrays. Classes are indices into ``classes``; -1 is unknown."""
+    """One :class:`Prediction` per input, stored as NumPy arrays; label -1 is unknown."""
 
     classes: tuple[str, ...]
     labels: Labels  # (b,) -1 where rejected

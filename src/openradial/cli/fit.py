@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from openradial.cli import INTERRUPTED
-from openradial.cli.modules import add_working_folder
+from openradial.cli.modules import look_beside_the_run
 from openradial.errors import OptionError, listed
 from openradial.training.settings import Settings, read_toml
 
@@ -141,7 +141,7 @@ def fit_command(
     options = {} if config is None else read_toml(config)
     options |= {name: value for name, value in given.items() if value is not None}
     if ":" in str(options.get("model", "")):
-        add_working_folder()
+        look_beside_the_run()
     from rich.console import Console
 
     from openradial.fitting import StoppedError, fit
@@ -235,7 +235,7 @@ def _lines(report: "FitReport") -> list[tuple[str, str]]:
         detected = f"{100 * novel.detected:.1f} % of {novel.examples:,} examples of {others}"
         lines.append(("detected novel", f"{detected}; AUROC {100 * novel.auroc:.1f} %"))
     if report.confused and report.matrix is None:
-        pairs = [f"{pair.true} as {pair.predicted} ({pair.count})" for pair in report.confused]
+        pairs = [f"{pair.true} as {pair.predicted} ({pair.examples})" for pair in report.confused]
         lines.append(("confused", listed(pairs, 5)))
     if report.hardest:
         hard = [f"{each.name} {100 * each.accuracy:.0f} %" for each in report.hardest]

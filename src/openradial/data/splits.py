@@ -162,7 +162,12 @@ def as_unknown(examples: Labelled, classes: tuple[str, ...] = ()) -> Labelled:
     return replace(examples, labels=torch.full_like(examples.labels, -1), classes=classes)
 
 
-def train_test_split(examples: Labelled, test: float = 0.2, seed: int = 0) -> tuple[Labelled, Labelled]:
+def identical_groups(rows: Tensor) -> Tensor:
+    groups: Tensor = torch.unique(rows, dim=0, return_inverse=True)[1]
+    return groups
+
+
+def train_test_split(examples: Labelled, test: float = 0.2, seed: int = 0, groups: Tensor | None = None) -> tuple[Labelled, Labelled]:
     """Keep a share of each class for testing; both parts stay in the order of the examples.
 
     A class with two or more examples has at least one in each part; a class with one has it in the first part.

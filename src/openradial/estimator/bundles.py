@@ -25,8 +25,8 @@ def to_model(estimator: "RadialClassifier") -> OpenClassifier:
     net = estimator.network_
     if not isinstance(net, MLP) or estimator.module is not None:
         raise OptionError(
-            "a bundle builds its network again by name, and this estimator has its own module; fit it with hidden=(...), "
-            "or save it with openradial.OpenClassifier and the name of a network"
+            "a bundle builds its network again by name, and this estimator has its own module; fit it with "
+            "hidden=(...), or build an openradial.OpenClassifier with the name of a network"
         )
     names = getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(estimator.n_features_in_)])
     scaler = estimator.scaler_

@@ -86,8 +86,8 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         neighbours: where rows may be rejected, also use the distance to the nearest training row, in the first hidden
             layer. Up to 10,000 training rows are kept for it. It is not used with a ``module``, with a network without
             hidden layers, or with fewer than about 60 held-out rows.
-        calibration_fraction: share of each class that is held out for ``false_reject_rate`` and ``beta="fit"``. Identical
-            rows are never separated.
+        calibration_fraction: share of each class that is held out for ``false_reject_rate`` and ``beta="fit"``.
+            Identical rows are never separated.
         max_epochs: passes over the data.
         batch_size: rows per step.
         learning_rate: that of the optimiser, at its start.

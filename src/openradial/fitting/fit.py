@@ -23,6 +23,7 @@ from openradial.training import History, Machine, Settings
 from openradial.training import fit as train
 from openradial.training.checkpoint import LAST, load
 from openradial.training.log import Record
+from openradial.training.sharding import gathered
 
 CHUNK = 256  # examples per batch once the network is trained
 START = 1e-3  # standard deviation of the initial weights of a radial layer on pre-trained features
@@ -97,7 +98,7 @@ def fit(
     )
     if not history.finished:
         raise StoppedError(f"stopped by {history.stopped_by} after {len(history.records)} epochs; resume with --resume")
-    net = machine.gather(net, lambda: build_network(chosen, prepared)[0])
+    net = gathered(net, lambda: build_network(chosen, prepared)[0])
     model = _calibrated(net, head, recipe, chosen, prepared)
     model.report = _measured(model, prepared, round(time.monotonic() - began, 1))
     model.metadata = _metadata(chosen, prepared, recipe, settings, history, model.report)
@@ -242,8 +243,8 @@ def _check_same_run(folder: Path, now: dict[str, Any]) -> None:
     for name, value in now.items():
         if then.get(name) != value:
             raise TrainingError(
-                f"the run in {folder} was started with other {name}: {then.get(name)!r}, now {value!r}; set it back, or "
-                "choose another folder"
+                f"the run in {folder} was started with other {name}: {then.get(name)!r}, now {value!r}; set it "
+                "back, or choose another folder"
             )
 
 

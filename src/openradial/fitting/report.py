@@ -32,7 +32,7 @@ class Confusion(NamedTuple):
 
     true: str
     predicted: str
-    count: int
+    examples: int
 
 
 class ClassAccuracy(NamedTuple):

@@ -1,6 +1,6 @@
 """Weights cut into pieces over the processes (FSDP), and the states of whole or cut networks as plain tensors."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -80,6 +80,18 @@ def load_model(net: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     from torch.distributed.checkpoint.state_dict import set_model_state_dict
 
     set_model_state_dict(net, dict(tensors), options=_whole(broadcast_from_rank0=True))
+
+
+def gathered(net: nn.Module, build: Callable[[], nn.Module]) -> nn.Module:
+    """Return the trained network on the CPU, complete in every process; ``build`` makes one that is not sharded."""
+    if not is_sharded(net):
+        return net.cpu()
+    from torch.distributed.checkpoint.state_dict import get_model_state_dict
+
+    tensors: dict[str, Any] = get_model_state_dict(net, options=_whole())
+    complete = build()
+    complete.load_state_dict({name: tensor.cpu() for name, tensor in tensors.items()})
+    return complete
 
 
 def optimiser_tensors(net: nn.Module, optimiser: Optimizer) -> dict[str, Tensor]:

@@ -52,6 +52,10 @@ class Inputs(ABC):
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """What :meth:`record` gave."""
 
+    def expand(self, inputs: Any) -> Any:
+        """Return the inputs that a path of a file or folder stands for, and other inputs as they are."""
+        return inputs
+
     @abstractmethod
     def chunks(self, raw: Any) -> Iterator[Any]:
         """Raw things or prepared ones in parts of bounded memory, in their order."""

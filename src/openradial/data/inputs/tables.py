@@ -8,12 +8,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-<<<<<<< HEAD:src/openradial/data/inputs/tables.py
 from openradial.data.inputs.base import Inputs, in_parts
-from openradial.data.readers.table_files import MISSING, Column, Numbers, Words
-=======
-from openradial.bundle.inputs import Inputs, in_parts
->>>>>>> data:src/openradial/bundle/tables.py
 from openradial.data.readers.tables import Table
 from openradial.data.table_encoder import NumberFeature, TableEncoder
 
