@@ -46,7 +46,7 @@ def test_an_answer_is_what_the_parts_say_one_after_the_other(parts):
         known = 3 * torch.eye(4)[torch.arange(40) % 3] + 0.3 * torch.randn(40, 4)
         x = torch.cat([known, 50 * torch.randn(9, 4)])
         scores, nearest = merge.unknown_score(columns(x)), RadialHead(3).predict(net(x))
-    answer = model.answer(x)
+    answer = model.decide(x)
     torch.testing.assert_close(answer.unknown_score, scores)
     assert torch.equal(answer.nearest, nearest)
     assert torch.equal(answer.labels, rejector.decide(scores, nearest))
@@ -57,7 +57,7 @@ def test_an_answer_is_what_the_parts_say_one_after_the_other(parts):
 def test_another_rate_can_be_asked_for(parts):
     model = made(parts)
     x = torch.cat(parts[3])
-    rejected = [int((model.answer(x, rate).labels == -1).sum()) for rate in (0.02, 0.1, 0.5)]
+    rejected = [int((model.decide(x, rate).labels == -1).sum()) for rate in (0.02, 0.1, 0.5)]
     assert rejected[0] < rejected[1] < rejected[2]
 
 
@@ -65,13 +65,13 @@ def test_without_scorers_the_score_is_that_of_the_head(parts):
     model = made(parts, scorers=None, combination=None)
     x = torch.cat(parts[3])
     with torch.no_grad():
-        assert torch.equal(model.answer(x).unknown_score, model.head.unknown_score(model.net(x)))
+        assert torch.equal(model.decide(x).unknown_score, model.head.unknown_score(model.net(x)))
         assert torch.equal(model(x), model.head.log_probs(model.net(x)))
 
 
 def test_without_a_rejector_nothing_is_rejected(parts):
     model = OpenClassifier(MLP(3, inputs=4), RadialHead(3))
-    answer = model.answer(1e4 * torch.randn(20, 4))
+    answer = model.decide(1e4 * torch.randn(20, 4))
     assert (answer.labels >= 0).all()
     assert answer.p_values is None
     with pytest.raises(
@@ -82,7 +82,7 @@ def test_without_a_rejector_nothing_is_rejected(parts):
 
 def test_rejection_per_class_uses_the_predicted_class(parts):
     model = made(parts, rejector=Rejector(0.2, per_class=True))
-    answer = model.answer(torch.cat(parts[3]))
+    answer = model.decide(torch.cat(parts[3]))
     assert 0 < (answer.labels == -1).float().mean() < 0.3
 
 
@@ -90,7 +90,7 @@ def test_dropout_is_off_however_the_network_comes(parts):
     net = MLP(3, inputs=4, hidden=(8, 8), dropout=0.5).train()
     model = OpenClassifier(net, RadialHead(3))
     x = parts[0][0]
-    assert torch.equal(model.answer(x).log_probs, model.answer(x).log_probs)
+    assert torch.equal(model.decide(x).log_probs, model.decide(x).log_probs)
 
 
 def test_scores_and_combination_must_fit_together():

@@ -4,10 +4,10 @@ import numpy as np
 import torch
 from rounding import tolerance
 
-from openradial.bundle import Bundle, ImageInputs, PointInputs, SequenceInputs, TableInputs, TextInputs
 from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
 from openradial.data import TableEncoder
+from openradial.data.inputs import ImageInputs, PointInputs, SequenceInputs, TableInputs, TextInputs
 from openradial.data.table_encoder import NumberFeature, WordFeature
 from openradial.heads import RadialHead
 from openradial.models import build
@@ -52,7 +52,9 @@ def image_bundle(**options):
         net.classifier.bias -= net(x).mean(0)
     made = classifier(net, x, **options)
     facts = {"data": {"examples": 60}, "false_reject_rate": {"asked": 0.1, "measured": 0.0625}}
-    return Bundle(made, "mlp", {"inputs": 64, "hidden": (16, 8)}, CLASSES, inputs, facts)
+    return made.replace(
+        network=("mlp", {"inputs": 64, "hidden": (16, 8)}), classes=CLASSES, preprocessing=inputs, metadata=facts
+    )
 
 
 def three_scorers():
@@ -70,13 +72,13 @@ def table_bundle():
     inputs = TableInputs(ENCODER)
     net = build("mlp", 3, inputs=3, hidden=(8,))
     made = classifier(net, inputs.prepare(table_rows()))
-    return Bundle(made, "mlp", {"inputs": 3, "hidden": [8]}, CLASSES, inputs)
+    return made.replace(network=("mlp", {"inputs": 3, "hidden": [8]}), classes=CLASSES, preprocessing=inputs)
 
 
 def point_bundle():
     torch.manual_seed(0)
     made = classifier(build("spiral_radial", 3), torch.randn(50, 2))
-    return Bundle(made, "spiral_radial", {}, CLASSES, PointInputs(2))
+    return made.replace(network=("spiral_radial", {}), classes=CLASSES, preprocessing=PointInputs(2))
 
 
 def sequences(count=40, seed=0):
@@ -89,7 +91,7 @@ def sequence_bundle():
     inputs = SequenceInputs(2, mean=(0.1, -0.2), std=(1.0, 2.0))
     x = inputs.transform(inputs.prepare(sequences()))
     made = classifier(build("gru", 3, channels=2, hidden=6), x)
-    return Bundle(made, "gru", {"channels": 2, "hidden": 6}, CLASSES, inputs)
+    return made.replace(network=("gru", {"channels": 2, "hidden": 6}), classes=CLASSES, preprocessing=inputs)
 
 
 TEXTS = ["profit fell", "the profit rose", "a bird sang", "bird fell", "rose fell rose"]
@@ -101,7 +103,7 @@ def text_bundle():
     words = np.random.default_rng(0).choice([*inputs.words, "other"], (40, 6))
     known = [" ".join(row[: 2 + i % 5]) for i, row in enumerate(words)]
     made = classifier(build("text_cnn", 3, vocabulary=6), inputs.prepare(known))
-    return Bundle(made, "text_cnn", {"vocabulary": 6}, CLASSES, inputs)
+    return made.replace(network=("text_cnn", {"vocabulary": 6}), classes=CLASSES, preprocessing=inputs)
 
 
 RAW = {

@@ -6,9 +6,10 @@ import torch
 from made_bundles import CLASSES, RAW, assert_same, classifier, image_bundle, pixels, point_bundle, text_bundle
 from torch import nn
 
-from openradial.bundle import Bundle, PointInputs, describe, load, save
+from openradial.bundle import describe, load, save
 from openradial.bundle.parts import classifier_tensors
 from openradial.classifier import OpenClassifier
+from openradial.data.inputs import PointInputs
 from openradial.heads import CACHead, DOCHead, OpenMaxHead, RadialHead, SoftmaxHead
 from openradial.models import build
 from openradial.nn.prototypes import LearnedPrototypes, SimplexPrototypes
@@ -17,7 +18,7 @@ from openradial.scorers import MahalanobisDensity, NeighbourDensity, ParzenDensi
 
 def assert_equal_bundles(found, expected):
     """All that a bundle holds is the same, tensors bit for bit."""
-    left, right = classifier_tensors(found.classifier), classifier_tensors(expected.classifier)
+    left, right = classifier_tensors(found), classifier_tensors(expected)
     assert list(left) == sorted(left) or set(left) == set(right)
     for name, tensor in right.items():
         assert left[name].dtype == tensor.dtype
@@ -26,8 +27,8 @@ def assert_equal_bundles(found, expected):
     assert found.preprocessing == expected.preprocessing
     assert found.network == expected.network
     assert found.options == json.loads(json.dumps(dict(expected.options)))
-    assert (found.facts, found.versions) == (expected.facts, expected.versions)
-    assert found.classifier.places == expected.classifier.places
+    assert (found.metadata, found.versions) == (expected.metadata, expected.versions)
+    assert found.places == expected.places
 
 
 @pytest.mark.parametrize("make", RAW, ids=lambda make: make.__name__)
@@ -60,9 +61,9 @@ def test_every_head_comes_back(head, tmp_path):
 def test_a_head_that_saw_no_example_of_a_class_comes_back(tmp_path):
     head = OpenMaxHead(3, tail=5, alpha=2).fit(torch.eye(3)[[0, 1] * 5], torch.tensor([0, 1] * 5))
     bundle = point_bundle()
-    model = OpenClassifier(bundle.classifier.net, head)
-    made = Bundle(model, "spiral_radial", {}, CLASSES, PointInputs(2))
-    assert load(save(made, tmp_path / "model")).classifier.head.missing_classes == [2]
+    model = OpenClassifier(bundle.net, head)
+    made = model.replace(network=("spiral_radial", {}), classes=CLASSES, preprocessing=PointInputs(2))
+    assert load(save(made, tmp_path / "model")).head.missing_classes == [2]
 
 
 def test_every_scorer_comes_back(tmp_path):
@@ -78,14 +79,14 @@ def test_simplex_prototypes_take_a_network_with_one_output_less(tmp_path):
     torch.manual_seed(0)
     head = RadialHead(3, prototypes=SimplexPrototypes(3))
     made = classifier(build("mlp", 2, inputs=4, hidden=(5,)), torch.randn(40, 4), head=head)
-    bundle = Bundle(made, "mlp", {"inputs": 4, "hidden": (5,)}, CLASSES, PointInputs(4))
+    bundle = made.replace(network=("mlp", {"inputs": 4, "hidden": (5,)}), classes=CLASSES, preprocessing=PointInputs(4))
     assert_equal_bundles(load(save(bundle, tmp_path / "model")), bundle)
 
 
 def test_the_precision_of_the_weights_stays(tmp_path):
     torch.manual_seed(0)
     made = classifier(build("spiral_radial", 3).double(), torch.randn(50, 2).double())
-    bundle = Bundle(made, "spiral_radial", {}, CLASSES, PointInputs(2))
+    bundle = made.replace(network=("spiral_radial", {}), classes=CLASSES, preprocessing=PointInputs(2))
     loaded = load(save(bundle, tmp_path / "model"))
     assert_equal_bundles(loaded, bundle)
     raw = np.random.default_rng(0).normal(size=(9, 2))
@@ -129,7 +130,7 @@ def test_a_folder_holds_three_files_and_nothing_pickled(tmp_path):
     assert sorted(path.name for path in folder.iterdir()) == ["bundle.json", "card.md", "weights.safetensors"]
     record = json.loads((folder / "bundle.json").read_text())
     assert record["schema"] == 1
-    assert record["decision"]["quantiles"]["0.1"] == image_bundle().classifier.rejector.threshold(0.1)
+    assert record["decision"]["quantiles"]["0.1"] == image_bundle().rejector.threshold(0.1)
     assert record == describe(folder)
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["model"]  # nothing is left beside it
 
@@ -142,7 +143,9 @@ def test_the_card_names_classes_network_decision_and_facts(tmp_path):
 
 def test_the_card_survives_names_that_mean_something_to_markdown(tmp_path):
     bundle = point_bundle()
-    odd = Bundle(bundle.classifier, "spiral_radial", {}, ("# a", "`b`\n<i>", "c|d"), PointInputs(2))
+    odd = bundle.classifier.replace(
+        network=("spiral_radial", {}), classes=("# a", "`b`\n<i>", "c|d"), preprocessing=PointInputs(2)
+    )
     text = (save(odd, tmp_path / "model") / "card.md").read_text()
     assert "\\# a, \\`b\\` \\<i\\>, c\\|d" in text
     assert load(tmp_path / "model").classes == odd.classes
@@ -164,12 +167,14 @@ def test_a_network_of_the_users_is_loaded_where_its_module_is_named(tmp_path):
     torch.manual_seed(0)
     name, net, x = f"{__name__}:Own", Own(3, momentum=0.5), torch.randn(40, 2)
     net.train()(3 + x)  # statistics of normalisation layers are part of the weights
-    bundle = Bundle(classifier(net.eval(), x), name, {"momentum": 0.5}, CLASSES, PointInputs(2))
+    bundle = classifier(net.eval(), x).replace(
+        network=(name, {"momentum": 0.5}), classes=CLASSES, preprocessing=PointInputs(2)
+    )
     loaded = load(save(bundle, tmp_path / "model"), modules=[__name__])
     assert_equal_bundles(loaded, bundle)
-    assert loaded.classifier.net.normalise.running_mean.min() > 1
+    assert loaded.net.normalise.running_mean.min() > 1
 
 
 def test_texts_keep_their_vocabulary(tmp_path):
     loaded = load(save(text_bundle(), tmp_path / "model"))
-    assert loaded.prepare(["Profit rose sharply"]).tolist() == [[2, 4, 1]]
+    assert loaded.preprocessing.ready(["Profit rose sharply"]).tolist() == [[2, 4, 1]]

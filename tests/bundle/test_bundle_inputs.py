@@ -6,8 +6,8 @@ import torch
 from made_bundles import ENCODER, image_bundle, table_rows
 from PIL import Image
 
-from openradial.bundle import ImageInputs, PointInputs, SequenceInputs, TableInputs, TextInputs
 from openradial.data import Normalise, read_table, scan
+from openradial.data.inputs import ImageInputs, PointInputs, SequenceInputs, TableInputs, TextInputs
 from openradial.errors import DataError, OptionError
 
 

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from made_bundles import CLASSES, RAW, assert_same, image_bundle, pixels, point_bundle, table_bundle
 
-from openradial.bundle import Bundle, PointInputs, Predictions
 from openradial.bundle import inputs as limits
+from openradial.classifier import Predictions
+from openradial.data.inputs import PointInputs
 from openradial.errors import DTypeError, OptionError, ShapeError
 from openradial.heads import SoftmaxHead
 from openradial.scorers import NeighbourDensity
@@ -17,12 +18,12 @@ from openradial.scorers import NeighbourDensity
 
 def said_one_by_one(bundle, x, rate):
     """The definition: each input alone, through network, head and rejector."""
-    model, found = bundle.classifier, []
+    model, found = bundle, []
     for each in bundle.preprocessing.transform(x):
         with torch.no_grad():
             o = model.net(each[None])
         log_probs = model.head.log_probs(o)[0].tolist()
-        answer = model.answer(each[None])
+        answer = model.decide(each[None])
         p = float(answer.p_values[0])
         ranked = sorted(range(len(log_probs)), key=lambda k: -log_probs[k])
         found.append((ranked[0] if p > rate else -1, ranked, np.exp([log_probs[k] for k in ranked]), p))
@@ -46,7 +47,7 @@ def test_predictions_are_what_network_head_and_rejector_say():
 @pytest.mark.parametrize("make", RAW, ids=lambda make: make.__name__)
 def test_prepared_tensors_and_raw_things_give_the_same(make):
     bundle, raw = make(), RAW[make]()
-    assert_same(bundle.predict(bundle.prepare(raw)), bundle.predict(raw))
+    assert_same(bundle.predict(bundle.preprocessing.ready(raw)), bundle.predict(raw))
 
 
 @pytest.mark.parametrize("make", RAW, ids=lambda make: make.__name__)
@@ -61,7 +62,7 @@ def test_the_parts_in_which_inputs_are_taken_do_not_matter(make, monkeypatch):
 
 def test_at_most_so_many_rows_reach_the_network_at_once(monkeypatch):
     bundle, sizes = point_bundle(), []
-    bundle.classifier.net.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
+    bundle.net.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
     bundle.predict(np.zeros((10_000, 2)))
     assert max(sizes) == limits.MOST_ROWS
     assert sum(sizes) == 10_000
@@ -70,7 +71,7 @@ def test_at_most_so_many_rows_reach_the_network_at_once(monkeypatch):
 def test_raw_things_are_read_part_by_part(monkeypatch):
     monkeypatch.setattr(limits, "MOST_ROWS", 4)
     bundle, read, most = table_bundle(), [], []
-    bundle.classifier.net.register_forward_pre_hook(lambda _, inputs: most.append(len(read)))
+    bundle.net.register_forward_pre_hook(lambda _, inputs: most.append(len(read)))
 
     def rows():
         for place in range(12):
@@ -85,7 +86,7 @@ def test_raw_things_are_read_part_by_part(monkeypatch):
 def test_no_input_gives_no_prediction(make):
     bundle = make()
     raw = RAW[make]()[:0]
-    for found in (bundle.predict(raw), bundle.predict(bundle.prepare(RAW[make]())[:0])):
+    for found in (bundle.predict(raw), bundle.predict(bundle.preprocessing.ready(RAW[make]())[:0])):
         assert len(found) == 0
         assert found.names == found.rows() == []
         assert found.top.shape == (0, 3)
@@ -126,7 +127,9 @@ def test_rows_are_plain_json():
 
 def test_a_class_that_is_called_unknown_is_told_apart():
     bundle = point_bundle()
-    named = Bundle(bundle.classifier, "spiral_radial", {}, ("unknown", "b", "c"), PointInputs(2))
+    named = bundle.classifier.replace(
+        network=("spiral_radial", {}), classes=("unknown", "b", "c"), preprocessing=PointInputs(2)
+    )
     rows = named.predict(np.random.default_rng(0).normal(size=(50, 2))).rows()
     assert any(row["label"] == "unknown" and not row["is_unknown"] for row in rows)
 
@@ -140,7 +143,7 @@ def test_heads_without_distances_give_none():
 def test_a_rejector_per_class_decides_by_class():
     bundle = image_bundle(per_class=True)
     found = bundle.predict(pixels(40, seed=5), 0.3)
-    limits = bundle.classifier.rejector.thresholds(0.3)
+    limits = bundle.rejector.thresholds(0.3)
     expected = [k if s <= limits[k] else -1 for k, s in zip(found.nearest, found.unknown_score, strict=True)]
     assert found.labels.tolist() == expected
 
@@ -148,7 +151,7 @@ def test_a_rejector_per_class_decides_by_class():
 @given(arrays.arrays(np.float32, (4, 5), elements=st.floats(-10, 0, width=32)))
 def test_the_nearest_class_leads_and_the_others_follow_by_probability(log_probs):
     nearest = np.array([0, 1, 2, 3])
-    found = Predictions.of(
+    found = Predictions.from_arrays(
         tuple("abcde"),
         labels=nearest,
         nearest=nearest,
@@ -164,7 +167,7 @@ def test_the_nearest_class_leads_and_the_others_follow_by_probability(log_probs)
 
 
 def test_two_classes_have_two_nearest_ones():
-    found = Predictions.of(
+    found = Predictions.from_arrays(
         ("a", "b"),
         labels=np.array([1]),
         nearest=np.array([1]),
@@ -181,7 +184,9 @@ def test_prepared_inputs_of_a_wrong_shape_or_type_are_refused():
     bundle = image_bundle()
     with pytest.raises(ShapeError, match=r"^prepared images must have the shape \(b, 1, 8, 8\), got \(5, 8, 8\)$"):
         bundle.predict(torch.zeros(5, 8, 8, dtype=torch.uint8))
-    with pytest.raises(DTypeError, match=r"^prepared images must be torch.uint8, got torch.float32; see Bundle"):
+    with pytest.raises(
+        DTypeError, match=r"^prepared images must be torch.uint8, got torch.float32; see OpenClassifier"
+    ):
         bundle.predict(torch.zeros(5, 1, 8, 8))
     with pytest.raises(ShapeError, match=r"^prepared points must have the shape \(b, 2\), got \(\)$"):
         point_bundle().predict(torch.tensor(1.0))
@@ -198,17 +203,19 @@ def test_prepared_inputs_of_a_wrong_shape_or_type_are_refused():
 def test_class_names_must_fit_the_head(classes, message):
     bundle = point_bundle()
     with pytest.raises(OptionError, match=f"^{message}$"):
-        Bundle(bundle.classifier, "spiral_radial", {}, classes, PointInputs(2))
+        bundle.classifier.replace(network=("spiral_radial", {}), classes=classes, preprocessing=PointInputs(2))
 
 
 def test_a_rejector_that_lacks_a_class_is_refused_before_it_can_fail():
     bundle = image_bundle(per_class=True)
-    rejector = bundle.classifier.rejector
+    rejector = bundle.rejector
     rejector.fit(torch.rand(40), torch.arange(40) % 2)
     message = (
         "a rejector with per_class=True must be calibrated for every class, and 'a bird' (1 in all) was never "
         "predicted; calibrate with more data, or use per_class=False"
     )
     with pytest.raises(OptionError) as raised:
-        Bundle(bundle.classifier, "mlp", bundle.options, CLASSES, bundle.preprocessing)
+        bundle.classifier.replace(
+            network=("mlp", bundle.network[1]), classes=CLASSES, preprocessing=bundle.preprocessing
+        )
     assert str(raised.value) == message

@@ -343,7 +343,7 @@ def test_a_forged_record_is_a_bundle_error_or_makes_a_bundle(small, data):
         made = load(place / "model")
     except BundleError:
         return
-    assert made.classifier.head.num_classes == len(made.classes)
+    assert made.head.num_classes == len(made.classes)
 
 
 def test_threads_may_predict_with_one_bundle_of_plain_scores():

@@ -6,10 +6,11 @@ import pytest
 import torch
 from made_bundles import CLASSES, image_bundle, point_bundle
 
-from openradial.bundle import Bundle, PointInputs, load, save
+from openradial.bundle import load, save
 from openradial.bundle import saving as steps
 from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
+from openradial.data.inputs import PointInputs
 from openradial.errors import BundleError, OptionError
 from openradial.heads import DOCHead, RadialHead
 from openradial.models import build
@@ -17,7 +18,9 @@ from openradial.models import build
 
 def changed(bundle):
     """Another bundle of the same kind."""
-    return Bundle(bundle.classifier, bundle.network, bundle.options, CLASSES[::-1], bundle.preprocessing)
+    return bundle.classifier.replace(
+        network=(bundle.network[0], bundle.network[1]), classes=CLASSES[::-1], preprocessing=bundle.preprocessing
+    )
 
 
 def test_something_that_is_there_is_left_alone(tmp_path):
@@ -131,7 +134,7 @@ def test_left_overs_of_a_killed_save_are_cleared_away(tmp_path):
 
 def test_a_network_that_went_wrong_is_not_saved(tmp_path):
     bundle = point_bundle()
-    bundle.classifier.net.classifier.bias.data[1] = torch.nan
+    bundle.net.classifier.bias.data[1] = torch.nan
     message = (
         "^the weights must not hold nan, and 'network.classifier.bias' does: its training went wrong; train again$"
     )
@@ -155,7 +158,10 @@ class OwnHead(RadialHead):
 def test_parts_that_could_not_be_loaded_are_not_saved(options, message, tmp_path):
     made = OpenClassifier(build("spiral_radial", 3), **{"head": RadialHead(3), **options})
     with pytest.raises(OptionError, match=message):
-        save(Bundle(made, "spiral_radial", {}, CLASSES, PointInputs(2)), tmp_path / "model")
+        save(
+            made.replace(network=("spiral_radial", {}), classes=CLASSES, preprocessing=PointInputs(2)),
+            tmp_path / "model",
+        )
 
 
 @pytest.mark.parametrize(
@@ -171,7 +177,7 @@ def test_parts_that_could_not_be_loaded_are_not_saved(options, message, tmp_path
     ],
 )
 def test_a_network_that_its_name_does_not_make_is_not_saved(network, options, message, tmp_path):
-    odd = Bundle(point_bundle().classifier, network, options, CLASSES, PointInputs(2))
+    odd = point_bundle().classifier.replace(network=(network, options), classes=CLASSES, preprocessing=PointInputs(2))
     with pytest.raises(OptionError, match=f"^network and options must build the classifier's network again: {message}"):
         save(odd, tmp_path / "model")
 
@@ -179,7 +185,9 @@ def test_a_network_that_its_name_does_not_make_is_not_saved(network, options, me
 @pytest.mark.parametrize("facts", [{"loss": float("nan")}, {"net": object()}, {"labels": {1, 2}}])
 def test_facts_that_json_cannot_hold_are_not_saved(facts, tmp_path):
     bundle = point_bundle()
-    odd = Bundle(bundle.classifier, "spiral_radial", {}, CLASSES, PointInputs(2), facts)
+    odd = bundle.classifier.replace(
+        network=("spiral_radial", {}), classes=CLASSES, preprocessing=PointInputs(2), metadata=facts
+    )
     with pytest.raises(OptionError, match=r"^facts must be what JSON can hold: strings, finite numbers, lists, dicts"):
         save(odd, tmp_path / "model")
 

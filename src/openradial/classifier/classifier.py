@@ -177,6 +177,15 @@ class OpenClassifier(nn.Module):
         """Return the scorers by the layer that each one reads."""
         return {name: s for name, s in zip(self.layers, self.scorers, strict=True) if isinstance(s, Scorer)}
 
+    def replace(self, **changes: Any) -> Self:
+        """Return a classifier with the same parts and some arguments of the constructor replaced."""
+        values: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("combination", "rejector", "classes", "preprocessing", "network", "metadata", "versions")
+        }
+        values |= {"net": self.net, "head": self.head, "scorers": self.scorers_by_layer(), **changes}
+        return type(self)(values.pop("net"), values.pop("head"), **values)
+
     def save(self, path: Path | str, *, overwrite: bool = False) -> Path:
         """Write the model to a folder as a bundle; see :func:`openradial.bundle.save`."""
         from openradial import bundle

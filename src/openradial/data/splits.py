@@ -167,7 +167,9 @@ def identical_groups(rows: Tensor) -> Tensor:
     return groups
 
 
-def train_test_split(examples: Labelled, test: float = 0.2, seed: int = 0, groups: Tensor | None = None) -> tuple[Labelled, Labelled]:
+def train_test_split(
+    examples: Labelled, test: float = 0.2, seed: int = 0, groups: Tensor | None = None
+) -> tuple[Labelled, Labelled]:
     """Keep a share of each class for testing; both parts stay in the order of the examples.
 
     A class with two or more examples has at least one in each part; a class with one has it in the first part.

@@ -34,13 +34,7 @@ def to_model(estimator: "RadialClassifier") -> OpenClassifier:
     scales = np.ones(len(names)) if scaler is None else scaler.scale_
     columns = zip(map(str, names), shifts.tolist(), scales.tolist(), strict=True)
     classes = tuple(map(str, estimator.classes_.tolist()))
-    model = estimator.classifier_
-    return OpenClassifier(
-        model.net,
-        model.head,
-        scorers=model.scorers_by_layer(),
-        combination=model.combination,
-        rejector=model.rejector,
+    return estimator.classifier_.replace(
         classes=classes,
         preprocessing=TableInputs(
             TableEncoder(tuple(NumberFeature(name, shift, shift, scale) for name, shift, scale in columns), classes)

@@ -172,10 +172,8 @@ def _calibrated(
         combination=None if prepared.combination is None else batches(prepared.combination),
         calibration=batches(prepared.calibration),
     )
-    model.set_classes(prepared.split.known)
-    model.preprocessing = prepared.inputs
-    model.network = (prepared.network.name, dict(prepared.network.options))
-    return model
+    network = (prepared.network.name, dict(prepared.network.options))
+    return model.replace(classes=prepared.split.known, preprocessing=prepared.inputs, network=network)
 
 
 def _measured(model: OpenClassifier, prepared: PreparedData, seconds: float) -> FitReport:
