@@ -19,11 +19,11 @@ from benchmarks.machine import machine
 from benchmarks.peers import agreement, detectors, methods, peers, summary, version
 from benchmarks.run import RESULTS, table, write
 from openradial.evaluation.comparison import Comparison, compare
+from openradial.evaluation.comparison.comparison import scores_of
 from openradial.evaluation.comparison.methods import METHODS
 from openradial.evaluation.comparison.networks import core_seconds, trained
 from openradial.evaluation.comparison.plot import draw
 from openradial.evaluation.comparison.report import groups, markdown, summarised
-from openradial.evaluation.comparison.running import scores_of
 from openradial.evaluation.comparison.scoring import measured
 
 
@@ -71,7 +71,7 @@ def one_run(comparison: Comparison, module: Any, protocol: Any, seed: int, folde
     net = trained(network, protocol, comparison.training, seed, folder / "softmax")
     found = peers(module, net, protocol.num_classes)
     scores = scores_of(net, protocol, comparison.training)
-    rows = measured(methods(found), network.head(protocol.num_classes), scores, protocol.novel)
+    rows = measured(methods(found), network.recipe.make_head(protocol.num_classes), scores, protocol.novel)
     seconds = core_seconds(folder / "softmax")
     facts = {"protocol": protocol.name, "seed": seed, "training_seconds": seconds}
     return {"rows": [row | facts for row in rows], "agreement": agreement(found, scores, ["test", *protocol.novel])}

@@ -23,6 +23,7 @@ from rich.console import Console
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, write
 from openradial.evaluation.comparison import Comparison, compare
+from openradial.evaluation.comparison.comparison import scores_of
 from openradial.evaluation.comparison.methods import (
     CONVOLUTION,
     DIRECTION,
@@ -35,27 +36,28 @@ from openradial.evaluation.comparison.methods import (
     PARZEN,
     RECIPE,
     Method,
-    Part,
+    Score,
 )
-from openradial.evaluation.comparison.networks import NETWORKS, Network, core_seconds, trained
+from openradial.evaluation.comparison.networks import NETWORKS, Contender, core_seconds, trained
 from openradial.evaluation.comparison.protocols import Protocol
 from openradial.evaluation.comparison.report import groups, markdown, summarised
-from openradial.evaluation.comparison.running import scores_of
 from openradial.evaluation.comparison.scoring import Scores, measured
-from openradial.heads import RadialHead
 from openradial.scorers import MahalanobisDensity, NeighbourDensity
 
 OURS = NETWORKS[RECIPE]
 SQUARED = "radial, squared"  # the recipe's loss without outliers, a network of the comparison too
-PAPERS = {"the paper's loss": replace(OURS, head=RadialHead)}
-ALONE = {f"outliers: {kind} alone": replace(OURS, outliers=(kind,)) for kind in OURS.outliers}
+PAPERS = {"the paper's loss": replace(OURS, recipe=replace(OURS.recipe, loss="distance"))}
+ALONE = {
+    f"outliers: {kind} alone": replace(OURS, recipe=replace(OURS.recipe, outliers=(kind,)))
+    for kind in OURS.recipe.outliers
+}
 DATA = {"choice": "mnist", "digits": "digits", "ablation": "mnist", "cifar10": "cifar10"}
 JUDGED = ("ablation", "cifar10")  # on test data; the others are there to choose by
-CHANGED: dict[str, dict[str, Network]] = {
+CHANGED: dict[str, dict[str, Contender]] = {
     "choice": PAPERS
     | {
-        "weight 0.1": replace(OURS, weight=0.1),
-        "weight 1": replace(OURS, weight=1.0),
+        "weight 0.1": replace(OURS, recipe=replace(OURS.recipe, outlier_weight=0.1)),
+        "weight 1": replace(OURS, recipe=replace(OURS.recipe, outlier_weight=1.0)),
         "constant learning rate": replace(OURS, settings={"schedule": "constant"}),
         "batches of 1024": replace(OURS, settings={"batch_size": 1024}),
     },
@@ -66,13 +68,13 @@ CHANGED: dict[str, dict[str, Network]] = {
 MEMBERS = 2  # of the small ensemble
 
 
-def near(k: int, place: str, *, direction: bool = True) -> Part:
+def near(k: int, place: str, *, direction: bool = True) -> Score:
     label = f"{k}-NN, {place}{', direction' * direction}"
-    return Part(label, place, lambda _: NeighbourDensity(k=k, normalise=direction))
+    return Score(label, place, lambda _: NeighbourDensity(k=k, normalise=direction))
 
 
 MERGED = (DISTANCE, DIRECTION, DIRECTION_CONVOLUTION)
-SCORES: dict[str, tuple[Part, ...]] = {
+SCORES: dict[str, tuple[Score, ...]] = {
     "distance": (DISTANCE,),
     "fully connected": (DIRECTION,),
     "convolution": (DIRECTION_CONVOLUTION,),
@@ -91,7 +93,7 @@ SCORES: dict[str, tuple[Part, ...]] = {
         near(10, CONVOLUTION, direction=False),
     ),
     "distance + Parzen window": (DISTANCE, PARZEN),
-    "distance + Mahalanobis": (DISTANCE, Part("Mahalanobis", FULLY, lambda _: MahalanobisDensity())),
+    "distance + Mahalanobis": (DISTANCE, Score("Mahalanobis", FULLY, lambda _: MahalanobisDensity())),
 }
 MERGES = ("standardised", "mean", "min", "cauchy")
 
@@ -113,7 +115,7 @@ def methods_of_digits() -> Iterator[Method]:
             yield Method(f"recipe; distance + fully connected, {name}, {merge}", RECIPE, (DISTANCE, part), merge)
 
 
-def merge_of(parts: tuple[Part, ...]) -> str | None:
+def merge_of(parts: tuple[Score, ...]) -> str | None:
     return "fisher" if len(parts) > 1 else None
 
 
@@ -170,16 +172,16 @@ def together(
             for i, place in enumerate(places)
         ]
         method = Method(f"recipe, {MEMBERS} networks; distance + both", RECIPE, parts_of(MEMBERS), "fisher")
-        rows = measured([method], OURS.head(protocol.num_classes), joined(members), protocol.novel)
+        rows = measured([method], OURS.recipe.make_head(protocol.num_classes), joined(members), protocol.novel)
         facts = {"protocol": protocol.name, "seed": seed, "training_seconds": sum(map(core_seconds, places))}
         write(kept, json.dumps([row | facts for row in rows], indent=1) + "\n")
     result: list[dict[str, Any]] = json.loads(kept.read_text())
     return result
 
 
-def parts_of(members: int) -> tuple[Part, ...]:
+def parts_of(members: int) -> tuple[Score, ...]:
     return tuple(
-        part._replace(label=f"{part.label} {i}", place=f"{part.place} {i}") for i in range(members) for part in MERGED
+        part._replace(label=f"{part.label} {i}", layer=f"{part.layer} {i}") for i in range(members) for part in MERGED
     )
 
 

@@ -100,7 +100,8 @@ class Recipe:
     def make_objective(self, head: Head, class_weight: Tensor | None = None) -> Objective | OutlierObjective:
         """Return what training minimises: the loss of the head, and that of outliers if there are any."""
         loss: Any = head.loss
-        if class_weight is not None:  # without beta, which only scales the loss and is fitted after training
+        if self.is_radial and (class_weight is not None or self.loss == "distance"):
+            # without beta, which only scales the loss and may be fitted after training
             loss = RadialLoss(scale=self.scale, weight=class_weight, metric=METRICS[self.loss])  # type: ignore[arg-type]
         if not (self.is_radial and self.outliers and self.outlier_weight):
             return Objective(loss)

@@ -11,7 +11,7 @@ from openradial.evaluation.comparison import running
 @pytest.fixture
 def compare(monkeypatch, capsys):
     """Run ``openradial compare`` with one epoch: its exit code and what it printed."""
-    monkeypatch.setitem(running.QUICK, "digits", 1)
+    monkeypatch.setitem(steps.QUICK, "digits", 1)
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["openradial", "compare", "--data", "digits", *map(str, arguments)])

@@ -7,7 +7,8 @@ import torch
 
 from openradial import metrics
 from openradial.errors import OptionError, TrainingError
-from openradial.evaluation.comparison import METHODS, Comparison, Part, compare, running
+from openradial.evaluation.comparison import METHODS, Comparison, Score, compare
+from openradial.evaluation.comparison import comparison as steps
 from openradial.evaluation.comparison.methods import DISTANCE, NEAR, RECIPE, Method
 from openradial.evaluation.comparison.report import groups, markdown, summarised
 from openradial.evaluation.comparison.scoring import Scores, measured
@@ -19,7 +20,7 @@ FEW = tuple(m for m in METHODS if m.name in ("softmax: msp", "DOC", "ours: dista
 
 @pytest.fixture
 def short(monkeypatch):
-    monkeypatch.setitem(running.QUICK, "digits", 1)
+    monkeypatch.setitem(steps.QUICK, "digits", 1)
     return Comparison("digits", splits=1, quick=True, methods=FEW)
 
 
@@ -29,7 +30,7 @@ def test_a_comparison_measures_every_method_and_goes_on_without_training_again(t
     for row in rows:
         numbers = [row["accuracy"], row["ece"], row["false_reject_rate"], *row["novel"]["other classes"].values()]
         assert all(0 <= number <= 1 for number in numbers)
-    monkeypatch.setattr(running, "trained", None)
+    monkeypatch.setattr(steps, "trained", None)
     assert compare(short, tmp_path, resume=True) == rows
 
 
@@ -42,7 +43,7 @@ def test_the_cost_of_a_network_is_known_after_a_stop_too(tmp_path, short):
 
 def test_a_folder_that_holds_a_comparison_is_not_overwritten(tmp_path, short):
     (tmp_path / "digits-split0.json").write_text("{}")
-    with pytest.raises(TrainingError, match=r"holds a comparison already; go on with it \(--resume\)"):
+    with pytest.raises(TrainingError, match=r"holds a comparison already; resume it \(--resume\)"):
         compare(short, tmp_path)
     with pytest.raises(TrainingError, match=r"digits-split0.json is not the result of a run .*; delete it"):
         compare(short, tmp_path, resume=True)
@@ -84,7 +85,7 @@ def test_scorers_learn_from_training_data_alone():
 
     sets, labels = made_sets()
     scores = Scores(sets, labels, 3)
-    part = Part("watched", "fully connected", lambda _: Watching(k=2))
+    part = Score("watched", "fully connected", lambda _: Watching(k=2))
     merged = Method("both", RECIPE, (DISTANCE, part), "standardised")
     scores.merged(merged)
     scores.merged(merged)
@@ -106,9 +107,9 @@ def test_the_numbers_of_a_row_are_those_of_the_metrics():
 
 
 def test_a_layer_that_a_network_lacks_leaves_its_methods_out(short):
-    places = {"outputs", *short.training.places}
+    places = {"outputs", *short.training.layers}
     assert "convolution" not in places
-    assert NEAR.place in places
+    assert NEAR.layer in places
 
 
 def hand_made(method, protocol, seed, value):

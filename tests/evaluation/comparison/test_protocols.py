@@ -4,7 +4,7 @@ import torch
 
 from openradial.data import load
 from openradial.errors import DataError, OptionError
-from openradial.evaluation.comparison.protocols import class_split, glance, left_out, read_novel, whole_set
+from openradial.evaluation.comparison.protocols import all_known, class_split, left_out, read_novel
 
 
 def rows(inputs):
@@ -45,12 +45,12 @@ def test_five_splits_differ_and_stay():
 
 def test_a_glance_has_fewer_inputs_of_every_class():
     whole = class_split("digits", 0)
-    few = glance(whole, 30)
+    few = shortened(whole, 30)
     assert (len(few.test), len(few.novel["other classes"])) == (30, 30)
     assert set(few.test.labels.tolist()) == set(range(6))
     assert rows(few.novel["other classes"]) <= rows(whole.novel["other classes"])
     assert few.train is whole.train
-    assert len(glance(whole, 10**6).test) == len(whole.test)
+    assert len(shortened(whole, 10**6).test) == len(whole.test)
 
 
 def test_normalisation_is_that_of_the_training_part():
@@ -68,7 +68,7 @@ def test_a_novel_set_comes_from_a_file(tmp_path, suffix):
         np.savez(path, labels=np.zeros(5), images=pixels)
     else:
         path.write_bytes(b"\0\0\x08\x03" + np.array(pixels.shape, ">u4").tobytes() + pixels.tobytes())
-    protocol = whole_set("digits", {"mine": path})
+    protocol = all_known("digits", {"mine": path})
     assert torch.equal(protocol.novel["mine"], torch.from_numpy(pixels).unsqueeze(1))
     assert protocol.num_classes == 10
 
@@ -89,4 +89,4 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
 
 def test_a_set_whose_classes_are_all_known_needs_a_novel_set():
     with pytest.raises(OptionError, match="all classes of digits are known: name a novel set, as in --novel NAME=FILE"):
-        whole_set("digits")
+        all_known("digits")

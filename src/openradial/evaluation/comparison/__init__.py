@@ -1,6 +1,6 @@
-"""Compare ways of being open-world: one network per loss, every score on the same outputs, several seeds."""
+"""Compare open-world methods: one network per loss, every score on the same outputs, several seeds."""
 
-from openradial.evaluation.comparison.methods import METHODS, Method, Part
-from openradial.evaluation.comparison.running import Comparison, compare
+from openradial.evaluation.comparison.comparison import Comparison, compare
+from openradial.evaluation.comparison.methods import METHODS, Method, Score
 
-__all__ = ["METHODS", "Comparison", "Method", "Part", "compare"]
+__all__ = ["METHODS", "Comparison", "Method", "Score", "compare"]

@@ -1,4 +1,4 @@
-"""The rows of a comparison: which network, which score, and how scores are merged."""
+"""The methods of a comparison: which network, which scores, and how scores are combined."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,24 +6,24 @@ from typing import NamedTuple
 from openradial.heads import CACHead, DOCHead, OpenMaxHead, RadialHead, SoftmaxHead
 from openradial.scorers import GaussianMixtureDensity, MahalanobisDensity, NeighbourDensity, ParzenDensity, Scorer
 
-CENTRES = 5_000  # of the Parzen window: all of MNIST's 55,000 give the same picture at ten times the cost
+CENTRES = 5_000  # of the Parzen window: all 55,000 of MNIST give the same result at ten times the cost
 
 
-class Part(NamedTuple):
-    """A score: what it looks at (the outputs or a hidden layer), and how it is made for k classes."""
+class Score(NamedTuple):
+    """A score: the layer that it reads (outputs or a hidden layer), and how it is made for k classes."""
 
     label: str
-    place: str
+    layer: str
     make: Callable[[int], Scorer]
 
 
 class Method(NamedTuple):
-    """A row of the table. ``merge`` is a method of :class:`openradial.scorers.Combination`, for several parts."""
+    """A row of the table; several scores have a ``combination``, see :class:`openradial.scorers.Combination`."""
 
     name: str
     network: str
-    parts: tuple[Part, ...]
-    merge: str | None = None
+    scores: tuple[Score, ...]
+    combination: str | None = None
 
     @property
     def is_ours(self) -> bool:
@@ -33,21 +33,21 @@ class Method(NamedTuple):
 RECIPE = "radial, squared, outliers"
 FULLY, CONVOLUTION, LAST = "fully connected", "convolution", "last hidden"
 
-PROBABILITY = Part("msp", "outputs", SoftmaxHead)
-LOGIT = Part("max_logit", "outputs", lambda k: SoftmaxHead(k, score="max_logit"))
-ENERGY = Part("energy", "outputs", lambda k: SoftmaxHead(k, score="energy"))
-OPENMAX = Part("OpenMax", "outputs", OpenMaxHead)
-DOC = Part("DOC", "outputs", DOCHead)
-CAC = Part("CAC's score", "outputs", CACHead)
-ANCHOR = Part("distance", "outputs", lambda k: CACHead(k, score="distance"))
-DISTANCE = Part("distance", "outputs", RadialHead)
-MAHALANOBIS = Part("Mahalanobis", FULLY, lambda _: MahalanobisDensity())
-PARZEN = Part("radial basis functions", FULLY, lambda _: ParzenDensity(centres=CENTRES))
-MIXTURE = Part("Gaussian mixture", FULLY, lambda _: GaussianMixtureDensity(covariance="diag"))
-NEAR = Part("nearest neighbour", FULLY, lambda _: NeighbourDensity(k=1))
-NEAR_CONVOLUTION = Part("nearest neighbour, convolution", CONVOLUTION, lambda _: NeighbourDensity(k=1))
-DIRECTION = Part("nearest direction", FULLY, lambda _: NeighbourDensity(k=1, normalise=True))
-DIRECTION_CONVOLUTION = Part(
+PROBABILITY = Score("msp", "outputs", SoftmaxHead)
+LOGIT = Score("max_logit", "outputs", lambda k: SoftmaxHead(k, score="max_logit"))
+ENERGY = Score("energy", "outputs", lambda k: SoftmaxHead(k, score="energy"))
+OPENMAX = Score("OpenMax", "outputs", OpenMaxHead)
+DOC = Score("DOC", "outputs", DOCHead)
+CAC = Score("CAC's score", "outputs", CACHead)
+ANCHOR = Score("distance", "outputs", lambda k: CACHead(k, score="distance"))
+DISTANCE = Score("distance", "outputs", RadialHead)
+MAHALANOBIS = Score("Mahalanobis", FULLY, lambda _: MahalanobisDensity())
+PARZEN = Score("radial basis functions", FULLY, lambda _: ParzenDensity(centres=CENTRES))
+MIXTURE = Score("Gaussian mixture", FULLY, lambda _: GaussianMixtureDensity(covariance="diag"))
+NEAR = Score("nearest neighbour", FULLY, lambda _: NeighbourDensity(k=1))
+NEAR_CONVOLUTION = Score("nearest neighbour, convolution", CONVOLUTION, lambda _: NeighbourDensity(k=1))
+DIRECTION = Score("nearest direction", FULLY, lambda _: NeighbourDensity(k=1, normalise=True))
+DIRECTION_CONVOLUTION = Score(
     "nearest direction, convolution", CONVOLUTION, lambda _: NeighbourDensity(k=1, normalise=True)
 )
 

@@ -1,7 +1,7 @@
-"""One network per way of training, made by the project's loop and kept, so that a stopped comparison goes on."""
+"""The networks of a comparison: one per recipe, trained by the training loop and kept, so that a run can be resumed."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,92 +12,82 @@ from torch import Tensor, nn
 from openradial import models
 from openradial.data.batches import Batches
 from openradial.errors import TrainingError
+from openradial.evaluation.comparison.methods import CONVOLUTION, FULLY, LAST, RECIPE
 from openradial.evaluation.comparison.protocols import Protocol
 from openradial.files import write_text
-from openradial.heads import CACHead, DOCHead, Head, RadialHead, SoftmaxHead
 from openradial.nn import hidden_layers
-from openradial.training import Objective, Settings, fit
-from openradial.training.outliers import DEFAULTS, OutlierObjective
+from openradial.recipe import LAYERS, Recipe
+from openradial.training import Settings, fit
+from openradial.training.outliers import DEFAULTS
 
-PLACES = {  # what scorers look at besides the outputs, by network
-    "mnist_radial": {"fully connected": "fc2:input", "convolution": "fc1:input"},
-    "mlp": {"fully connected": "hidden.fc2:input"},
-}
+LAYER_NAMES = (FULLY, CONVOLUTION)  # of the layers that the recipe lists for a network
 CHUNK = 1024
 SECONDS = "core_seconds.txt"
 
 
 @dataclass(frozen=True)
-class Training:
-    """How the networks of a comparison are made."""
+class NetworkSettings:
+    """The architecture and the training settings that all networks of a comparison share."""
 
     model: str
     options: Mapping[str, Any]
     settings: Settings
 
     @property
-    def places(self) -> dict[str, str]:
-        """Names of hidden layers and where they are found."""
-        return PLACES.get(self.model, {}) | {"last hidden": "classifier:input"}
+    def layers(self) -> dict[str, str]:
+        """The layers that scorers may read, by the name that methods use."""
+        prefix = next((start for start in LAYERS if self.model.startswith(start)), None)
+        names = [f"{layer}:input" for layer in LAYERS[prefix]] if prefix else []
+        return dict(zip(LAYER_NAMES, names, strict=False)) | {LAST: "classifier:input"}
 
 
 @dataclass(frozen=True)
-class Network:
-    """A way of training: a head with its loss, kinds of outliers if any, and settings that differ from the usual."""
+class Contender:
+    """A way to train a network: a recipe, and settings that differ from the shared ones."""
 
-    head: Callable[[int], Head]
-    outliers: tuple[str, ...] = ()
-    weight: float = 0.3
+    recipe: Recipe
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def objective(self, num_classes: int) -> Objective | OutlierObjective:
-        loss = self.head(num_classes).loss
-        return OutlierObjective(loss, self.outliers, self.weight) if self.outliers else Objective(loss)
 
-
-def squared(num_classes: int) -> RadialHead:
-    return RadialHead(num_classes, loss="squared")
-
-
-NETWORKS: dict[str, Network] = {
-    "softmax": Network(SoftmaxHead),
-    "DOC": Network(DOCHead),
-    "CAC": Network(CACHead),
-    "radial": Network(RadialHead),
-    "radial, squared": Network(squared),
-    "radial, squared, outliers": Network(squared, DEFAULTS["images"]),
+NETWORKS: dict[str, Contender] = {
+    "softmax": Contender(Recipe("softmax")),
+    "DOC": Contender(Recipe("doc")),
+    "CAC": Contender(Recipe("cac")),
+    "radial": Contender(Recipe(loss="distance", beta=1.0)),
+    "radial, squared": Contender(Recipe(beta=1.0)),
+    RECIPE: Contender(Recipe(beta=1.0, outliers=DEFAULTS["images"])),
 }
 
 
 def trained(
-    network: Network, protocol: Protocol, training: Training, seed: int, folder: Path, show: bool = True
+    contender: Contender, protocol: Protocol, training: NetworkSettings, seed: int, folder: Path, show: bool = True
 ) -> nn.Module:
-    """The network of a way of training for a seed: trained, or read from ``folder`` where it was trained before."""
+    """Return the network for a seed: trained, or read from ``folder`` if it was trained before."""
     torch.manual_seed(seed)
     net = models.build(training.model, protocol.num_classes, **training.options)
-    settings = replace(training.settings, seed=seed, **network.settings)
+    settings = replace(training.settings, seed=seed, **contender.settings)
     batches = Batches(protocol.train, settings.batch_size, shuffle=True, seed=seed, transform=protocol.normalise)
-    objective = network.objective(protocol.num_classes)
+    objective = contender.recipe.make_objective(contender.recipe.make_head(protocol.num_classes))
     before, began = core_seconds(folder), time.process_time()
     history = fit(net, objective, batches, settings=settings, folder=folder, resume=True, show_progress=show)
     write_text(folder / SECONDS, f"{before + time.process_time() - began:.3f}\n")
     if not history.finished:
-        raise TrainingError(f"stopped by {history.stopped_by}; the same command with --resume goes on")
+        raise TrainingError(f"stopped by {history.stopped_by}; run the same command with --resume")
     return net.eval()
 
 
 def core_seconds(folder: Path) -> float:
-    """How long the training of a network took, in seconds of all cores together: whatever else they had to do."""
+    """Return how long the training of a network took, in CPU seconds of all cores."""
     return float((folder / SECONDS).read_text()) if (folder / SECONDS).exists() else 0.0
 
 
 @torch.no_grad()
-def layers_of(net: nn.Module, inputs: Tensor, protocol: Protocol, places: Mapping[str, str]) -> dict[str, Tensor]:
-    """Outputs and hidden layers of many inputs, by name; ``(n, ...) -> (n, d)`` each."""
+def layers_of(net: nn.Module, inputs: Tensor, protocol: Protocol, layers: Mapping[str, str]) -> dict[str, Tensor]:
+    """Return outputs and hidden layers of many inputs by name, ``(n, ...) -> (n, d)`` each."""
     parts = []
     generator = torch.Generator()
     for start in range(0, len(inputs), CHUNK):
         x = protocol.normalise(inputs[start : start + CHUNK], generator)
-        parts.append(hidden_layers(net, x, ["outputs", *places.values()]))
-    names = {"outputs": "outputs", **places}
-    return {name: torch.cat([part[place] for part in parts]).clone() for name, place in names.items()}
+        parts.append(hidden_layers(net, x, ["outputs", *layers.values()]))
+    names = {"outputs": "outputs", **layers}
+    return {name: torch.cat([part[layer] for part in parts]).clone() for name, layer in names.items()}

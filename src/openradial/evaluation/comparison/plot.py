@@ -1,4 +1,4 @@
-"""A comparison as a picture: the AUROC of each method on each novel set."""
+"""Plot a comparison: the AUROC of each method on each novel set."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ MARKS = ("o", "s", "^", "D")
 
 
 def draw(summary: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None:
-    """Write a picture with one panel per group of runs; bars show twice the standard deviation over runs."""
+    """Write a figure with one panel per group of runs; bars show twice the standard deviation over runs."""
     methods = list(dict.fromkeys(entry["method"] for entries in summary.values() for entry in entries))
     figure = Figure(figsize=(5.2 * len(summary) + 2.4, 0.32 * len(methods) + 1.4), layout="constrained")
     panels = figure.subplots(1, len(summary), sharey=True, squeeze=False)[0]
@@ -31,16 +31,16 @@ def draw(summary: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None
 def _panel(panel: Any, name: str, entries: Sequence[Mapping[str, Any]], methods: list[str]) -> None:
     sets = list(entries[0]["novel"])
     shift = np.linspace(-0.22, 0.22, len(sets)) if len(sets) > 1 else [0.0]
-    for place, each in enumerate(sets):
+    for index, each in enumerate(sets):
         values = [entry["novel"][each]["auroc"] for entry in entries]
-        rows = [methods.index(entry["method"]) + shift[place] for entry in entries]
+        rows = [methods.index(entry["method"]) + shift[index] for entry in entries]
         errors = [error or 0.0 for _, error in values]
         panel.errorbar(
             [mean for mean, _ in values],
             rows,
             xerr=errors,
-            fmt=MARKS[place % len(MARKS)],
-            color=COLORS[place % len(COLORS)],
+            fmt=MARKS[index % len(MARKS)],
+            color=COLORS[index % len(COLORS)],
             markersize=5,
             capsize=2,
             linewidth=1,
@@ -49,6 +49,6 @@ def _panel(panel: Any, name: str, entries: Sequence[Mapping[str, Any]], methods:
     panel.set(xlabel="AUROC, known against novel", title=name)
     panel.grid(axis="x", alpha=0.3)
     lowest = min(entry["novel"][each]["auroc"][0] for entry in entries for each in sets)
-    panel.set_xlim(lowest - 0.08 * (1 - lowest), 1.002)  # where the means are: bars may be far longer
+    panel.set_xlim(lowest - 0.08 * (1 - lowest), 1.002)  # the range of the means: bars may be far longer
     if len(sets) > 1:
         panel.legend(frameon=False, loc="lower left")

@@ -1,32 +1,30 @@
-"""What is compared on: known examples to train, to calibrate and to test on, and novel ones that only the test sees."""
+"""The data of a comparison: known examples for training, calibration and test, and novel ones for the test alone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from openradial.data import load
+from openradial.data import load, sources
 from openradial.data.examples import Examples
 from openradial.data.readers.idx import read_idx
-from openradial.data.readers.table_files import read_arrays
 from openradial.data.splits import divide, random_split, train_test_split
 from openradial.data.transforms import Normalise
 from openradial.errors import DataError, OptionError, check_choice
 
 SETS = ("digits", "mnist", "cifar10")
-SPLITS = 5  # drawn with the seeds 0 to 4; `openradial train --known random:6 --split-seed 0` has the first of them
+SPLITS = 5  # drawn with the seeds 0 to 4
 KNOWN = 6
-LEFT_OUT = 2  # of the six, where a recipe is chosen
+LEFT_OUT = 2  # of the six, to choose a recipe
 CALIBRATION = {"digits": 0.3, "mnist": 1 / 12, "cifar10": 0.1}  # share of the known training data that no network sees
 NOISE_SEED = 20_301
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """Known data in three parts that have no example in common, and sets of novel inputs by name."""
+    """Known data in three parts without a common example, and novel inputs by name."""
 
     name: str
     data: str
@@ -41,8 +39,8 @@ class Protocol:
         return len(self.train.classes)
 
 
-def glance(protocol: Protocol, most: int) -> Protocol:
-    """The same with at most so many test examples, and novel inputs of each set, taken evenly."""
+def shortened(protocol: Protocol, most: int) -> Protocol:
+    """Return the protocol with at most ``most`` test examples, and as many novel inputs of each set."""
     novel = {name: inputs[_evenly(len(inputs), most)] for name, inputs in protocol.novel.items()}
     return replace(protocol, test=protocol.test.select(_evenly(len(protocol.test), most)), novel=novel)
 
@@ -52,20 +50,20 @@ def _evenly(count: int, most: int) -> Tensor:
     return torch.arange(kept) * count // kept
 
 
-def whole_set(data: str, files: Mapping[str, Path] | None = None) -> Protocol:
-    """All classes are known; novel inputs come from other sets. For MNIST: clothes, drawings and noise."""
+def all_known(data: str, files: Mapping[str, Path] | None = None) -> Protocol:
+    """Return a protocol in which all classes are known; novel inputs come from other data sets. MNIST has three."""
     check_choice("data", data, SETS)
     if data != "mnist" and not files:
         raise OptionError(f"all classes of {data} are known: name a novel set, as in --novel NAME=FILE")
     train, test = load(data, "train"), load(data, "test")
     shape = tuple(train.inputs.shape[1:])
-    novel = _sets_beside_mnist(shape) if data == "mnist" else {}
+    novel = _novel_for_mnist(shape) if data == "mnist" else {}
     novel |= {name: read_novel(path, shape) for name, path in (files or {}).items()}
     return _protocol(data, data, train, test, novel)
 
 
 def class_split(data: str, seed: int, files: Mapping[str, Path] | None = None) -> Protocol:
-    """Six classes drawn with a seed are known, the others novel."""
+    """Return a protocol in which six classes, drawn with a seed, are known and the others novel."""
     check_choice("data", data, SETS)
     train, test = load(data, "train"), load(data, "test")
     split = random_split(train.classes, KNOWN, seed)
@@ -78,9 +76,9 @@ def class_split(data: str, seed: int, files: Mapping[str, Path] | None = None) -
 
 
 def left_out(data: str, seed: int) -> Protocol:
-    """What a recipe may be chosen on: a split's known training data, with two of its classes as if they were novel.
+    """Return a protocol to choose a recipe on: the known training data of a split, with two of its classes as novel.
 
-    Neither test data nor the split's novel classes are in it.
+    It contains neither test data nor the novel classes of the split.
     """
     known = class_split(data, seed).train
     split = random_split(known.classes, len(known.classes) - LEFT_OUT, seed)
@@ -90,34 +88,30 @@ def left_out(data: str, seed: int) -> Protocol:
 
 
 def read_novel(path: Path, shape: tuple[int, ...]) -> Tensor:
-    """Images of a novel set from an NPZ (its only or its first array of fitting shape) or an idx file."""
+    """Read novel images from a file that :func:`openradial.data.sources.open` opens, or from an idx file."""
     if not path.exists():
-        raise DataError(f"there is no file {path}")
-    found = _from_npz(path, shape) if path.suffix == ".npz" else torch.from_numpy(read_idx(path))
-    if found.ndim == len(shape):
-        found = found.unsqueeze(1)  # grey images without a channel
-    if tuple(found.shape[1:]) != shape or not len(found) or found.dtype != torch.uint8:
+        raise DataError("there is no such file", path=path)
+    if path.suffix == ".npz":
+        data = sources.open(path, labelled=False).train
+        images = data.inputs if isinstance(data, Examples) else torch.empty(0)
+    else:
+        images = torch.from_numpy(read_idx(path))
+    if images.ndim == len(shape):
+        images = images.unsqueeze(1)  # grey images without a channel
+    if tuple(images.shape[1:]) != shape or not len(images) or images.dtype != torch.uint8:
         raise DataError(
-            f"{path} must hold uint8 images of shape {_shown(shape)}, as the known ones, got {found.dtype} of shape "
-            f"{tuple(found.shape)}"
+            f"expected uint8 images of shape {_shown(shape)}, as the known ones, got {images.dtype} of shape "
+            f"{tuple(images.shape)}",
+            path=path,
         )
-    return found
-
-
-def _from_npz(path: Path, shape: tuple[int, ...]) -> Tensor:
-    arrays = read_arrays(path)
-    for array in arrays.values():
-        if array.dtype == np.uint8 and array.shape[1:] in (shape, shape[1:]):
-            return torch.from_numpy(array)
-    found = ", ".join(f"{name} {array.dtype} {array.shape}" for name, array in arrays.items()) or "no array"
-    raise DataError(f"{path} must hold uint8 images of shape {_shown(shape)}, got {found}")
+    return images
 
 
 def _shown(shape: tuple[int, ...]) -> str:
     return f"(n, {', '.join(map(str, shape))})"
 
 
-def _sets_beside_mnist(shape: tuple[int, ...]) -> dict[str, Tensor]:
+def _novel_for_mnist(shape: tuple[int, ...]) -> dict[str, Tensor]:
     noise = torch.randint(
         0, 256, (10_000, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(NOISE_SEED)
     )

@@ -4,22 +4,23 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-Row = dict[str, Any]
+from openradial.evaluation.comparison.comparison import MethodRow
+
 NUMBERS = ("auroc", "fpr95", "oscr", "detected")
 SPLIT = ", split "
 
 
-def groups(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Rows by what they were measured on: the whole set with its seeds, or the splits of its classes."""
-    found: dict[str, list[Row]] = {}
+def groups(rows: Iterable[MethodRow]) -> dict[str, list[MethodRow]]:
+    """Return rows by what they were measured on: all classes with several seeds, or splits of the classes."""
+    found: dict[str, list[MethodRow]] = {}
     for row in rows:
         name = f"{row['protocol'].split(SPLIT)[0]}, splits of classes" if SPLIT in row["protocol"] else row["protocol"]
         found.setdefault(name, []).append(row)
     return found
 
 
-def summarised(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """One entry per method: each number's mean and twice its corrected standard deviation over runs."""
+def summarised(rows: Sequence[MethodRow]) -> list[dict[str, Any]]:
+    """Return one entry per method: the mean of each number and twice its corrected standard deviation over runs."""
     result = []
     for name in dict.fromkeys(row["method"] for row in rows):
         own = [row for row in rows if row["method"] == name]
@@ -36,8 +37,8 @@ def summarised(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return result
 
 
-def markdown(rows: Sequence[Row]) -> str:
-    """The tables of a comparison."""
+def markdown(rows: Sequence[MethodRow]) -> str:
+    """Return the tables of a comparison as Markdown."""
     parts = []
     for name, own in groups(rows).items():
         entries = summarised(own)
@@ -46,7 +47,7 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def _table(entries: list[dict[str, Any]]) -> list[str]:
-    """What one looks for first stands to the left: a page may not show all columns at once."""
+    """Return the lines of a table; the most important columns come first, because a page may not show all."""
     sets = list(entries[0]["novel"])
     several = len(sets) > 1
     heads = ["method", "accuracy", *(["mean AUROC"] if several else [])]

@@ -1,4 +1,4 @@
-"""The numbers of all methods for one protocol and one seed."""
+"""Measure all methods for one protocol and one seed."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from torch import Tensor
 from openradial import metrics
 from openradial.conformal import Rejector, fit_beta
 from openradial.errors import HeadError, ShapeError
-from openradial.evaluation.comparison.methods import Method, Part
+from openradial.evaluation.comparison.methods import Method, Score
 from openradial.heads import Head, RadialHead, SoftmaxHead
 from openradial.scorers import Combination, Scorer
 
@@ -18,40 +18,43 @@ Layers = Mapping[str, Tensor]  # by name: outputs and hidden layers
 
 
 class Scores:
-    """The unknown-scores of one network's parts on every set, each fitted and computed once.
+    """The unknown scores of one network on every set, each fitted and computed once.
 
     ``sets`` holds the layers of ``train``, of two halves of the held-out known data, ``fit`` and ``calibration``, of
-    ``test`` and of each novel set. Scorers learn from ``train``, combinations from ``fit``, rejectors from
-    ``calibration``: no novel input is seen by any of them.
+    ``test`` and of each novel set. Scorers are fitted on ``train``, combinations on ``fit``, rejectors on
+    ``calibration``: none of them sees a novel input.
     """
 
     def __init__(self, sets: Mapping[str, Layers], labels: Mapping[str, Tensor], num_classes: int) -> None:
         self.sets, self.labels, self.num_classes = sets, labels, num_classes
         self._kept: dict[tuple[str, str], dict[str, Tensor]] = {}
 
-    def of(self, part: Part) -> dict[str, Tensor]:
-        key = (part.label, part.place)
+    def of(self, score: Score) -> dict[str, Tensor]:
+        """Return one score on every set but ``train``."""
+        key = (score.label, score.layer)
         if key not in self._kept:
-            self._kept[key] = self._computed(part)
+            self._kept[key] = self._computed(score)
         return self._kept[key]
 
     def merged(self, method: Method) -> dict[str, Tensor]:
-        """The score of a method on every set but ``train``."""
-        columns = [self.of(part) for part in method.parts]
-        if method.merge is None:
+        """Return the score of a method on every set but ``train``."""
+        columns = [self.of(score) for score in method.scores]
+        if method.combination is None:
             return columns[0]
         stacked = {name: torch.stack([column[name] for column in columns], 1) for name in columns[0]}
-        merge = Combination(method.merge).fit(stacked["fit"])  # type: ignore[arg-type]
+        merge = Combination(method.combination).fit(stacked["fit"])  # type: ignore[arg-type]
         return {name: merge.unknown_score(rows) for name, rows in stacked.items()}
 
     @torch.no_grad()
-    def _computed(self, part: Part) -> dict[str, Tensor]:
-        scorer: Scorer = part.make(self.num_classes).fit(self.sets["train"][part.place], self.labels["train"])
-        return {name: scorer.unknown_score(layers[part.place]) for name, layers in self.sets.items() if name != "train"}
+    def _computed(self, score: Score) -> dict[str, Tensor]:
+        scorer: Scorer = score.make(self.num_classes).fit(self.sets["train"][score.layer], self.labels["train"])
+        return {
+            name: scorer.unknown_score(layers[score.layer]) for name, layers in self.sets.items() if name != "train"
+        }
 
 
 def measured(methods: Iterable[Method], head: Head, scores: Scores, novel: Iterable[str]) -> list[dict[str, Any]]:
-    """A row of numbers for each method of a network, which was trained with the head."""
+    """Return a row of numbers for each method of a network that was trained with the head."""
     novel = list(novel)
     head = _calibrated(head, scores)
     o, y = scores.sets["test"]["outputs"], scores.labels["test"]
@@ -61,9 +64,9 @@ def measured(methods: Iterable[Method], head: Head, scores: Scores, novel: Itera
 
 
 def _calibrated(head: Head, scores: Scores) -> Head:
-    """The head of a network with its temperature or beta fitted to held-out known data, so that its ECE is fair.
+    """Return the head with its temperature or beta fitted to held-out known data, so that its ECE is fair.
 
-    Where not one of those examples is classified wrongly, there is nothing to fit to, and the head stays as it is.
+    Without a misclassified example there is nothing to fit, and the head stays as it is.
     """
     held, y = scores.sets["fit"]["outputs"], scores.labels["fit"]
     try:

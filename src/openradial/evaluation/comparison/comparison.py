@@ -1,4 +1,4 @@
-"""Run a comparison: every protocol with every seed, each kept when it is done."""
+"""Run a comparison: every protocol with every seed; finished runs are kept."""
 
 import json
 import time
@@ -12,28 +12,43 @@ import torch
 from openradial.data.splits import train_test_split
 from openradial.errors import DataError, OptionError, TrainingError, check_choice, check_count
 from openradial.evaluation.comparison.methods import METHODS, Method
-from openradial.evaluation.comparison.networks import NETWORKS, Network, Training, core_seconds, layers_of, trained
-from openradial.evaluation.comparison.protocols import SETS, SPLITS, Protocol, class_split, glance, left_out, whole_set
+from openradial.evaluation.comparison.networks import (
+    NETWORKS,
+    Contender,
+    NetworkSettings,
+    core_seconds,
+    layers_of,
+    trained,
+)
+from openradial.evaluation.comparison.protocols import (
+    SETS,
+    SPLITS,
+    Protocol,
+    all_known,
+    class_split,
+    left_out,
+    shortened,
+)
 from openradial.evaluation.comparison.scoring import Scores, measured
 from openradial.files import write_text
 from openradial.training import Settings
 
-Row = dict[str, Any]
+MethodRow = dict[str, Any]
 PAPERS = Settings(epochs=10, batch_size=256, schedule="cosine", channels_last=True)
 TRAININGS = {
-    "digits": Training("mlp", {"inputs": 64, "hidden": (100, 100)}, Settings(epochs=60, batch_size=64)),
-    "mnist": Training("mnist_radial", {}, PAPERS),
-    "cifar10": Training("mnist_radial", {"channels": 3, "size": 32}, PAPERS),
+    "digits": NetworkSettings("mlp", {"inputs": 64, "hidden": (100, 100)}, Settings(epochs=60, batch_size=64)),
+    "mnist": NetworkSettings("mnist_radial", {}, PAPERS),
+    "cifar10": NetworkSettings("mnist_radial", {"channels": 3, "size": 32}, PAPERS),
 }
 QUICK = {"digits": 20, "mnist": 1, "cifar10": 1}  # epochs
-GLANCE = 2_000  # test examples, and novel inputs of each set, where it should be quick
+QUICK_EXAMPLES = 2_000  # test examples, and novel inputs of each set, in quick mode
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What to compare on what. ``splits`` of classes are besides the whole set, which needs novel sets of its own.
+    """What to compare on what: ``splits`` of the classes, and with ``whole`` also all classes against novel data sets.
 
-    With ``choosing`` neither test nor novel data are touched: in each split two known classes stand for novel ones.
+    With ``choosing`` neither test nor novel data are used: in each split two known classes serve as novel ones.
     """
 
     data: str = "mnist"
@@ -44,7 +59,7 @@ class Comparison:
     choosing: bool = False
     novel: Mapping[str, Path] = field(default_factory=dict)
     methods: Sequence[Method] = METHODS
-    networks: Mapping[str, Network] = field(default_factory=lambda: NETWORKS)
+    networks: Mapping[str, Contender] = field(default_factory=lambda: NETWORKS)
 
     def __post_init__(self) -> None:
         check_choice("data", self.data, SETS)
@@ -61,17 +76,17 @@ class Comparison:
         return self.whole and not self.choosing and (self.data == "mnist" or bool(self.novel))
 
     @property
-    def training(self) -> Training:
+    def training(self) -> NetworkSettings:
         usual = TRAININGS[self.data]
         if not self.quick:
             return usual
         return replace(usual, settings=replace(usual.settings, epochs=QUICK[self.data]))
 
     def protocols(self) -> Iterator[tuple[str, int, Callable[[], Protocol]]]:
-        """Key, seed and maker of each run. A split of classes is trained with one seed: its own number."""
+        """Yield key, seed and factory of each run. A split of classes is trained with one seed, its number."""
         if self.has_whole:
             for seed in range(self.seeds):
-                yield f"{self.data}-seed{seed}", seed, lambda: whole_set(self.data, self.novel)
+                yield f"{self.data}-seed{seed}", seed, lambda: all_known(self.data, self.novel)
         make, name = (left_out, "leftout") if self.choosing else (class_split, "split")
         for split in range(self.splits):
             yield f"{self.data}-{name}{split}", split, lambda split=split: make(self.data, split)  # type: ignore[misc]
@@ -79,22 +94,22 @@ class Comparison:
 
 def compare(
     comparison: Comparison, folder: Path, *, resume: bool = False, report: Callable[[str], None] | None = None
-) -> list[Row]:
-    """The rows of all runs; each run's are kept in ``folder``, with its networks."""
-    rows: list[Row] = []
+) -> list[MethodRow]:
+    """Return the rows of all runs; they are kept in ``folder``, with the networks."""
+    rows: list[MethodRow] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OptionError(f"the folder {folder} cannot be made ({error.strerror}); choose another one") from error
+        raise OptionError(f"the folder {folder} cannot be created ({error.strerror}); choose another one") from error
     runs = list(comparison.protocols())
     if not resume and any((folder / f"{key}.json").exists() for key, *_ in runs):
-        raise TrainingError(f"{folder} holds a comparison already; go on with it (--resume) or choose another folder")
+        raise TrainingError(f"{folder} holds a comparison already; resume it (--resume) or choose another folder")
     for number, (key, seed, make) in enumerate(runs, 1):
         kept = folder / f"{key}.json"
         if not kept.exists():
             if report is not None:
                 report(f"run {number} of {len(runs)}: {key}")
-            protocol = glance(make(), GLANCE) if comparison.quick else make()
+            protocol = shortened(make(), QUICK_EXAMPLES) if comparison.quick else make()
             result = run_one(comparison, protocol, seed, folder / key)
             write_text(kept, json.dumps(result, indent=1) + "\n")
         rows += _read(kept, comparison)
@@ -102,34 +117,38 @@ def compare(
 
 
 def run_one(comparison: Comparison, protocol: Protocol, seed: int, folder: Path) -> dict[str, Any]:
-    """Train the networks of one run and measure all methods on them. Seconds are those of all cores together."""
+    """Train the networks of one run and measure all methods on them; ``seconds`` are CPU seconds of all cores."""
     rows, training, measuring = [], 0.0, 0.0
     for network in dict.fromkeys(method.network for method in comparison.methods):
-        place = folder / network.replace(", ", "-")
-        net = trained(comparison.networks[network], protocol, comparison.training, seed, place)
-        seconds, began = core_seconds(place), time.process_time()
+        kept = folder / network.replace(", ", "-")
+        net = trained(comparison.networks[network], protocol, comparison.training, seed, kept)
+        seconds, began = core_seconds(kept), time.process_time()
         scores = scores_of(net, protocol, comparison.training)
         rows += [
-            row | {"training_seconds": round(seconds, 3)} for row in _fitting(comparison, network, scores, protocol)
+            row | {"training_seconds": round(seconds, 3)} for row in _measure(comparison, network, scores, protocol)
         ]
         training, measuring = training + seconds, measuring + time.process_time() - began
     facts = {"protocol": protocol.name, "seed": seed, "seconds": round(training + measuring, 1)}
     return {"run": facts | {"job": _described(comparison)}, "rows": [row | facts for row in rows]}
 
 
-def _fitting(comparison: Comparison, network: str, scores: Scores, protocol: Protocol) -> list[Row]:
-    places = {"outputs", *comparison.training.places}
-    own = [method for method in comparison.methods if method.network == network]
-    chosen = [method for method in own if {part.place for part in method.parts} <= places]
-    return measured(chosen, comparison.networks[network].head(protocol.num_classes), scores, protocol.novel)
+def _measure(comparison: Comparison, network: str, scores: Scores, protocol: Protocol) -> list[MethodRow]:
+    layers = {"outputs", *comparison.training.layers}
+    methods = [
+        method
+        for method in comparison.methods
+        if method.network == network and {score.layer for score in method.scores} <= layers
+    ]
+    head = comparison.networks[network].recipe.make_head(protocol.num_classes)
+    return measured(methods, head, scores, protocol.novel)
 
 
-def scores_of(net: torch.nn.Module, protocol: Protocol, training: Training) -> Scores:
-    """Every layer of a network on every set, for scores to be made of."""
+def scores_of(net: torch.nn.Module, protocol: Protocol, training: NetworkSettings) -> Scores:
+    """Return every layer of a network on every set."""
     fit, calibration = train_test_split(protocol.calibration, 0.5, seed=1)
     known = {"train": protocol.train, "fit": fit, "calibration": calibration, "test": protocol.test}
     inputs = {name: examples.inputs for name, examples in known.items()} | dict(protocol.novel)
-    sets = {name: layers_of(net, x, protocol, training.places) for name, x in inputs.items()}
+    sets = {name: layers_of(net, x, protocol, training.layers) for name, x in inputs.items()}
     return Scores(sets, {name: examples.labels for name, examples in known.items()}, protocol.num_classes)
 
 
@@ -145,7 +164,7 @@ def _described(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _read(path: Path, comparison: Comparison) -> list[Row]:
+def _read(path: Path, comparison: Comparison) -> list[MethodRow]:
     try:
         result = json.loads(path.read_text())
         then, rows = result["run"]["job"], result["rows"]
