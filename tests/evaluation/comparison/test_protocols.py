@@ -4,7 +4,7 @@ import torch
 
 from openradial.data import load
 from openradial.errors import DataError, OptionError
-from openradial.evaluation.comparison.protocols import all_known, class_split, left_out, read_novel
+from openradial.evaluation.comparison.protocols import all_known, class_split, left_out, read_novel, shortened
 
 
 def rows(inputs):
