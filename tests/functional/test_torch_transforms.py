@@ -16,6 +16,7 @@ from openradial.functional.norms import METRICS
 
 N, K = 5, 4
 TARGETS = torch.tensor([0, 1, 2, 3, -100])
+DISTRIBUTIONS = torch.linspace(-1, 1, N * K, dtype=torch.float64).reshape(N, K).softmax(-1)
 
 
 def random_outputs(*shape: int, requires_grad: bool = False) -> torch.Tensor:
@@ -43,24 +44,17 @@ FUNCTIONS = {
     "loss with an ignored target": lambda o: functional.radial_loss(
         o, TARGETS, weight=torch.arange(1.0, 1.0 + o.shape[-1])
     ),
+    "loss of distributions": lambda o: functional.radial_loss(o, DISTRIBUTIONS, label_smoothing=0.1),
+    "loss, smoothed": lambda o: functional.radial_loss(o, TARGETS, beta=2.0, label_smoothing=0.2),
     "loss, none": lambda o: functional.radial_loss(o, TARGETS.clamp_min(0), reduction="none"),
 }
-EVERY_FUNCTION = pytest.mark.parametrize(
-    ("each_loss", "function"),
-    [
-        pytest.param(form, function, id=f"{form}, {name}")
-        for name, function in FUNCTIONS.items()
-        for form in (("python", "compiled") if name.startswith("loss") else ("python",))
-    ],
-    indirect=["each_loss"],
-)
+EVERY_FUNCTION = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS.keys())
 
 
 def points(o: torch.Tensor) -> torch.Tensor:
     return torch.linspace(-1, 1, 3 * o.shape[-1], dtype=o.dtype).reshape(3, -1)
 
 
-@pytest.mark.usefixtures("each_loss")
 @EVERY_FUNCTION
 def test_first_and_second_derivatives_agree_with_finite_differences(function):
     o = random_outputs(N, K, requires_grad=True)
@@ -82,7 +76,6 @@ def test_derivatives_by_prototypes_agree_with_finite_differences():
     assert gradcheck(lambda o, p: functional.radial_loss(o, TARGETS, prototypes=p), (o, p))
 
 
-@pytest.mark.usefixtures("each_loss")
 def test_many_classes_have_second_derivatives():
     o = random_outputs(2, 1100, requires_grad=True)
     y = torch.tensor([3, 1099])
@@ -98,7 +91,6 @@ def test_many_classes_have_second_derivatives():
     torch.testing.assert_close(actual, expected)
 
 
-@pytest.mark.usefixtures("each_loss")
 def test_on_a_prototype_second_derivatives_are_finite():
     o = torch.zeros(1, 3, dtype=torch.float64)
     o[0, 1] = 1.0
@@ -109,7 +101,6 @@ def test_on_a_prototype_second_derivatives_are_finite():
     assert second.isfinite().all()
 
 
-@pytest.mark.usefixtures("each_loss")
 @EVERY_FUNCTION
 def test_function_transforms_agree_with_autograd(function):
     o = random_outputs(N, K)
@@ -124,7 +115,6 @@ def test_function_transforms_agree_with_autograd(function):
     torch.testing.assert_close(pull(torch.ones_like(value))[0], jacobian.reshape(-1, N, K).sum(0))
 
 
-@pytest.mark.usefixtures("each_loss")
 @EVERY_FUNCTION
 def test_vmap_agrees_with_a_loop(function):
     batch = random_outputs(3, N, K)
@@ -133,7 +123,6 @@ def test_vmap_agrees_with_a_loop(function):
     torch.testing.assert_close(vmap(grad(scalar))(batch), torch.stack([grad(scalar)(o) for o in batch]))
 
 
-@pytest.mark.usefixtures("each_loss")
 def test_vmap_over_targets_and_hessians_work():
     o, targets = random_outputs(N, K), torch.tensor([[0, 1, 2, 3, 0], [1, 1, 1, 1, 1]])
     both = vmap(lambda y: functional.radial_loss(o, y))(targets)
@@ -145,7 +134,6 @@ def test_vmap_over_targets_and_hessians_work():
     torch.testing.assert_close(hessian(one)(o[0]), expected)
 
 
-@pytest.mark.usefixtures("each_loss")
 @EVERY_FUNCTION
 def test_one_graph_without_breaks_gives_the_same_values_and_gradients(function):
     o = random_outputs(N, K, requires_grad=True)
@@ -214,7 +202,6 @@ def test_meta_tensors_have_shapes_and_gradients():
     assert functional.radial_nearest(o, 3)[1].shape == (N, 3)
 
 
-@pytest.mark.usefixtures("each_loss")
 def test_fake_tensors_are_not_asked_for_values():
     with FakeTensorMode():
         o, y = torch.randn(N, 2000, requires_grad=True), torch.zeros(N, dtype=torch.int64)
@@ -245,7 +232,6 @@ def test_without_the_private_question_to_torch_the_plain_form_serves(monkeypatch
     torch.testing.assert_close(plain, fast)
 
 
-@pytest.mark.usefixtures("each_loss")
 def test_loss_saves_nothing_but_its_input_for_many_classes():
     o = torch.randn(8, 50_000, requires_grad=True)
     saved = []

@@ -1,15 +1,14 @@
-"""First-order eager kernels for euclidean axis prototypes: few passes over memory, nothing saved but the input.
+"""First-order eager kernels for euclidean axis prototypes: few passes over memory, little saved for the backward pass.
 
-Each autograd function has a plain twin made from :mod:`.norms`. The twin is used whenever more than eager first-order
-autograd is watching (compilers, ``torch.func``, forward mode, double backward) and whenever a value leaves the range in
-which the fast form is exact, so that results never depend on which of the two ran.
+Each kernel has a plain equivalent made from :mod:`.norms`. That one runs under compilers, ``torch.func``, forward mode
+and double backward, and where a value leaves the range in which the fast form is exact. A kernel measures first, on
+detached tensors, and then adds one autograd node if the range was kept.
 """
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,51 +17,56 @@ from torch.autograd.forward_ad import unpack_dual
 
 from openradial.functional.norms import EUCLIDEAN
 
-# Private in torch, and asked by torch.autograd.Function itself; where it is gone the plain twins serve.
+# Private in torch, and asked by torch.autograd.Function itself; without it the plain forms run.
 functorch_is_active: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 
 BLOCK = 256  # outputs summed as one block; also bounds how many float32 terms are added in sequence
 BLOCKED_FROM = 1024  # outputs from which blocks pay for their bookkeeping
-PEAK_BLOCK = 64  # outputs among which the largest is looked for at once: fast for a maximum, slow for its place
-
-
-class OutOfRangeError(Exception):
-    """A value is too large or too small for the fast form; its plain twin serves."""
+PEAK_BLOCK = 64  # outputs per block in the search for the largest: a maximum is fast, its index is slow
 
 
 def first_order_only(o: Tensor) -> bool:
-    """Whether eager first-order autograd is all that watches ``o``."""
+    """Return whether eager first-order autograd is all that records ``o``."""
     return not (torch.compiler.is_compiling() or functorch_is_active() or unpack_dual(o).tangent is not None)  # type: ignore[no-untyped-call]
 
 
 def has_values(o: Tensor) -> bool:
-    """Whether Python may look at values for free: a real tensor in host memory (neither fake, meta nor on a device)."""
-    return o.device.type == "cpu" and type(o) in (Tensor, torch.nn.Parameter)
+    """Return whether Python can read values at no cost: a tensor in host memory, neither fake, meta nor a subclass."""
+    return type(o) in (Tensor, torch.nn.Parameter) and o.is_cpu
 
 
 def target_distances(o: Tensor, y: Tensor, scale: float) -> Tensor:
-    """Distance to the prototype ``scale * e_y``, ``(n, k), (n,) -> (n,)``."""
-    if first_order_only(o):
-        with suppress(OutOfRangeError):
-            if not o.requires_grad:
-                return _measured_targets(o, y, scale)[0]
-            return _TargetDistances.apply(o, y, scale, None)  # type: ignore[no-any-return, no-untyped-call]
-    return plain_target_distances(o, y, scale)
+    """Return the distance to the prototype ``scale * e_y``, ``(n, k), (n,) -> (n,)``."""
+    if not first_order_only(o):
+        return plain_target_distances(o, y, scale)
+    measured = _measure_targets(o.detach(), y, scale)
+    if not measured.is_exact:
+        return plain_target_distances(o, y, scale)
+    return _attach(o, y, scale, None, measured) if o.requires_grad else measured.d
 
 
 def summed_target_distances(o: Tensor, y: Tensor, scale: float, factor: float) -> Tensor:
-    """``factor`` times the sum of :func:`target_distances` as one node: for real tensors and first-order autograd."""
-    with suppress(OutOfRangeError):
-        return _TargetDistances.apply(o, y, scale, factor)  # type: ignore[no-any-return, no-untyped-call]
-    return plain_target_distances(o, y, scale).sum() * factor
+    """Return ``factor`` times the sum of :func:`target_distances`, for which :func:`has_values` and first order hold."""
+    measured = _measure_targets(o.detach(), y, scale)
+    if not measured.is_exact:
+        return plain_target_distances(o, y, scale).sum() * factor
+    return _attach(o, y, scale, factor, measured) if o.requires_grad else measured.total.mul_(factor)
 
 
 def all_distances(o: Tensor, scale: float, factor: float) -> Tensor:
-    """``factor`` times the distance to every prototype: ``(n, k) -> (n, k)``."""
-    if first_order_only(o):
-        with suppress(OutOfRangeError):
-            return _AllDistances.apply(o, scale, factor)  # type: ignore[no-any-return, no-untyped-call]
-    return plain_all_distances(o, scale, factor)
+    """Return ``factor`` times the distance to every prototype: ``(n, k) -> (n, k)``."""
+    if not first_order_only(o):
+        return plain_all_distances(o, scale, factor)
+    rows = o.detach()
+    if has_values(o) and o.numel():
+        measured = _fast_all_distances(rows.contiguous(), scale, factor)
+        if measured is None:
+            return plain_all_distances(o, scale, factor)
+    else:
+        measured = plain_all_distances(rows, scale, factor), rows.abs().argmax(-1, keepdim=True)
+    if not o.requires_grad:
+        return measured[0]
+    return _AllDistances.apply(o, scale, factor, measured)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def largest(o: Tensor) -> Tensor:
@@ -132,8 +136,8 @@ def _long_target_distances(o: Tensor, y: Tensor, scale: float) -> Tensor:
     return d
 
 
-def _fast_all_distances(o: Tensor, scale: float, factor: float) -> tuple[Tensor, Tensor]:
-    """The scaled distances and each row's dominant axis.
+def _fast_all_distances(o: Tensor, scale: float, factor: float) -> tuple[Tensor, Tensor] | None:
+    """Return the scaled distances and each row's dominant axis, or None where squares overflow.
 
     An axis with more than half of a row's energy lies in the block of largest norm, so one pass finds it. On all other
     axes ``S + a^2 - 2*a*o_k`` loses at most two bits.
@@ -155,19 +159,50 @@ def _fast_all_distances(o: Tensor, scale: float, factor: float) -> tuple[Tensor,
     base = others + peak.square()
     own = torch.sqrt_(others + (peak - scale).square_())
     if not math.isfinite(float(base.max()) * max(1.0, factor * factor) * 4):
-        raise OutOfRangeError
+        return None
     base += scale * scale
     out = torch.add(base, o, alpha=-2 * scale).sqrt_().mul_(factor)
     return out.scatter_(1, top, own.mul_(factor)), top
 
 
+class _Measured(NamedTuple):
+    """Target distances of a batch; for short rows also the differences that they are the norms of."""
+
+    e: Tensor | None  # (n, k)
+    d: Tensor  # (n,)
+    total: Tensor  # ()
+    is_exact: bool  # no square overflowed or lost digits
+
+
+def _measure_targets(o: Tensor, y: Tensor, scale: float) -> _Measured:
+    if not has_values(o):
+        d = plain_target_distances(o, y, scale)
+        return _Measured(None, d, d.sum(), True)
+    n, k = o.shape
+    if k < BLOCKED_FROM:
+        e = o.scatter_add(1, y.unsqueeze(1), o.new_full((n, 1), -scale))
+        d = torch.linalg.vector_norm(e, 2, 1)
+    else:
+        e, d = None, _long_target_distances(o.contiguous(), y.unsqueeze(1), scale)
+    total = d.sum()
+    is_exact = n == 0 or (math.isfinite(total.item()) and d.min().item() > smallest(d.dtype))
+    return _Measured(e, d, total, is_exact)
+
+
+def _attach(o: Tensor, y: Tensor, scale: float, factor: float | None, measured: _Measured) -> Tensor:
+    return _TargetDistances.apply(o, y, scale, factor, measured)  # type: ignore[no-any-return, no-untyped-call]
+
+
 class _TargetDistances(Function):
+    """The distances, or with a factor their scaled sum, as one node."""
+
     @staticmethod
-    def forward(ctx: Any, o: Tensor, y: Tensor, scale: float, factor: float | None) -> Tensor:
-        d, e, total = _measured_targets(o, y, scale)
-        ctx.save_for_backward(o, y, d, e)
+    def forward(ctx: Any, o: Tensor, y: Tensor, scale: float, factor: float | None, measured: _Measured) -> Tensor:
+        # only plain tensors on the CPU are known to have no distance of 0, whose gradient is 0
+        d = measured.d if has_values(o) else measured.d.clamp_min(smallest(o.dtype))
+        ctx.save_for_backward(o, y, d, measured.e)
         ctx.scale, ctx.factor = scale, factor
-        return d if factor is None else total.mul_(factor)
+        return measured.d if factor is None else measured.total.mul_(factor)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
@@ -176,29 +211,13 @@ class _TargetDistances(Function):
             g = g * ctx.factor
         if torch.is_grad_enabled():  # double backward
             d = plain_target_distances(o, y, ctx.scale)
-            return torch.autograd.grad(d, o, g.expand_as(d), create_graph=True)[0], None, None, None
-        per_row = torch.div(g, d.clamp_min(smallest(d.dtype))).unsqueeze(1)  # (n, 1)
+            return torch.autograd.grad(d, o, g.expand_as(d), create_graph=True)[0], None, None, None, None
+        per_row = (g / d).unsqueeze(1)  # (n, 1)
         if e is not None:
-            return e * per_row, None, None, None
+            return e * per_row, None, None, None, None
         y = y.unsqueeze(1)
         grad = (o * per_row).scatter_(1, y, (o.gather(1, y) - ctx.scale) * per_row)
-        return grad, None, None, None
-
-
-def _measured_targets(o: Tensor, y: Tensor, scale: float) -> tuple[Tensor, Tensor | None, Tensor]:
-    """The distances, for short rows the differences they are the norms of, and their sum."""
-    if has_values(o):
-        if o.shape[1] < BLOCKED_FROM:
-            e = torch.scatter(o, 1, y.unsqueeze(1), -scale, reduce="add")
-            d = torch.linalg.vector_norm(e, 2, 1)
-        else:
-            e, d = None, _long_target_distances(o.contiguous(), y.unsqueeze(1), scale)
-        total = d.sum()
-        if d.numel() and not (math.isfinite(total.item()) and d.min().item() > smallest(d.dtype)):
-            raise OutOfRangeError
-        return d, e, total
-    d = plain_target_distances(o, y, scale)
-    return d, None, d.sum()
+        return grad, None, None, None, None
 
 
 @cache
@@ -210,11 +229,8 @@ def smallest(dtype: torch.dtype) -> float:
 
 class _AllDistances(Function):
     @staticmethod
-    def forward(ctx: Any, o: Tensor, scale: float, factor: float) -> Tensor:
-        if has_values(o) and o.numel():
-            out, top = _fast_all_distances(o.contiguous(), scale, factor)
-        else:
-            out, top = plain_all_distances(o, scale, factor), o.abs().argmax(-1, keepdim=True)
+    def forward(ctx: Any, o: Tensor, scale: float, factor: float, measured: tuple[Tensor, Tensor]) -> Tensor:
+        out, top = measured
         ctx.save_for_backward(o, out, top)
         ctx.scale, ctx.factor = scale, factor
         return out
@@ -225,7 +241,7 @@ class _AllDistances(Function):
         scale, factor = ctx.scale, ctx.factor
         if torch.is_grad_enabled():  # double backward
             d = plain_all_distances(o, scale, factor)
-            return torch.autograd.grad(d, o, g, create_graph=True)[0], None, None
+            return torch.autograd.grad(d, o, g, create_graph=True)[0], None, None, None
         # With w = g / d the gradient is o * sum(w) - scale * w. On the dominant axis both terms may be huge and nearly
         # equal, so that axis is kept out of w and written last.
         out_top, o_top = out.gather(-1, top), o.gather(-1, top)
@@ -235,4 +251,4 @@ class _AllDistances(Function):
         w_rest = w.sum(-1, keepdim=True).mul_(factor * factor)
         w_all = w_rest + w_top
         w.mul_(-scale * factor * factor).addcmul_(o, w_all)
-        return w.scatter_(-1, top, o_top * w_rest + (o_top - scale) * w_top), None, None
+        return w.scatter_(-1, top, o_top * w_rest + (o_top - scale) * w_top), None, None, None

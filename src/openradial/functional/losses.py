@@ -5,11 +5,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from openradial.errors import DTypeError, ShapeError, TargetError, check_choice, check_positive
-from openradial.functional import eager, native
+from openradial.errors import DTypeError, OptionError, ShapeError, TargetError, check_choice, check_positive
+from openradial.functional import eager
 from openradial.functional.distances import as_rows
-from openradial.functional.geometry import Axes, Prototypes, make_geometry
-from openradial.functional.norms import MetricName, make_metric
+from openradial.functional.geometry import Axes, Geometry, Prototypes, make_geometry
+from openradial.functional.norms import Metric, MetricName, make_metric
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -23,80 +23,147 @@ def radial_loss(
     weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
     prototypes: Prototypes | None = None,
     metric: MetricName = "euclidean",
     axis_scale: Tensor | None = None,
 ) -> Tensor:
-    r"""Negative log-probability of the target class, used like :func:`torch.nn.functional.cross_entropy`.
+    r"""Return the negative log-probability of the target, used like :func:`torch.nn.functional.cross_entropy`.
 
     .. math:: -\log p(y \mid x) = \beta\, d_y
 
     Only the target's distance is computed: one pass over ``o`` forward, one backward. On the prototype the gradient
-    is exactly zero.
+    is exactly zero. A target that is a distribution :math:`t` over the classes has the expected distance as its loss,
+    with class weights :math:`w_k` (1 by default):
+
+    .. math:: -\sum_k w_k t_k \log p(k \mid x) = \beta \sum_k w_k t_k d_k
+
+    ``label_smoothing`` :math:`\varepsilon` replaces a target by :math:`(1-\varepsilon)\, t + \varepsilon / K`. Then, and
+    for distributions, all distances are computed.
 
     Args:
         o: outputs, ``(outputs,)``, ``(n, outputs)`` or ``(n, outputs, d1, ...)``.
-        target: classes, ``()``, ``(n,)`` or ``(n, d1, ...)``, int64 or uint8.
-        weight: one factor per class; ``"mean"`` then divides by the sum of the factors used.
-        ignore_index: targets with this value count for nothing.
+        target: classes, ``()``, ``(n,)`` or ``(n, d1, ...)``, int64 or uint8; or distributions, floating point,
+            ``(classes,)``, ``(n, classes)`` or ``(n, classes, d1, ...)``.
+        weight: one factor per class; for classes, ``"mean"`` then divides by the sum of the factors of the targets.
+        ignore_index: targets with this value do not count; for classes only.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        label_smoothing: from 0 to 1.
 
     The other arguments are those of :func:`radial_distances`.
 
     >>> radial_loss(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1]), reduction="none")
     tensor([0.0000, 1.4142])
+    >>> radial_loss(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.75, 0.25]]))
+    tensor(0.3536)
     """
-    usual = weight is None and axis_scale is None and metric == "euclidean" and ignore_index < 0
-    usual = usual and reduction in ("mean", "sum") and eager.first_order_only(o)
-    kernel = native.radial_loss() if usual else None
-    if kernel is not None and prototypes is None:
-        try:
-            return kernel(o, target, beta, scale, reduction == "mean")
-        except (IndexError, RuntimeError, TypeError):  # unusual or wrong: the careful way below knows which
-            pass
     check_positive("beta", beta)
     check_choice("reduction", reduction, ("mean", "sum", "none"))
-    rows, y = _rows_and_targets(o, target)
+    is_default = weight is None and axis_scale is None and metric == "euclidean" and label_smoothing == 0
+    if is_default and ignore_index < 0 and reduction != "none" and _fast_path_applies(o, target):
+        geometry = make_geometry(prototypes, scale, o.shape[1])
+        if isinstance(geometry, Axes):
+            factor = beta / len(o) if reduction == "mean" else beta
+            return eager.summed_target_distances(o, target, geometry.scale, float(factor))
+    if not 0 <= label_smoothing <= 1:
+        raise OptionError(f"label_smoothing must lie in 0..1, got {label_smoothing!r}; 0.0 turns it off")
+    rows = as_rows(o.movedim(1, -1) if isinstance(o, Tensor) and o.ndim > 2 else o)
     geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
-    n, classes = rows.shape[0], geometry.num_classes(rows.shape[1])
-    if usual and isinstance(geometry, Axes) and n > 0 and eager.has_values(rows):
-        try:
-            if kernel is not None:
-                return kernel(rows.contiguous(), y.contiguous(), beta, geometry.scale, reduction == "mean")
-            return eager.summed_target_distances(
-                rows, y, geometry.scale, beta / n if reduction == "mean" else float(beta)
+    classes = geometry.num_classes(rows.shape[1])
+    if weight is not None and tuple(weight.shape) != (classes,):
+        raise ShapeError(
+            f"weight must hold one factor per class: expected shape ({classes},), got {tuple(weight.shape)}; "
+            "use 1.0 for classes that are not special"
+        )
+    if isinstance(target, Tensor) and target.is_floating_point():
+        if ignore_index >= 0:
+            raise OptionError(
+                f"ignore_index names a class, but targets are distributions: got ignore_index={ignore_index}; "
+                "give examples to ignore a target of zeros, or pass classes"
             )
-        except (IndexError, RuntimeError):  # a target that is to be ignored or out of range
-            pass
-    kept = y != ignore_index
-    _check_range(y, kept, classes, ignore_index)
-    y = torch.where(kept, y, 0)
-    loss = eager.scaled(geometry.distances_to(rows, y, measure), float(beta))
-    share = _shares(weight, y, kept, classes, loss)
-    loss = torch.where(kept, loss * share, 0.0)
+        t = _distributions(o, target, classes).to(rows.dtype) * (1 - label_smoothing) + label_smoothing / classes
+        d = eager.scaled(geometry.distances(rows, measure), float(beta))
+        loss = (d * t if weight is None else d * t * weight.to(d)).sum(-1)
+        share = torch.ones_like(loss)
+    else:
+        y = _classes(o, target)
+        kept = y != ignore_index
+        _check_range(y, kept, classes, ignore_index)
+        y = torch.where(kept, y, 0)
+        share = kept.to(rows.dtype) if weight is None else weight.to(rows)[y] * kept
+        loss = _class_losses(rows, y, float(beta), geometry, measure, weight, share, label_smoothing)
+        loss = torch.where(kept, loss, 0.0)
     if reduction == "none":
-        return loss.reshape(target.shape)
+        return loss.reshape(_target_shape(o))
     return loss.sum() / share.sum() if reduction == "mean" else loss.sum()
 
 
-def _rows_and_targets(o: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Outputs as ``(n, outputs)`` and targets as ``(n,)``, checked."""
+def _fast_path_applies(o: Tensor, target: Tensor) -> bool:
+    """Return whether these are a plain batch on the CPU under first-order autograd, with every target in range."""
+    return (
+        eager.has_values(o)
+        and eager.has_values(target)
+        and o.ndim == 2
+        and target.ndim == 1
+        and o.shape[0] == target.shape[0]
+        and o.numel() > 0
+        and o.dtype in (torch.float32, torch.float64)
+        and target.dtype == torch.int64
+        and eager.first_order_only(o)
+        and target.min().item() >= 0
+        and target.max().item() < o.shape[1]
+    )
+
+
+def _class_losses(
+    rows: Tensor,
+    y: Tensor,
+    beta: float,
+    geometry: Geometry,
+    metric: Metric,
+    weight: Tensor | None,
+    share: Tensor,
+    label_smoothing: float,
+) -> Tensor:
+    """Return the weighted loss of each example with a class as its target, ``(n,)``."""
+    if label_smoothing == 0:
+        return eager.scaled(geometry.distances_to(rows, y, metric), beta) * share
+    d = eager.scaled(geometry.distances(rows, metric), beta)
+    to_target = d.gather(-1, y.unsqueeze(-1)).squeeze(-1) * share
+    to_all = (d if weight is None else d * weight.to(d)).mean(-1)
+    return (1 - label_smoothing) * to_target + label_smoothing * to_all
+
+
+def _target_shape(o: Tensor) -> tuple[int, ...]:
+    """Return the shape of class targets for outputs ``(outputs,)``, ``(n, outputs)`` or ``(n, outputs, d1, ...)``."""
+    return tuple(o.shape[:-1]) if o.ndim <= 2 else (o.shape[0], *o.shape[2:])
+
+
+def _classes(o: Tensor, target: Tensor) -> Tensor:
+    """Return class targets as ``(n,)`` of int64, checked."""
     if not isinstance(target, Tensor) or target.dtype not in (torch.int64, torch.uint8):
         kind = target.dtype if isinstance(target, Tensor) else type(target).__name__
-        raise DTypeError(f"targets must be class indices of dtype int64 or uint8, got {kind}; call .long() on them")
-    if isinstance(o, Tensor) and o.ndim > 2:
-        expected = (o.shape[0], *o.shape[2:])
-        rows = as_rows(o.movedim(1, -1))
-    else:
-        expected = tuple(o.shape[:-1]) if isinstance(o, Tensor) else ()
-        rows = as_rows(o)
-    if tuple(target.shape) != expected:
+        raise DTypeError(
+            f"targets must be classes of dtype int64 or uint8, or distributions of floating point, got {kind}; "
+            "call .long() on classes"
+        )
+    if tuple(target.shape) != _target_shape(o):
         raise ShapeError(
-            f"outputs of shape {tuple(o.shape)} need targets of shape {expected}, got {tuple(target.shape)}; "
+            f"outputs of shape {tuple(o.shape)} need targets of shape {_target_shape(o)}, got {tuple(target.shape)}; "
             "classes are on axis 1 of the outputs"
         )
-    y = target if target.dtype == torch.int64 else target.long()
-    return rows, y if y.ndim == 1 else y.reshape(-1)
+    return target.long().reshape(-1)
+
+
+def _distributions(o: Tensor, target: Tensor, classes: int) -> Tensor:
+    """Return targets that are distributions as ``(n, classes)``, checked."""
+    expected = (classes,) if o.ndim == 1 else (o.shape[0], classes, *o.shape[2:])
+    if tuple(target.shape) != expected:
+        raise ShapeError(
+            f"outputs of shape {tuple(o.shape)} need distributions of shape {expected} as targets, got "
+            f"{tuple(target.shape)}; call .long() on targets that are classes"
+        )
+    return (target.movedim(1, -1) if target.ndim > 2 else target).reshape(-1, classes)
 
 
 def _check_range(y: Tensor, kept: Tensor, classes: int, ignore_index: int) -> None:
@@ -108,15 +175,3 @@ def _check_range(y: Tensor, kept: Tensor, classes: int, ignore_index: int) -> No
             f"targets must lie in 0..{classes - 1} or be ignore_index={ignore_index}, got {int(wrong[0])}; "
             "map your labels to 0..classes-1 or widen the last layer"
         )
-
-
-def _shares(weight: Tensor | None, y: Tensor, kept: Tensor, classes: int, like: Tensor) -> Tensor:
-    """How much each example counts."""
-    if weight is None:
-        return kept.to(like.dtype)
-    if tuple(weight.shape) != (classes,):
-        raise ShapeError(
-            f"weight must hold one factor per class: expected shape ({classes},), got {tuple(weight.shape)}; "
-            "use 1.0 for classes that are not special"
-        )
-    return weight.to(like)[y] * kept

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from openradial.errors import ShapeError, check_count, check_positive
-from openradial.functional.geometry import Axes, Geometry, Rows, Simplex
-from openradial.functional.matrix import matrix_distances
+from openradial.functional.geometry import Axes, Geometry, Rows, Simplex, matrix_distances
 from openradial.functional.norms import EUCLIDEAN
 
 __all__ = ["AxisPrototypes", "FixedPrototypes", "LearnedPrototypes", "Prototypes", "SimplexPrototypes"]
