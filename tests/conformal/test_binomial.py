@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from openradial.conformal.binomial import at_most, binomial_interval, binomial_upper
+from openradial.conformal.risk import at_most, binomial_interval, binomial_upper
 
 COUNTS = st.integers(1, 1_000).flatmap(lambda total: st.tuples(st.integers(0, total), st.just(total)))
 

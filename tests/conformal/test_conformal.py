@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openradial.conformal import conformal_p_values
-from openradial.conformal.calibration import examples_needed
-from openradial.conformal.conformal import OrderStatistics
+from openradial.conformal.calibration import OrderStatistics, examples_needed
 from openradial.errors import ShapeError
 
 TIED = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=40)
@@ -53,7 +52,7 @@ def test_a_score_that_is_nan_counts_as_infinite_and_minus_infinity_as_surely_kno
             r"calibration must have the shape \(n,\) with at least one score, got \(0,\); give the unknown",
         ),
         (torch.zeros(2, 1), r"calibration must have the shape \(n,\) with at least one score, got \(2, 1\); give the"),
-        (torch.tensor([0.0, torch.nan]), "calibration must not hold nan, got 1; take those rows out"),
+        (torch.tensor([0.0, torch.nan]), "calibration must not hold nan, got 1; remove those rows"),
     ],
 )
 def test_a_calibration_that_is_none_is_refused(calibration, message):
@@ -131,3 +130,16 @@ def test_the_examples_needed_are_the_fewest_that_can_reject(rate):
     needed = examples_needed(rate)
     assert 1 / (needed + 1) <= rate
     assert needed == 0 or 1 / needed > rate
+
+
+def test_rates_of_one_in_a_whole_number_need_one_example_less():
+    for count in [*range(2, 5_000), 10**6 + 1, 10**9 + 7, 2**40 + 1]:
+        assert examples_needed(1 / count) == count - 1
+
+
+@pytest.mark.parametrize("rate", [1e-12, 1e-18, 1e-300, 5e-324])
+def test_tiny_rates_are_answered_at_once(rate):
+    """Counting down from 1 / rate would take years."""
+    needed = examples_needed(rate)
+    assert needed == pytest.approx(min(1 / rate, 2**63))
+    assert OrderStatistics.of(torch.arange(9.0)).threshold(rate) == np.inf

@@ -113,19 +113,21 @@ def test_another_kind_is_refused():
     refused("a Rejector must be read from a dict, got list", [])
 
 
-WHOLE = "this is not a whole Rejector: {}; take another copy of it, or fit again"
+COUNT = "the number of its scores is not the one it states"
+ORDER = "its scores are not finite and in ascending order"
+DAMAGED = "this Rejector is incomplete or damaged: {}; use another copy, or fit again"
 
 
 @pytest.mark.parametrize(
     ("record", "problem"),
     [
-        (changed(FITTED["one group"], "groups", 0, "examples", 301), "its scores are not as many as it says"),
-        (changed(FITTED["one group"], "groups", 0, "ranks", [1, 2]), "its scores are not as many as it says"),
-        (changed(FITTED["one group"], "groups", 0, "scores", []), "its scores are not as many as it says"),
-        (changed(FITTED["one group"], "groups", 0, "scores", 0, 9.0), "its scores are not finite and in rising order"),
+        (changed(FITTED["one group"], "groups", 0, "examples", 301), COUNT),
+        (changed(FITTED["one group"], "groups", 0, "ranks", [1, 2]), COUNT),
+        (changed(FITTED["one group"], "groups", 0, "scores", []), COUNT),
+        (changed(FITTED["one group"], "groups", 0, "scores", 0, 9.0), ORDER),
         (
             changed(FITTED["one group"], "groups", 0, "scores", -1, np.inf),
-            "its scores are not finite and in rising order",
+            ORDER,
         ),
         (changed(FITTED["one group"], "groups", []), "its classes do not fit its scores"),
         (changed(FITTED["one group"], "classes", [0, 1]), "its classes do not fit its scores"),
@@ -137,14 +139,14 @@ WHOLE = "this is not a whole Rejector: {}; take another copy of it, or fit again
     ],
 )
 def test_contents_that_do_not_fit_are_refused(record, problem):
-    refused(WHOLE.format(problem), record)
+    refused(DAMAGED.format(problem), record)
 
 
 @pytest.mark.parametrize("missing", ["settings", "classes", "groups", "width"])
 def test_a_missing_part_is_named(missing):
     record = FITTED["one group"].to_dict()
     del record[missing]
-    refused(WHOLE.format(f"it has no '{missing}'"), record)
+    refused(DAMAGED.format(f"it has no '{missing}'"), record)
 
 
 @pytest.mark.parametrize("value", [None, "text", 7, [1], [[]], {"a": 1}, [None], ["x"]])
@@ -160,7 +162,7 @@ def test_settings_of_another_version_are_refused():
         Rejector.from_dict(changed(FITTED["one group"], "settings", "alpha", 1))
     with pytest.raises(OptionError, match="false_reject_rate must be a number above 0 and below 1, got 7"):
         Rejector.from_dict(changed(FITTED["one group"], "settings", "false_reject_rate", 7))
-    message = "this is not a whole {}: its classes do not fit its settings; fit again"
+    message = "this {} is damaged: its classes do not fit its settings; fit again"
     refused(message.format("Rejector"), changed(FITTED["one group"], "settings", "per_class", True))
     refused(message.format("Rejector"), changed(FITTED["numbers"], "settings", "per_class", False))
     refused(message.format("PredictionSets"), changed(FITTED["sets"], "width", None), PredictionSets)
@@ -170,13 +172,13 @@ def test_settings_of_another_version_are_refused():
 def test_tensors_that_were_changed_are_refused():
     tensors = FITTED["numbers"].tensors()
     half = {**tensors, "scores": tensors["scores"].half()}
-    message = WHOLE.format("its scores must be float64 as they were written, and are torch.float16")
+    message = DAMAGED.format("its scores must be float64 as they were written, and are torch.float16")
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         Rejector.from_tensors(half)
     for name in tensors:
-        with pytest.raises(DataError, match="this is not a whole Rejector: it has no"):
+        with pytest.raises(DataError, match="this Rejector is incomplete or damaged: it has no"):
             Rejector.from_tensors({other: tensor for other, tensor in tensors.items() if other != name})
-        with pytest.raises(DataError, match="this is not a whole Rejector: "):
+        with pytest.raises(DataError, match="this Rejector is incomplete or damaged: "):
             Rejector.from_tensors({**tensors, name: tensors[name][:-1]})
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from openradial.conformal import Rejector, fit_beta
+from openradial.errors import ShapeError
 
 
 def naive_negative_log_likelihood(beta, distances, y):
@@ -79,12 +80,17 @@ def test_real_distances_become_better_calibrated_on_other_data_too():
     assert naive_ece(fit.beta, rest, labels, 15) < 0.2 * naive_ece(1.0, rest, labels, 15)
 
 
-@pytest.mark.parametrize("factor", [1e-6, 1e-3, 1e3, 1e6])
+@pytest.mark.parametrize("factor", [1e-300, 1e-6, 1e-3, 1e3, 1e6, 1e307])
 def test_beta_takes_up_the_unit_of_the_distances(factor):
     distances, y = random_distances(1)
     one, other = fit_beta(distances, y), fit_beta(distances * factor, y)
     assert other.beta * factor == pytest.approx(one.beta, rel=1e-10)
     assert other.ece == pytest.approx(one.ece)
+
+
+def test_right_distances_too_small_for_a_finite_beta_are_refused():
+    with pytest.raises(ShapeError, match="got 1 right and 1 wrong: the best beta would be infinite"):
+        fit_beta([[5e-324, 1e308], [1e308, 0.0]], [0, 0])
 
 
 def test_a_wrong_prediction_on_a_prototype_is_the_limit_of_one_next_to_it():

@@ -161,6 +161,33 @@ def test_too_few_examples_say_how_many_are_needed():
         refused(OptionError, f"{smaller}{middle} 1/100", call)
 
 
+@pytest.mark.parametrize("rate", [1e-2 * (1 - 1e-15), 1e-9, 1e-300, 5e-324])
+def test_rates_below_one_in_n_plus_one_are_refused_at_once_wherever_a_rate_is_used(rate):
+    calls = [
+        lambda: Rejector(rate).fit(SCORES),
+        lambda: FITTED.threshold(rate),
+        lambda: FITTED.decide([1.0], [0], rate),
+        lambda: FITTED.rejects([1.0], false_reject_rate=rate),
+        lambda: false_reject_report([1.0], FITTED, false_reject_rate=rate),
+        lambda: Rejector(rate, per_class=True).fit(SCORES, [0] * 99),
+        lambda: PER_CLASS.thresholds(rate),
+        lambda: PER_CLASS.decide([1.0], [4], rate),
+        lambda: PredictionSets(rate).fit(DISTANCES, [0] * 99),
+        lambda: SETS.sets([[1.0, 1.0]], rate),
+    ]
+    for call in calls:
+        with pytest.raises(OptionError, match="fewer can reject nothing at that rate; give more or ask for"):
+            call()
+    operating_point([0.1, 0.2], [True, False], max_risk=rate)
+    operating_point([0.1, 0.2], [True, False], max_risk=rate, confidence=0.9)
+
+
+def test_per_class_the_smallest_class_limits_the_rate():
+    assert PER_CLASS.thresholds(1 / 50)[4] == 98
+    with pytest.raises(OptionError, match=r"got 49 for class 4: .* at least 1/50 or use per_class=False"):
+        PER_CLASS.decide([1.0], [0], 1 / 51)
+
+
 def test_too_few_examples_of_a_class_name_the_class():
     start = "a rate of 0.05 needs at least 19 calibration scores in each class, got "
     end = ": fewer can reject nothing at that rate; give more or ask for a rate of at least 1/10 or use per_class=False"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rounding import tolerance
 from sklearn.metrics import roc_auc_score
 
-from openradial.conformal.conformal import conformal_p_values
+from openradial.conformal import conformal_p_values
 from openradial.errors import DTypeError, HeadError, OptionError, ShapeError
 from openradial.heads import load_head, save_head
 from openradial.scorers import Combination

@@ -120,6 +120,11 @@ def test_a_body_that_asks_nothing_is_refused(body, status, sentence, make_servic
             "a rate of 0.001 needs at least 999 calibration scores, got 50: fewer can reject nothing at that rate; "
             "give more or ask for a rate of at least 1/51",
         ),
+        (
+            1e-300,
+            "a rate of 1e-300 needs more than 9e+18 calibration scores, got 50: fewer can reject nothing at that "
+            "rate; give more or ask for a rate of at least 1/51",
+        ),
     ],
 )
 def test_a_rate_that_cannot_be_kept_is_422(rate, sentence, make_service):

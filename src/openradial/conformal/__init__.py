@@ -1,15 +1,14 @@
-"""Decisions: from scores to a class or "unknown".
+"""Calibrated decisions: from scores to a class or "unknown".
 
-Scores are unknown-scores: larger is more unknown. Label -1 is unknown, or "unknown" where labels are strings. Tensors,
-NumPy arrays and lists are taken; what comes back is a tensor where one was given, otherwise a NumPy array.
+Scores are unknown scores: larger is more unknown. Label -1 is unknown, or "unknown" where labels are strings. Tensors,
+NumPy arrays and lists are accepted; the result is a tensor where one was given, otherwise a NumPy array.
 """
 
 from openradial.conformal.beta import BetaFit, fit_beta
-from openradial.conformal.conformal import conformal_p_values
-from openradial.conformal.rejector import Rejector
-from openradial.conformal.report import FalseRejectReport, false_reject_report
+from openradial.conformal.calibration import conformal_p_values, examples_needed
+from openradial.conformal.prediction_sets import PredictionSets
+from openradial.conformal.rejector import FalseRejectReport, Rejector, false_reject_report
 from openradial.conformal.risk import OperatingPoint, operating_point
-from openradial.conformal.sets import PredictionSets
 
 __all__ = [
     "BetaFit",
@@ -18,6 +17,7 @@ __all__ = [
     "PredictionSets",
     "Rejector",
     "conformal_p_values",
+    "examples_needed",
     "false_reject_report",
     "fit_beta",
     "operating_point",

@@ -1,5 +1,6 @@
-"""Choose beta after training, so that the winning probability is true."""
+"""Choose beta after training, so that the winning probability is calibrated."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from openradial.metrics import ece
 
 @dataclass(frozen=True)
 class BetaFit:
-    """The fitted beta, and the expected calibration error with it and with the one before, on the same data."""
+    """The fitted beta, and the expected calibration errors with it and with the previous beta, on the same data."""
 
     beta: float
     ece: float
@@ -30,12 +31,12 @@ class BetaFit:
 
 
 def fit_beta(distances: Given, y: Given, *, before: float = 1.0, bins: int = 15) -> BetaFit:
-    r"""The beta for which :math:`e^{-\beta d}` of the nearest class best says how often that class is right.
+    r"""Fit the beta for which :math:`e^{-\beta d}` of the nearest class is the frequency with which it is right.
 
     It maximises the likelihood of what was right and wrong,
     :math:`\sum_{\text{right}} -\beta d_i + \sum_{\text{wrong}} \log(1 - e^{-\beta d_i})`, which has one maximum. The
-    data must be known and held out; the errors in the result are those on this data, so they flatter a little. beta
-    changes neither the nearest class nor any order, so neither a :class:`Rejector` on distances nor a ROC curve.
+    data must be known and held out; the errors in the result are measured on this data, so they are slightly too low.
+    beta changes neither the nearest class nor any order, so neither a :class:`Rejector` on distances nor a ROC curve.
 
     Args:
         distances: to every class, ``(n, k)``
@@ -60,25 +61,26 @@ def fit_beta(distances: Given, y: Given, *, before: float = 1.0, bins: int = 15)
 
 
 def _most_likely(d: Tensor, right: Tensor) -> float:
-    push, wrong = float(d[right].sum()), d[~right]
-    if not len(wrong) or push <= 0:
-        best = "infinite" if len(wrong) else "0"
-        raise ShapeError(
-            "distances must be of both right predictions (not all on their prototypes) and wrong ones, got "
-            f"{int(right.sum())} right and {len(wrong)} wrong: the best beta would be {best}; give more held-out data, "
-            "or choose beta yourself, for instance by functional.safe_beta"
-        )
+    unit = float(d.max()) or 1.0  # sums of distances in this unit are finite
+    push, wrong = float((d[right] / unit).sum()), d[~right] / unit
 
     def slope(beta: float) -> float:
-        """Derivative of minus the log-likelihood; it rises with beta."""
+        """Return the derivative of minus the log-likelihood; it increases with beta."""
         pull = torch.where(wrong == 0, 1 / beta, wrong / torch.expm1(beta * wrong))  # 1 / beta is the limit at 0
         return push - float(pull.sum())
 
-    return _root(slope, start=float(1 / d.mean()))
+    beta = _root(slope) / unit if len(wrong) and push > 0 else math.inf if len(wrong) else 0.0
+    if not 0 < beta < math.inf:
+        raise ShapeError(
+            "distances must be of both right predictions (not all on their prototypes) and wrong ones, got "
+            f"{int(right.sum())} right and {len(wrong)} wrong: the best beta would be {'infinite' if beta else '0'}; "
+            "give more held-out data, or choose beta yourself, for instance by functional.safe_beta"
+        )
+    return beta
 
 
-def _root(slope: Callable[[float], float], start: float) -> float:
-    low = high = start
+def _root(slope: Callable[[float], float]) -> float:
+    low = high = 1.0
     while slope(low) > 0:
         low /= 2
     while slope(high) < 0:

@@ -1,19 +1,26 @@
-"""What the rejector and the prediction sets share: a rate, a calibration, and their way into files."""
+"""The base of the rejector and the prediction sets: a rate, a calibration, and how both are saved."""
 
+import json
 from abc import ABC
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from openradial.conformal.calibration import Calibration
+from openradial.conformal.calibration import Calibration, OrderStatistics
 from openradial.conformal.inputs import check_rate
-from openradial.conformal.records import from_record, from_tensors, to_record, to_tensors
 from openradial.errors import DataError, HeadError, OptionError
+
+FORMAT = 1
+DAMAGE = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)  # what bad contents may raise
 
 
 class Calibrated(ABC):
-    """A decision that was calibrated on known data. The rate may be another one at each call."""
+    """A decision that was calibrated on known data. Each call may use another rate."""
 
     rate_name: ClassVar[str]
     fit_call: ClassVar[str]
@@ -31,18 +38,18 @@ class Calibrated(ABC):
 
     @property
     def classes(self) -> tuple[int | str, ...] | None:
-        """The classes that were calibrated, or None where all were calibrated together."""
+        """The calibrated classes, or None where all classes were calibrated together."""
         classes = self._calibration.classes
         return None if classes is None else tuple(classes.tolist())
 
     def threshold(self, rate: float | None = None) -> float:
-        """The largest score that is accepted at a rate, by default at the rate of the constructor."""
+        """Return the largest score that is accepted at a rate, by default at the rate of the constructor."""
         if self.per_class:
             raise OptionError("there is one threshold for each class: use thresholds() where per_class=True")
         return self._calibration.groups[0].threshold(self._rate(rate))
 
     def thresholds(self, rate: float | None = None) -> dict[int | str, float]:
-        """The largest score that is accepted in each class."""
+        """Return the largest score that is accepted in each class."""
         if self.classes is None:
             raise OptionError("there is one threshold for all classes: use threshold() where per_class=False")
         asked = self._rate(rate)
@@ -50,26 +57,50 @@ class Calibrated(ABC):
         return dict(zip(self.classes, limits, strict=True))
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that make this decision again, as JSON can hold them."""
+        """Return the arguments of the constructor as JSON can hold them."""
         return {self.rate_name: self._default_rate, "per_class": self.per_class}
 
     def to_dict(self) -> dict[str, Any]:
-        """All there is, as JSON can hold it; :meth:`from_dict` gives the same decision, bit for bit."""
-        return to_record(type(self).__name__, self.settings(), self._calibration)
+        """Return everything as JSON can hold it; :meth:`from_dict` gives the same decision, bit for bit."""
+        return _record(type(self).__name__, self.settings(), self._calibration)
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """The decision that :meth:`to_dict` wrote."""
-        return cls._restored(*from_record(cls.__name__, record))
+        """Return the decision that :meth:`to_dict` wrote."""
+        _check_record(cls.__name__, record)
+        with _damage_named(cls.__name__):
+            groups = [_group(group["scores"], group.get("ranks"), group["examples"]) for group in record["groups"]]
+            calibration = _restored_calibration(groups, record["classes"], record["width"])
+            settings = dict(record["settings"])
+        return cls._restored(settings, calibration)
 
     def tensors(self) -> dict[str, Tensor]:
-        """All there is, as tensors for a safetensors file; :meth:`from_tensors` gives the same, bit for bit."""
-        return to_tensors(type(self).__name__, self.settings(), self._calibration)
+        """Return everything as tensors for a safetensors file; :meth:`from_tensors` gives the same, bit for bit."""
+        groups = self._calibration.groups
+        # what is not an array is JSON, as bytes
+        facts = _record(type(self).__name__, self.settings(), replace(self._calibration, groups=()))
+        return {
+            "facts": torch.tensor(list(json.dumps(facts).encode()), dtype=torch.uint8),
+            "scores": torch.cat([group.values for group in groups]),
+            "ranks": torch.cat([group.below[1:] for group in groups]),
+            "kept": torch.tensor([len(group.values) for group in groups]),
+        }
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
-        """The decision that :meth:`tensors` wrote."""
-        return cls._restored(*from_tensors(cls.__name__, tensors))
+        """Return the decision that :meth:`tensors` wrote."""
+        with _damage_named(cls.__name__):
+            facts = json.loads(bytes(tensors["facts"].tolist()))
+        _check_record(cls.__name__, facts)
+        with _damage_named(cls.__name__):
+            if tensors["scores"].dtype != torch.float64:
+                raise TypeError(f"its scores must be float64 as they were written, and are {tensors['scores'].dtype}")
+            kept = tensors["kept"].tolist()
+            pairs = zip(*(torch.split(tensors[name].cpu(), kept) for name in ("scores", "ranks")), strict=True)
+            groups = [_group(scores, ranks, int(ranks[-1])) for scores, ranks in pairs]
+            calibration = _restored_calibration(groups, facts["classes"], facts["width"])
+            settings = dict(facts["settings"])
+        return cls._restored(settings, calibration)
 
     @classmethod
     def _restored(cls, settings: dict[str, Any], calibration: Calibration) -> Self:
@@ -78,7 +109,7 @@ class Calibrated(ABC):
         except TypeError as error:
             raise DataError(f"the settings of a {cls.__name__} do not fit this version ({error}); fit again") from error
         if not made._takes(calibration):
-            raise DataError(f"this is not a whole {cls.__name__}: its classes do not fit its settings; fit again")
+            raise DataError(f"this {cls.__name__} is damaged: its classes do not fit its settings; fit again")
         made._fitted = calibration
         return made
 
@@ -94,10 +125,70 @@ class Calibrated(ABC):
         return self._fitted
 
     def _rate(self, asked: float | None) -> float:
-        """The rate to decide at, if the calibration is large enough for it."""
+        """Return the rate to decide at; raise where the calibration is too small for it."""
         rate = self._default_rate if asked is None else check_rate(self.rate_name, asked)
         self._calibration.check(rate)
         return rate
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.settings().items())})"
+
+
+def _record(kind: str, settings: Mapping[str, Any], calibration: Calibration) -> dict[str, Any]:
+    """Return dicts, lists, strings and numbers. Python's JSON writes a float so that the same float is read."""
+    groups = []
+    for group in calibration.groups:
+        ranks = {} if len(group.values) == group.total else {"ranks": group.below[1:].tolist()}
+        groups.append({"examples": group.total, "scores": group.values.tolist(), **ranks})
+    return {
+        "format": FORMAT,
+        "kind": kind,
+        "settings": dict(settings),
+        "classes": None if calibration.classes is None else calibration.classes.tolist(),
+        "width": calibration.width,
+        "groups": groups,
+    }
+
+
+def _check_record(kind: str, record: Any) -> None:
+    if not isinstance(record, Mapping):
+        raise DataError(f"a {kind} must be read from a dict, got {type(record).__name__}")
+    if record.get("format") != FORMAT:
+        raise DataError(
+            f"a {kind} must be of format {FORMAT}, got {record.get('format')!r}; "
+            "read it with the version of openradial that wrote it, and fit again"
+        )
+    if record.get("kind") != kind:
+        raise DataError(f"a {kind} must be read from a {kind}, got {record.get('kind')!r}; use the class of that name")
+
+
+def _group(scores: Any, ranks: Any, total: int) -> OrderStatistics:
+    values = torch.as_tensor(scores, dtype=torch.float64)
+    counted = torch.arange(1, len(values) + 1) if ranks is None else torch.as_tensor(ranks, dtype=torch.int64)
+    if values.ndim != 1 or not len(values) or counted.shape != values.shape or counted[-1] != total:
+        raise ValueError("the number of its scores is not the one it states")
+    below = torch.cat([counted.new_zeros(1), counted])
+    if not values.isfinite().all() or (values.diff() < 0).any() or (below.diff() <= 0).any():
+        raise ValueError("its scores are not finite and in ascending order")
+    return OrderStatistics(values, below)
+
+
+def _restored_calibration(groups: list[OrderStatistics], classes: Any, width: Any) -> Calibration:
+    if classes is None:
+        fits, names = len(groups) == 1, None
+    else:
+        names = np.asarray(classes)
+        fits = {type(name) for name in classes} in ({int}, {str}) and names.shape == (len(groups),)
+        fits = fits and bool((names[1:] > names[:-1]).all())
+    if not fits or not (width is None or isinstance(width, int)):
+        raise ValueError("its classes do not fit its scores")
+    return Calibration(tuple(groups), names, width)
+
+
+@contextmanager
+def _damage_named(kind: str) -> Iterator[None]:
+    try:
+        yield
+    except DAMAGE as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise DataError(f"this {kind} is incomplete or damaged: {reason}; use another copy, or fit again") from error

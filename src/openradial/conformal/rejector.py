@@ -1,5 +1,6 @@
-"""Reject what looks unknown, with a promise about what is known."""
+"""The rejector: a class or "unknown" at a guaranteed rate of false rejections, and a report that checks the rate."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,21 +18,23 @@ from openradial.conformal.inputs import (
     as_scores,
     check_calibration,
     check_known,
+    check_rate,
     in_kind_of,
 )
-from openradial.errors import OptionError
+from openradial.conformal.risk import binomial_interval
+from openradial.errors import OptionError, ShapeError
 
 
 class Rejector(Calibrated):
     r"""A class or "unknown": of all known inputs, at most a share ``false_reject_rate`` is rejected.
 
-    :meth:`fit` takes the unknown-scores of known data that the network was not trained on. An input is rejected where
+    :meth:`fit` takes the unknown scores of known data that the network was not trained on. An input is rejected where
     its :func:`conformal_p_values` is at most the rate, which is where its score is above the
     :math:`\lceil (n+1)(1-\text{rate}) \rceil`-th smallest calibration score. The promise holds on average over the
     calibration sets that could have been drawn, for every scorer and every distribution, as long as calibration data
-    and later known inputs are drawn alike. It says nothing of how many unknown inputs are found.
+    and later known inputs are drawn alike. It says nothing about how many unknown inputs are rejected.
 
-    With ``per_class=True`` each class has scores of its own, and the label given to :meth:`decide` says which are used.
+    With ``per_class=True`` each class has separate scores, and the label given to :meth:`decide` selects them.
     What is promised depends on the labels given to :meth:`fit`:
 
     - *predicted* labels, those of the same network: of all known inputs that are predicted as class c, at most a share
@@ -61,7 +64,7 @@ class Rejector(Calibrated):
         return self._default_rate
 
     def fit(self, scores: Given, labels: Given | None = None) -> Self:
-        """Learn from the unknown-scores of held-out known data, ``(n,), (n,)``; labels are needed per class only."""
+        """Fit on the unknown scores of held-out known data, ``(n,), (n,)``; labels are needed per class only."""
         exact = as_scores("scores", scores)
         check_calibration("scores", exact)
         names = None if labels is None else as_labels(labels, len(exact))
@@ -80,10 +83,10 @@ class Rejector(Calibrated):
         return Calibration.per_class(scores, labels, np.unique(labels))
 
     def decide(self, scores: Given, labels: Given, false_reject_rate: float | None = None) -> Any:
-        """The labels, with -1 (or ``"unknown"`` where labels are strings) where rejected; ``(b,), (b,) -> (b,)``.
+        """Return the labels, with -1 (or ``"unknown"`` where labels are strings) where rejected; ``(b,), (b,) -> (b,)``.
 
-        A label that says unknown already stays. The result is a tensor where the scores are one and labels are numbers,
-        otherwise a NumPy array. Another rate may be asked for: nothing is fitted again.
+        A label that is already unknown stays. The result is a tensor where the scores are one and labels are numbers,
+        otherwise a NumPy array. Any rate from 1 / (n + 1) on may be asked for; nothing is fitted again.
         """
         exact = as_scores("scores", scores)
         names = as_labels(labels, len(exact))
@@ -93,24 +96,24 @@ class Rejector(Calibrated):
         return in_kind_of(scores, torch.from_numpy(names).masked_fill(rejected, UNKNOWN))
 
     def rejects(self, scores: Given, labels: Given | None = None, false_reject_rate: float | None = None) -> Any:
-        """Whether each input is rejected, ``(b,), (b,) -> (b,)``; labels are needed per class only."""
+        """Return whether each input is rejected, ``(b,), (b,) -> (b,)``; labels are needed per class only."""
         exact = as_scores("scores", scores)
         return in_kind_of(scores, self._rejects(exact, self._names(labels, len(exact)), false_reject_rate))
 
     def p_values(self, scores: Given, labels: Given | None = None) -> Any:
-        """How compatible each score is with known data, see :func:`conformal_p_values`; ``(b,), (b,) -> (b,)``.
+        """Return the p-value of each score, see :func:`conformal_p_values`; ``(b,), (b,) -> (b,)``.
 
-        Per class, the label says whose scores to compare with; where it says unknown, p is 0.
+        Per class, the label selects the scores to compare with; for an unknown label p is 0.
         """
         exact = as_scores("scores", scores)
-        places = self._calibration.places(self._names(labels, len(exact)))
-        return in_kind_of(scores, self._calibration.p_values(exact, places))
+        indices = self._calibration.indices(self._names(labels, len(exact)))
+        return in_kind_of(scores, self._calibration.p_values(exact, indices))
 
     def _rejects(self, scores: Tensor, labels: Labels, asked: float | None) -> Tensor:
         rate = self._rate(asked)
-        places = self._calibration.places(labels)
-        accepted = scores <= self._calibration.thresholds(rate, places)  # never so for nan
-        return ~accepted | (places < 0)
+        indices = self._calibration.indices(labels)
+        accepted = scores <= self._calibration.thresholds(rate, indices)  # never so for nan
+        return ~accepted | (indices < 0)
 
     def _names(self, labels: Given | None, count: int) -> Labels:
         if labels is not None:
@@ -118,3 +121,57 @@ class Rejector(Calibrated):
         if self.per_class:
             raise OptionError("per_class=True needs the predicted class of each score: give labels too")
         return np.zeros(count, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class FalseRejectReport:
+    """The requested and the measured rate. ``low`` to ``high`` contains the true rate with this confidence."""
+
+    asked: float
+    measured: float
+    low: float
+    high: float
+    rejected: int
+    examples: int
+    confidence: float
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the count is compatible with the requested rate, or with a lower one."""
+        return self.low <= self.asked
+
+    def __str__(self) -> str:
+        return (
+            f"false-reject rate: asked {self.asked:g}, measured {self.measured:.4g} "
+            f"({self.rejected} of {self.examples}; "
+            f"{100 * self.confidence:g} % interval {self.low:.4g} to {self.high:.4g})"
+        )
+
+
+def false_reject_report(
+    scores: Given,
+    rejector: Rejector,
+    labels: Given | None = None,
+    *,
+    false_reject_rate: float | None = None,
+    confidence: float = 0.95,
+) -> FalseRejectReport:
+    """Measure the share of other known data that a rejector rejects, with the interval of Clopper and Pearson.
+
+    The data must be known, and used neither for training nor for calibration. The rate of one fitted rejector varies
+    around the requested one, because its calibration set is a sample too.
+
+    >>> rejector = Rejector(false_reject_rate=0.1).fit(list(range(99)))
+    >>> print(false_reject_report(list(range(0, 100, 2)), rejector))
+    false-reject rate: asked 0.1, measured 0.1 (5 of 50; 95 % interval 0.03328 to 0.2181)
+    """
+    check_rate("confidence", confidence)
+    if not isinstance(rejector, Rejector):
+        raise OptionError(f"the second argument must be a fitted Rejector, got {type(rejector).__name__}")
+    asked = rejector.false_reject_rate if false_reject_rate is None else false_reject_rate
+    exact = as_scores("scores", scores)
+    if not len(exact):
+        raise ShapeError("scores must hold at least one known example to measure a rate, got none")
+    rejected = int(rejector.rejects(exact, labels, asked).sum())
+    low, high = binomial_interval(rejected, len(exact), confidence)
+    return FalseRejectReport(asked, rejected / len(exact), low, high, rejected, len(exact), confidence)

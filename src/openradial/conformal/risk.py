@@ -1,25 +1,26 @@
-"""Accept as much as possible while the accepted predictions stay right."""
+"""Operating points: accept as much as possible at a limited risk; and exact bounds on a share that was counted."""
 
 import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from openradial.conformal.binomial import at_most, binomial_upper
 from openradial.conformal.inputs import Given, as_scores, check_rate
 from openradial.metrics import RiskCoverage, risk_coverage_curve
 
-LEVELS = 100  # the careful choice looks at coverages in steps of 1 %,
-STEP = 10  # and starts anew at 10 %, 20 %, ..., 100 %
+LEVELS = 100  # coverages are tested in steps of 1 %,
+STEP = 10  # in sequences that start at 10 %, 20 %, ..., 100 %
 
 
 @dataclass(frozen=True)
 class OperatingPoint:
     """Accept where ``score <= threshold``; coverage is the share of accepted inputs, risk that of errors among them.
 
-    Where no threshold will do, it is minus infinity, and coverage and risk are 0. ``bound`` is what the risk on new
-    data does not exceed, with the chosen confidence; None where none was asked for, or nothing is accepted.
+    Where no threshold qualifies, it is minus infinity, and coverage and risk are 0. ``bound`` is an upper bound of the
+    risk on new data at the requested confidence; None without a confidence, or where nothing is accepted.
     """
 
     threshold: float
@@ -43,20 +44,20 @@ NOTHING = OperatingPoint(-math.inf, 0.0, 0.0, 0, 0)
 def operating_point(
     scores: Given, correct: Given, max_risk: float = 0.01, confidence: float | None = None
 ) -> OperatingPoint:
-    """The threshold that accepts most inputs while at most a share ``max_risk`` of the accepted predictions is wrong.
+    """Return the threshold that accepts most while at most a share ``max_risk`` of the accepted predictions is wrong.
 
-    Without ``confidence`` that holds on the given data only. The best of many thresholds was picked on it, so on new
-    data the risk is larger about every second time. With ``confidence=0.95``, the risk on new data drawn alike is at
-    most ``max_risk`` for 95 % of the data sets that could have been given. Thresholds are tried from a coverage of
+    Without ``confidence`` that holds on the given data only. The best of many thresholds was selected on it, so on new
+    data the risk is larger about every second time. With ``confidence=0.95``, the risk on new data of the same
+    distribution is at most ``max_risk`` for 95 % of the data sets that could have been given. Thresholds are tried from a coverage of
     10 %, 20 %, ..., 100 % upwards in steps of 1 %, as long as the upper bound of Clopper and Pearson stays below
-    ``max_risk``; each of the ten starts has a tenth of the 5 % of doubt, so its bounds are at a confidence of 99.5 %.
-    That costs coverage, and it needs examples: 529 without any error for a risk of 0.01.
+    ``max_risk``; each of the ten starts has a tenth of the 5 % error probability, so its bounds are at a confidence
+    of 99.5 %. That costs coverage, and it needs examples: 529 without any error for a risk of 0.01.
 
     Args:
-        scores: unknown-scores of held-out data, ``(n,)``; nan is never accepted
-        correct: whether each prediction is right, ``(n,)``; that of an unknown input never is
-        max_risk: largest share of errors among what is accepted
-        confidence: None, or how sure to be that it also holds on new data
+        scores: unknown scores of held-out data, ``(n,)``; nan is never accepted
+        correct: whether each prediction is right, ``(n,)``; False for an unknown input
+        max_risk: largest share of errors among the accepted predictions
+        confidence: None, or the probability with which it also holds on new data
 
     >>> scores, correct = [0.1, 0.2, 0.3, 0.4, 0.5], [True, True, True, False, True]
     >>> print(operating_point(scores, correct, max_risk=0.2))
@@ -69,35 +70,81 @@ def operating_point(
         check_rate("confidence", confidence)
     exact = as_scores("scores", scores)
     curve = risk_coverage_curve(exact.masked_fill(exact.isnan(), math.inf), correct)
-    will_do = (curve.risk <= max_risk) & np.isfinite(curve.thresholds)
+    qualifies = (curve.risk <= max_risk) & np.isfinite(curve.thresholds)
     if confidence is not None:
-        return _sure_point(curve, will_do, len(exact), max_risk, (1 - confidence) * STEP / LEVELS)
-    places = np.flatnonzero(will_do)
-    return _point(curve, int(places[-1]), len(exact)) if len(places) else NOTHING
+        return _confident_point(curve, qualifies, len(exact), max_risk, (1 - confidence) * STEP / LEVELS)
+    indices = np.flatnonzero(qualifies)
+    return _point(curve, int(indices[-1]), len(exact)) if len(indices) else NOTHING
 
 
-def _sure_point(
-    curve: RiskCoverage, will_do: NDArray[np.bool_], examples: int, max_risk: float, doubt: float
+def _confident_point(
+    curve: RiskCoverage, qualifies: NDArray[np.bool_], examples: int, max_risk: float, error_prob: float
 ) -> OperatingPoint:
-    """Climb through the levels of coverage from each start, as long as a risk above the largest one is out of question.
+    """Test increasing coverages from each start, as long as a risk above the largest one is rejected.
 
-    Levels are chosen without a look at what is right. A climb ends at the first level that fails, so a start takes up
-    its share of the doubt once, however far it leads.
+    Levels do not depend on what is correct. A sequence ends at the first level that fails, so a start uses its share
+    of the error probability once, however many levels pass.
     """
-    found, climbing = NOTHING, False
+    best, climbing = NOTHING, False
     for level in range(STEP, LEVELS + 1):
         if climbing or level % STEP == 0:
-            place = int(np.searchsorted(curve.coverage, level / LEVELS))
-            point = _point(curve, place, examples)
-            trials = point.accepted - 1  # without the input at the threshold: the threshold was put there for it
-            climbing = bool(will_do[place]) and trials > 0 and at_most(point.errors, trials, max_risk) <= doubt
-            found = point if climbing else found
-    if not found.accepted:
+            index = int(np.searchsorted(curve.coverage, level / LEVELS))
+            point = _point(curve, index, examples)
+            trials = point.accepted - 1  # without the input at the threshold, which was set there
+            climbing = bool(qualifies[index]) and trials > 0 and at_most(point.errors, trials, max_risk) <= error_prob
+            best = point if climbing else best
+    if not best.accepted:
         return NOTHING
-    return replace(found, bound=binomial_upper(found.errors, found.accepted - 1, 1 - doubt))
+    return replace(best, bound=binomial_upper(best.errors, best.accepted - 1, 1 - error_prob))
 
 
-def _point(curve: RiskCoverage, place: int, examples: int) -> OperatingPoint:
-    threshold, coverage, risk = (float(column[place]) for column in curve)
+def _point(curve: RiskCoverage, index: int, examples: int) -> OperatingPoint:
+    threshold, coverage, risk = (float(column[index]) for column in curve)
     accepted = round(coverage * examples)
     return OperatingPoint(threshold, coverage, risk, accepted, round(risk * accepted))
+
+
+def binomial_interval(count: int, total: int, confidence: float) -> tuple[float, float]:
+    """Return the interval of Clopper and Pearson, which contains the true share with this confidence.
+
+    >>> low, high = binomial_interval(5, 100, confidence=0.95)
+    >>> round(low, 4), round(high, 4)
+    (0.0164, 0.1128)
+    """
+    each_side = (1 + confidence) / 2
+    return 1 - binomial_upper(total - count, total, each_side), binomial_upper(count, total, each_side)
+
+
+def binomial_upper(count: int, total: int, confidence: float) -> float:
+    """Return the upper bound of Clopper and Pearson for ``count`` of ``total``: the true share does not exceed it.
+
+    >>> round(binomial_upper(0, 299, confidence=0.95), 4)
+    0.01
+    """
+    if count >= total:
+        return 1.0
+    weights = _log_weights(count, total)
+    low, high = count / total, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _chance(weights, total, middle) <= 1 - confidence else (middle, high)
+    return high
+
+
+def at_most(count: int, total: int, share: float) -> float:
+    """Return the probability of at most ``count`` of ``total`` where each has the probability ``share``."""
+    return _chance(_log_weights(count, total), total, share)
+
+
+def _log_weights(count: int, total: int) -> Tensor:
+    """Return the logarithms of the binomial coefficients, ``(count + 1,)``."""
+    j = torch.arange(count + 1, dtype=torch.float64)
+    n = torch.tensor(float(total), dtype=torch.float64)
+    return torch.lgamma(n + 1) - torch.lgamma(j + 1) - torch.lgamma(n - j + 1)
+
+
+def _chance(log_weights: Tensor, total: int, share: float) -> float:
+    j = torch.arange(len(log_weights), dtype=torch.float64)
+    p = torch.tensor(share, dtype=torch.float64)
+    log_chances = log_weights + torch.xlogy(j, p) + torch.special.xlog1py(total - j, -p)
+    return float(log_chances.logsumexp(0).exp())

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from openradial.conformal.conformal import conformal_p_values
+from openradial.conformal import conformal_p_values
 from openradial.export.rejection import count_below
 from openradial.scorers import Combination, NeighbourDensity, Scorer
 from openradial.scorers.combination import _fall

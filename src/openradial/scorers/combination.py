@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from openradial.conformal.conformal import conformal_p_values
+from openradial.conformal import conformal_p_values
 from openradial.errors import OptionError, ShapeError, check_choice, check_count
 from openradial.scorers.base import Input, Scorer, at_least_float32, check_known, check_rows
 

@@ -1,4 +1,4 @@
-"""Sets of classes that an input may belong to; the empty set means unknown."""
+"""Prediction sets: all classes that an input may belong to; the empty set means unknown."""
 
 from typing import Any, Self
 
@@ -12,14 +12,14 @@ from openradial.conformal.inputs import Given, as_distances, as_targets, check_c
 
 
 class PredictionSets(Calibrated):
-    r"""All classes whose prototype is near enough; no class at all means unknown.
+    r"""All classes whose prototype is near enough; no class means unknown.
 
-    :meth:`fit` takes the distances of held-out known data to every class, and its true classes. Class k is in the set
-    of an input where the p-value of its distance :math:`d_k` among the distances of known data to their own class is
+    :meth:`fit` takes the distances of held-out known data to every class, and the true classes. Class k is in the set
+    of an input where the p-value of its distance :math:`d_k` among the distances of known data to their true class is
     above ``error_rate``. So the set holds the true class of a known input in at least a share 1 − ``error_rate`` of all
-    cases; with ``per_class=True`` also of the cases of each class, because each class is compared with its own data.
-    The nearest class is not put in by force: the set may be empty. For a known input that happens in at most a share
-    ``error_rate`` of all cases. A distance that is nan or infinite never lets a class in.
+    cases; with ``per_class=True`` also of the cases of each class, because each class is compared with its examples.
+    The nearest class is not always included: the set may be empty. For a known input that happens in at most a share
+    ``error_rate`` of all cases. A class whose distance is nan or infinite is never included.
 
     >>> near_and_far = torch.arange(1.0, 20.0)[:, None] * torch.tensor([1.0, 10.0])
     >>> sets = PredictionSets(error_rate=0.1).fit(near_and_far, torch.zeros(19, dtype=torch.long))
@@ -40,34 +40,36 @@ class PredictionSets(Calibrated):
         return self._default_rate
 
     def fit(self, distances: Given, labels: Given) -> Self:
-        """Learn from the distances of held-out known data to all classes, ``(n, k), (n,)``."""
+        """Fit on the distances of held-out known data to all classes, ``(n, k), (n,)``."""
         exact = as_distances("distances", distances)
         y = as_targets(labels, *exact.shape)
-        own = exact.gather(1, y[:, None]).squeeze(1)  # (n,) to the true class
-        check_calibration("distances to the true class", own)
+        true = exact.gather(1, y[:, None]).squeeze(1)  # (n,) to the true class
+        check_calibration("distances to the true class", true)
         width = exact.shape[1]
         if self.per_class:
-            calibration = Calibration.per_class(own, y.numpy(), np.arange(width), width)
+            calibration = Calibration.per_class(true, y.numpy(), np.arange(width), width)
         else:
-            calibration = Calibration.of(own, width)
+            calibration = Calibration.of(true, width)
         calibration.check(self.error_rate)
         self._fitted = calibration
         return self
 
     def sets(self, distances: Given, error_rate: float | None = None) -> Any:
-        """Which classes each input may belong to, ``(b, k) -> (b, k)`` of bool; a row without any is unknown.
+        """Return which classes each input may belong to, ``(b, k) -> (b, k)`` of bool; a row without any is unknown.
 
-        Another rate may be asked for: nothing is fitted again.
+        Any rate from 1 / (n + 1) on may be asked for; nothing is fitted again.
         """
         exact = self._distances(distances)
-        limits = self._calibration.thresholds(self._rate(error_rate), self._places(exact.shape[1]))
+        limits = self._calibration.thresholds(self._rate(error_rate), self._indices(exact.shape[1]))
         return in_kind_of(distances, exact <= limits)
 
     def p_values(self, distances: Given) -> Any:
-        """How compatible each distance is with being of that class, ``(b, k) -> (b, k)``."""
+        """Return the p-value of each class, ``(b, k) -> (b, k)``."""
         exact = self._distances(distances)
-        places = self._places(exact.shape[1]).expand(exact.shape)
-        return in_kind_of(distances, self._calibration.p_values(exact.flatten(), places.flatten()).reshape(exact.shape))
+        indices = self._indices(exact.shape[1]).expand(exact.shape)
+        return in_kind_of(
+            distances, self._calibration.p_values(exact.flatten(), indices.flatten()).reshape(exact.shape)
+        )
 
     def _takes(self, calibration: Calibration) -> bool:
         classes = calibration.classes
@@ -77,6 +79,6 @@ class PredictionSets(Calibrated):
     def _distances(self, distances: Given) -> Tensor:
         return as_distances("distances", distances, self._calibration.width)
 
-    def _places(self, width: int) -> Tensor:
-        """The group of each column."""
+    def _indices(self, width: int) -> Tensor:
+        """Return the group of each column."""
         return torch.arange(width) if self.per_class else torch.zeros(width, dtype=torch.int64)
