@@ -1,33 +1,25 @@
 """Claim 7 under attacks that know the head: the worst of several losses, and what a rejector lets pass."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from openradial.attacks import HeadLoss, accuracy_under_attack, fgsm, losses_for, outcomes, pgd, worst
 from openradial.conformal import Rejector
+from openradial.data import Examples
 from openradial.heads import Head
 from paper.experiment import Experiment
 from paper.fig8 import draw_band
-from paper.mnist_nets import (
-    TRAINING,
-    MnistRun,
-    MnistTraining,
-    other_images,
-    some_images,
-)
+from paper.mnist_nets import TRAINING, MnistRun, MnistTraining, other_images, some_images
 from paper.plan import Numbers, Plan, Size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from openradial.attacks.evaluation import Attack
-    from openradial.data import Examples
 
 EPSILONS = (0.0, 0.1, 0.2, 0.3)
 HEADS = ("softmax", "radial")
@@ -59,7 +51,7 @@ def run(plan: Plan) -> Numbers:
     settings = plan.settings(SETTINGS)
     parts = {
         head: [
-            plan.kept(f"attack-{head}-{seed}", partial(attacked, plan, head, seed)) for seed in range(settings.seeds)
+            plan.cached(f"attack-{head}-{seed}", partial(attacked, plan, head, seed)) for seed in range(settings.seeds)
         ]
         for head in HEADS
     }
@@ -83,7 +75,7 @@ def attacked(plan: Plan, head: str, seed: int) -> Numbers:
 
 
 def with_rejector(
-    net: nn.Module, head: Head, images: "Examples", settings: AttackSettings, strong: "Attack"
+    net: nn.Module, head: Head, images: Examples, settings: AttackSettings, strong: Callable[..., Tensor]
 ) -> dict[str, list[dict[str, float]]]:
     """What becomes of images attacked by FGSM, and by one who knows of the rejector, for each epsilon."""
     others = other_images(settings.images).inputs[: settings.calibration]
@@ -126,9 +118,9 @@ def draw(numbers: Numbers) -> "Figure":
 
 
 def _draw_curves(ax: "Axes", numbers: Numbers) -> None:
-    from openradial.evaluation.plots.colors import RADIAL, SOFTMAX
+    from openradial.evaluation.plots import colors
 
-    for head, color, mark in (("softmax", SOFTMAX, "s"), ("radial", RADIAL, "o")):
+    for head, color, mark in (("softmax", colors.SOFTMAX, "s"), ("radial", colors.RADIAL, "o")):
         seeds = numbers["heads"][head]
         ways = {
             "FGSM, its own loss": ([seed["fgsm"] for seed in seeds], ":"),
@@ -145,12 +137,12 @@ def _own(head: str) -> str:
 
 
 def _draw_outcomes(ax: "Axes", epsilons: Sequence[float], seeds: Sequence[Sequence[dict[str, float]]]) -> None:
-    from openradial.evaluation.plots.colors import GREEN, VERMILION
+    from openradial.evaluation.plots import colors
 
     looks = {
-        "accepted_right": ("accepted and right", GREEN, ""),
+        "accepted_right": ("accepted and right", colors.GREEN, ""),
         "rejected": ("rejected", "0.85", ""),
-        "accepted_wrong": ("accepted and wrong", VERMILION, "///"),
+        "accepted_wrong": ("accepted and wrong", colors.VERMILION, "///"),
     }
     below = [0.0] * len(epsilons)
     for name, (label, color, hatch) in looks.items():

@@ -36,12 +36,13 @@ def _spread(values: "list[float] | tuple[float, ...]") -> Numbers:
 def draw(numbers: Numbers) -> "Figure":
     from matplotlib.figure import Figure
 
-    from openradial.evaluation.plots.colors import BLACK, RADIAL, SOFTMAX
+    from openradial.evaluation.plots import colors
 
     figure = Figure(figsize=(7.5, 0.42 * len(numbers["rows"]) + 1.2), layout="constrained")
     ax = figure.subplots()
     for place, row in enumerate(numbers["rows"]):
-        color = BLACK if row["name"].startswith("the paper") else SOFTMAX if "softmax" in row["name"] else RADIAL
+        color = colors.SOFTMAX if "softmax" in row["name"] else colors.RADIAL
+        color = colors.BLACK if row["name"].startswith("the paper") else color
         away = [100 * (value - row["mean"]) for value in row["runs"]]
         ax.scatter(away, [place] * len(away), s=16, color=color, alpha=0.6, linewidths=0, zorder=3)
         if row["error"] is not None:

@@ -7,9 +7,8 @@ import torch
 from torch import nn
 
 from paper.experiment import Experiment
-from paper.hidden import draw_hidden_layer, hidden_layer
 from paper.plan import Numbers, Plan, Size
-from paper.spiral import (
+from paper.spiral_nets import (
     FAR,
     HIDDEN,
     LEARNED,
@@ -21,6 +20,7 @@ from paper.spiral import (
     trained,
     winning,
 )
+from paper.spiral_plots import draw_hidden_layer, hidden_layer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

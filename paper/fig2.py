@@ -5,19 +5,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from paper.distributions import inset_histogram
-from paper.experiment import Experiment
-from paper.hidden import draw_classes, hidden_layer, reach_of, rounded
-from paper.plan import Numbers, Plan
-from paper.spiral_bayes import (
+from paper.bayesian_nets import (
     SETTINGS,
     best_seed,
     drawn,
+    measured,
     softmax_nets,
-    told,
     trained_bayesian,
     two_points,
 )
+from paper.experiment import Experiment
+from paper.plan import Numbers, Plan
+from paper.spiral_plots import draw_classes, hidden_layer, inset_histogram, reach_of, rounded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +27,7 @@ TITLES = ("a training point", "a point far away")
 def run(plan: Plan) -> Numbers:
     settings = plan.settings(SETTINGS)
     nets = softmax_nets(settings)
-    found = told(plan, nets, settings.samples)
+    found = measured(plan, nets, settings.samples)
     seed = best_seed(found)
     network = trained_bayesian(plan, nets)[seed]
     z, probs = mapped(drawn(network, nets, settings.samples), two_points(nets))

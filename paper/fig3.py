@@ -8,7 +8,7 @@ import torch
 from openradial.functional import radial_distances
 from paper.experiment import Experiment
 from paper.plan import Numbers, Plan, Size
-from paper.spiral import EXTENT, HIDDEN, Nets, accuracy, grid, ring, rows, sample, trained, winning
+from paper.spiral_nets import EXTENT, HIDDEN, Nets, accuracy, grid, ring, rows, sample, trained, winning
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,9 +111,9 @@ def draw(numbers: Numbers) -> "Figure":
 
 def draw_rings(ax: "Axes", numbers: Numbers) -> None:
     """Shares of each ring, a dot per seed."""
-    from openradial.evaluation.plots.colors import RADIAL, SOFTMAX
+    from openradial.evaluation.plots import colors
 
-    for head, color, shift, mark in (("softmax", SOFTMAX, -0.12, "s"), ("radial", RADIAL, 0.12, "o")):
+    for head, color, shift, mark in (("softmax", colors.SOFTMAX, -0.12, "s"), ("radial", colors.RADIAL, 0.12, "o")):
         for place, found in enumerate(numbers["rings"]):
             name = f"{head}, $\\beta$ = {numbers['beta']:g}" if head == "radial" else head
             shares = [100 * share for share in found[head]]

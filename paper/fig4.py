@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from openradial.data.examples import Examples
+from openradial.data import Examples
 from paper.experiment import Experiment
 from paper.plan import Numbers, Plan, Size
-from paper.spiral import Nets, accuracy, prediction_map, sample, trained
+from paper.spiral_nets import Nets, accuracy, prediction_map, sample, trained
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -145,10 +145,10 @@ def draw_map(ax: "Axes", numbers: Numbers, head: str) -> None:
 
 def draw_shares(ax: "Axes", numbers: Numbers) -> None:
     """How many of the wrong labels each network gives back, a dot per seed."""
-    from openradial.evaluation.plots.colors import RADIAL, SOFTMAX
+    from openradial.evaluation.plots import colors
 
     cases = numbers["cases"]
-    for head, color, mark, shift in (("softmax", SOFTMAX, "s", 0.12), ("radial", RADIAL, "o", -0.12)):
+    for head, color, mark, shift in (("softmax", colors.SOFTMAX, "s", 0.12), ("radial", colors.RADIAL, "o", -0.12)):
         for place, case in enumerate(cases):
             shares = [100 * share for share in case[head]["memorised"]]
             ax.scatter(

@@ -5,23 +5,22 @@ from typing import TYPE_CHECKING
 import torch
 
 from openradial.functional import radial_distances
-from paper.distributions import inset_histogram
-from paper.experiment import Experiment
-from paper.fig2 import TITLES
-from paper.hidden import rounded
-from paper.plan import Numbers, Plan
-from paper.spiral import HIDDEN
-from paper.spiral_bayes import (
+from paper.bayesian_nets import (
     FIGURE_BETA,
     SETTINGS,
     best_seed,
     drawn,
+    measured,
     radial_nets,
     softmax_nets,
-    told,
     trained_bayesian,
     two_points,
 )
+from paper.experiment import Experiment
+from paper.fig2 import TITLES
+from paper.plan import Numbers, Plan
+from paper.spiral_nets import HIDDEN
+from paper.spiral_plots import inset_histogram, rounded
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +32,7 @@ def run(plan: Plan) -> Numbers:
     nets = radial_nets(settings)
     kinds = {f"radial, beta {beta:g}": radial_nets(settings, beta) for beta in settings.betas}
     kinds["softmax"] = softmax_nets(settings, HIDDEN["radial"])  # the same network, so that only the head differs
-    found = {kind: told(plan, each, settings.samples) for kind, each in kinds.items()}
+    found = {kind: measured(plan, each, settings.samples) for kind, each in kinds.items()}
     seed = best_seed(found[f"radial, beta {FIGURE_BETA:g}"])
     networks = drawn(trained_bayesian(plan, nets)[seed], nets, settings.samples)
     with torch.no_grad():
@@ -63,30 +62,30 @@ def draw_outputs(ax: "Axes", point: Numbers) -> None:
     """Outputs of the samples, seen along the line on which all three outputs are equal."""
     import numpy as np
 
-    from openradial.evaluation.plots.colors import CLASSES, RADIAL
+    from openradial.evaluation.plots import colors
 
     view = np.array([[-1, 1, 0], [-1, -1, 2]]).T / np.sqrt([2, 6])  # (3, 2) keeps lengths in the prototypes' plane
     o = np.array(point["o"]) @ view
     ax.scatter(o[:, 0], o[:, 1], s=14, color="black", alpha=0.45, linewidths=0)
     for label, place in enumerate(view):
-        ax.plot(*place, "*", color=CLASSES[label], markeredgecolor="white", markersize=17)
+        ax.plot(*place, "*", color=colors.CLASSES[label], markeredgecolor="white", markersize=17)
         ax.annotate(f"$p_{label + 1}$", place, (0, 10), textcoords="offset points", ha="center")
     reach = max(1.2, 1.1 * float(np.quantile(np.abs(o), 0.98)))
     far = 1.7 * reach  # room for the inset
     ax.set(xlim=(-reach, far), ylim=(-reach, far), xlabel="$(o_2 - o_1) / \\sqrt{2}$")
     ax.set(ylabel="$(2 o_3 - o_1 - o_2) / \\sqrt{6}$")
     ax.set_box_aspect(1)
-    inset_histogram(ax, point["probs"], RADIAL)
+    inset_histogram(ax, point["probs"], colors.RADIAL)
 
 
 def draw_seeds(ax: "Axes", told: Numbers) -> None:
     """Each network on the far-away rings: how sure its samples are, and how far apart."""
-    from openradial.evaluation.plots.colors import GREEN, RADIAL, SKY, SOFTMAX
+    from openradial.evaluation.plots import colors
 
-    colors = {"softmax": (SOFTMAX, "s"), "radial, beta 5": (RADIAL, "o")}
-    others = iter([(SKY, "^"), (GREEN, "D")])
+    styles = {"softmax": (colors.SOFTMAX, "s"), "radial, beta 5": (colors.RADIAL, "o")}
+    others = iter([(colors.SKY, "^"), (colors.GREEN, "D")])
     for kind, found in told.items():
-        color, mark = colors.get(kind) or next(others)
+        color, mark = styles.get(kind) or next(others)
         name = kind.replace("beta", "$\\beta$ =")
         ax.scatter(
             found["winning"], found["spread"], s=26, color=color, marker=mark, alpha=0.75, linewidths=0, label=name

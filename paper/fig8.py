@@ -33,7 +33,7 @@ def run(plan: Plan) -> Numbers:
     settings = plan.settings(SETTINGS)
     curves = {
         variant: [
-            plan.kept(f"fgsm-{variant.replace(' + ', '-')}-{seed}", partial(curve, plan, variant, seed))
+            plan.cached(f"fgsm-{variant.replace(' + ', '-')}-{seed}", partial(curve, plan, variant, seed))
             for seed in range(settings.seeds)
         ]
         for variant in VARIANTS
@@ -55,11 +55,11 @@ def curve(plan: Plan, variant: str, seed: int) -> list[float]:
 def draw(numbers: Numbers) -> "Figure":
     from matplotlib.figure import Figure
 
-    from openradial.evaluation.plots.colors import GREEN, RADIAL, SOFTMAX
+    from openradial.evaluation.plots import colors
 
     figure = Figure(figsize=(6.4, 4), layout="constrained")
     ax = figure.subplots()
-    looks = {"softmax": (SOFTMAX, "s"), "radial": (RADIAL, "o"), "radial + dropout": (GREEN, "^")}
+    looks = {"softmax": (colors.SOFTMAX, "s"), "radial": (colors.RADIAL, "o"), "radial + dropout": (colors.GREEN, "^")}
     for variant, curves in numbers["accuracy"].items():
         draw_band(ax, numbers["epsilons"], curves, *looks[variant], label=variant)
     ax.set(xlabel="$\\epsilon$ (largest change of a pixel, of its range from 0 to 1)", ylim=(0, 101))

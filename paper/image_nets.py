@@ -1,139 +1,224 @@
-"""Networks on photographs with known and novel classes: what can be had in place of ImageNet."""
+"""Networks on photographs with known and novel classes: available data in place of ImageNet."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from openradial.training.execution import make_head, make_net, outputs
-from openradial.training.job import Job
-from openradial.training.preparation import Prepared, prepare
+import torch
 from torch import Tensor, nn
 
+from openradial import models
 from openradial.conformal import fit_beta
+from openradial.data import (
+    Batches,
+    Compose,
+    Examples,
+    ImageFolder,
+    Normalise,
+    RandomFlip,
+    RandomShift,
+    divide,
+    load,
+    loader_for,
+    random_split,
+    tiny_imagenet,
+    train_test_split,
+)
 from openradial.heads import Head, RadialHead, SoftmaxHead
 from openradial.metrics import auroc, top_k_accuracy
-from openradial.training import Machine
+from openradial.training import Settings
+from paper.imagenet.ilsvrc_classes import ARTIFACT, parse_known
 from paper.plan import Numbers, Plan, Size
-from paper.trained_nets import trained
+from paper.trained_nets import BatchSource, trained
 from paper.winning import NOVEL, RIGHT, WRONG, histogram, median, winning_probs
+
+VALIDATION = 0.1  # share of the known training images that probabilities are calibrated on
+KNOWN = 6  # of the ten classes of CIFAR-10 and of the digits
+START = 1e-3  # standard deviation of the last layer's weights on pre-trained features
 
 
 @dataclass(frozen=True)
 class ImageSet:
     """A set of photographs, and how a network is trained on its known classes."""
 
+    name: str
     title: str
     network: str
-    scale: float  # the paper's a, in figure 7
-    job: Mapping[str, Any]
+    build: Callable[[int], nn.Module]  # from the number of classes
+    training: Settings
+    scale: float = 1.0  # the paper's a, in figure 7
+    augment: bool = False
+    pretrained: bool = False
+
+
+@dataclass(frozen=True)
+class ImageParts:
+    """Batches of the training, validation, known test and novel test images, and the numbers of classes."""
+
+    train: BatchSource
+    validation: BatchSource
+    known: BatchSource
+    novel: BatchSource
+    classes: dict[str, int]
 
 
 DIGITS = ImageSet(
+    "digits",
     "scanned digits, 6 of 10 classes known",
     "fully connected network",
-    1.0,
-    {
-        "data": "digits",
-        "known": "random:6",
-        "model": "mlp",
-        "model_options": {"hidden": (32,)},
-        "training": {"epochs": 3, "batch_size": 64, "learning_rate": 1e-3},
-    },
+    partial(models.build, "mlp", inputs=64, hidden=(32,)),
+    Settings(epochs=3, batch_size=64, learning_rate=1e-3),
 )
 CIFAR_SMALL = ImageSet(
+    "cifar10",
     "CIFAR-10, 6 of 10 classes known",
     "the paper's small network for MNIST",
-    1.0,
-    {
-        "data": "cifar10",
-        "known": "random:6",
-        "model": "mnist_radial",
-        "training": {"epochs": 4, "batch_size": 128, "learning_rate": 1e-3},
-    },
+    partial(models.build, "mnist_radial", channels=3, size=32),
+    Settings(epochs=4, batch_size=128, learning_rate=1e-3),
 )
 CIFAR = ImageSet(
+    "cifar10",
     "CIFAR-10, 6 of 10 classes known",
     "ResNet-18 of a quarter of the width, from scratch",
-    1.0,
-    {
-        "data": "cifar10",
-        "known": "random:6",
-        "model": "resnet18",
-        "model_options": {"stem": "small", "width": 16},
-        "augment": True,
-        "training": {"epochs": 6, "batch_size": 128, "learning_rate": 1e-3, "schedule": "cosine"},
-    },
+    partial(models.build, "resnet18", stem="small", width=16),
+    Settings(epochs=6, batch_size=128, learning_rate=1e-3, schedule="cosine"),
+    augment=True,
 )
 TINY_IMAGENET = ImageSet(
+    "tiny-imagenet",
     "Tiny-ImageNet at 64 pixels, all classes known but artifacts",
     "EfficientNet-Lite0, pre-trained on ImageNet, fully connected layer new",
-    5.0,
-    {
-        "known": "not:n00021939",
-        "model": "efficientnet_lite0",
-        "weights": "imagenet",
-        "size": 64,
-        "augment": True,
-        "training": {"epochs": 4, "batch_size": 64, "learning_rate": 1e-4, "channels_last": True},
-    },
+    partial(models.build, "efficientnet_lite0", weights="imagenet", reset="fully_connected"),
+    Settings(epochs=4, batch_size=64, learning_rate=1e-4, channels_last=True),
+    scale=5.0,
+    augment=True,
+    pretrained=True,
 )
 SETS: dict[Size, ImageSet] = {"tiny": DIGITS, "quick": CIFAR_SMALL, "full": CIFAR}
 
 
 def image_set(plan: Plan) -> ImageSet:
-    """Tiny-ImageNet at full size where its folder is given, else what the size has."""
+    """Return Tiny-ImageNet at full size if its folder is given, else the set of the plan's size."""
     return TINY_IMAGENET if plan.size == "full" and "tiny_imagenet" in plan.options else SETS[plan.size]
 
 
 def image_run(plan: Plan, head: str, seed: int = 0, scale: float | None = None) -> Numbers:
-    """What one network does on known and novel images, and every step of its training."""
-    chosen = image_set(plan)
-    a = chosen.scale if scale is None else scale
-    job = _job(plan, chosen, head, a, seed)
-    name = f"images-{job.data.partition(':')[0]}-{head}-a{a:g}-{job.training.epochs}-{seed}"
-    found: Numbers = plan.kept(f"{name}-numbers", lambda: _run(plan, name, job))
-    return found
+    """Return the results of one network on known and novel images, and every step of its training."""
+    images = image_set(plan)
+    a = images.scale if scale is None else scale
+    name = f"images-{images.name}-{head}-a{a:g}-{images.training.epochs}-{seed}"
+    numbers: Numbers = plan.cached(f"{name}-numbers", partial(_run, plan, name, images, head, a, seed))
+    return numbers
 
 
-def _job(plan: Plan, chosen: ImageSet, head: str, scale: float, seed: int) -> Job:
-    values = {"data": f"tiny-imagenet:{plan.options.get('tiny_imagenet')}"} | dict(chosen.job)
-    return Job.from_mapping(
-        values | {"head": head, "scale": scale, "training": {**chosen.job["training"], "seed": seed}}
+def _run(plan: Plan, name: str, images: ImageSet, head_name: str, scale: float, seed: int) -> Numbers:
+    settings = replace(images.training, seed=seed)
+    if images is TINY_IMAGENET:
+        parts = tiny_imagenet_parts(plan.options["tiny_imagenet"], settings)
+    else:
+        parts = example_parts(images, settings)
+    k = parts.classes["known_classes"]
+    head: Head = RadialHead(k, scale=scale) if head_name == "radial" else SoftmaxHead(k)
+    build = partial(_build, images, k, near_zero=images.pretrained and head_name == "radial")
+    net, steps = trained(plan, name, build, head.loss, lambda: parts.train, settings)
+    curves = {key: [round(value, 5) for value in values.tolist()] for key, values in steps.items()}
+    facts = {**parts.classes, "scale": scale, "epochs": settings.epochs}
+    return facts | measured(net, head, parts) | {"steps": curves}
+
+
+def _build(images: ImageSet, k: int, *, near_zero: bool) -> nn.Module:
+    """Build the network; ``near_zero`` starts the last layer so small that outputs lie between the prototypes.
+
+    Features of a pre-trained network are large. With the usual initialisation its outputs lie many prototype distances
+    away, and the steps of the first epochs move them all to one point, where the features are lost.
+    """
+    net = images.build(k)
+    if near_zero:
+        last = net.get_submodule("classifier")
+        assert isinstance(last, nn.Linear)
+        nn.init.normal_(last.weight, 0, START)
+        nn.init.zeros_(last.bias)
+    return net
+
+
+def example_parts(images: ImageSet, settings: Settings) -> ImageParts:
+    """Load a small set, split it into known and novel classes, and normalise by the known training images."""
+    train, test = load(images.name, "train"), load(images.name, "test")
+    split = random_split(train.classes, KNOWN, seed=0)
+    known, validation = train_test_split(divide(train, split)[0], VALIDATION, seed=settings.seed)
+    pixels = known.inputs.double() / (255 if known.inputs.dtype == torch.uint8 else 1)  # (n, c, h, w)
+    mean, std = pixels.mean((0, 2, 3)), pixels.std((0, 2, 3), correction=0)
+    normalise = Normalise(mean.tolist(), std.clamp_min(1e-6).tolist())
+
+    def batches(examples: Examples, transform: Any = normalise, shuffle: bool = False) -> Batches:
+        return Batches(examples, settings.batch_size, shuffle=shuffle, seed=settings.seed, transform=transform)
+
+    return ImageParts(
+        batches(known, _augmented(images, normalise), shuffle=True),
+        batches(validation),
+        batches(divide(test, split)[0]),
+        batches(divide(test, split)[1]),
+        classes={"known_classes": len(split.known), "novel_classes": len(split.novel)},
     )
 
 
-def _run(plan: Plan, name: str, job: Job) -> Numbers:
-    prepared = prepare(job)
-    head = make_head(job, len(prepared.split.known))
-    net, steps = trained(plan, name, lambda: make_net(job, prepared), head.loss, lambda: prepared.train, job.training)
-    facts = {"known_classes": len(prepared.split.known), "novel_classes": len(prepared.split.novel)}
-    curves = {key: [round(value, 5) for value in values.tolist()] for key, values in steps.items()}
-    found = measured(net, head, prepared, Machine(job.training))
-    return facts | {"scale": job.scale, "epochs": job.training.epochs} | found | {"steps": curves}
+def tiny_imagenet_parts(root: str, settings: Settings) -> ImageParts:
+    """Read Tiny-ImageNet from a folder; all classes are known but the artifacts."""
+    split = parse_known(f"not:{ARTIFACT}", tiny_imagenet(root, "train").classes)
+    train = tiny_imagenet(root, "train", classes=split.known)
+    indices = Examples(torch.arange(len(train)), train.labels, train.classes)
+    kept, validation = train_test_split(indices, VALIDATION, seed=settings.seed)
+    weights = models.imagenet_weights("efficientnet_lite0")
+    normalise = Normalise(weights.mean, weights.std)
+
+    def batches(folder: ImageFolder, transform: Any = normalise, shuffle: bool = False) -> BatchSource:
+        options: dict[str, Any] = {"size": 64, "batch_size": settings.batch_size, "seed": settings.seed}
+        return loader_for(folder, transform=transform, shuffle=shuffle, **options)
+
+    def subset(chosen: Tensor) -> ImageFolder:
+        return replace(train, paths=[train.paths[i] for i in chosen.tolist()], labels=train.labels[chosen])
+
+    return ImageParts(
+        batches(subset(kept.inputs), _augmented(TINY_IMAGENET, normalise), shuffle=True),
+        batches(subset(validation.inputs)),
+        batches(tiny_imagenet(root, "val", classes=split.known)),
+        batches(tiny_imagenet(root, "val", classes=split.novel)),
+        classes={"known_classes": len(split.known), "novel_classes": len(split.novel)},
+    )
 
 
-def measured(net: nn.Module, head: Head, prepared: Prepared, machine: Machine) -> Numbers:
-    """Accuracies, and winning probabilities that are calibrated on held-out known images alone."""
-    assert prepared.validation is not None, "every job holds some known images out"
-    assert prepared.novel is not None, "every job has novel classes"
-    o, y = outputs(net, prepared.test, machine)
-    novel, _ = outputs(net, prepared.novel, machine)
-    calibrated, facts = calibrate(head, *outputs(net, prepared.validation, machine))
+def _augmented(images: ImageSet, normalise: Normalise) -> Any:
+    return Compose(RandomFlip(), RandomShift(), normalise) if images.augment else normalise
+
+
+def measured(net: nn.Module, head: Head, parts: ImageParts) -> Numbers:
+    """Return accuracies, and winning probabilities that are calibrated on held-out known images alone."""
+    o, y = _outputs(net, parts.known)
+    novel, _ = _outputs(net, parts.novel)
+    calibrated, facts = calibrate(head, *_outputs(net, parts.validation))
     right = head.predict(o) == y
     probs, novel_probs = winning_probs(calibrated, o), winning_probs(calibrated, novel)
-    parts = {RIGHT: probs[right], WRONG: probs[~right], NOVEL: novel_probs}
+    groups = {RIGHT: probs[right], WRONG: probs[~right], NOVEL: novel_probs}
     return facts | {
         "top_1": float(right.double().mean()),
-        "top_5": top_k_accuracy(head.log_probs(o).numpy(), y.numpy(), k=min(5, o.shape[1])),
+        "top_5": top_k_accuracy(head(o).numpy(), y.numpy(), k=min(5, o.shape[1])),
         "auroc": auroc(head.unknown_score(o).numpy(), head.unknown_score(novel).numpy()),
         "median_known": median(probs),
         "median_novel": median(novel_probs),
-        "histograms": {name: histogram(values) for name, values in parts.items()},
+        "histograms": {name: histogram(values) for name, values in groups.items()},
     }
 
 
+@torch.no_grad()
+def _outputs(net: nn.Module, batches: BatchSource) -> tuple[Tensor, Tensor]:
+    """Return the outputs and labels of all images."""
+    o, y = zip(*((net(x), y) for x, y in batches.epoch(0)), strict=True)
+    return torch.cat(o), torch.cat(y)
+
+
 def calibrate(head: Head, o: Tensor, y: Tensor) -> tuple[Head, dict[str, float]]:
-    """A head whose winning probability says how often it is right on these data: its beta, or its temperature."""
+    """Fit beta, or the temperature of softmax, so that the winning probability matches the accuracy on these data."""
     if isinstance(head, RadialHead):
         beta = fit_beta(head.layer.distances(o), y).beta
         return RadialHead(head.num_classes, beta, prototypes=head.layer.prototypes), {"beta": beta}

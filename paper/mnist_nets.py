@@ -1,4 +1,4 @@
-"""The paper's networks on MNIST: three variants in two settings, shared by all experiments that need them."""
+"""The paper's networks on MNIST: three variants in two settings, shared by all experiments."""
 
 from dataclasses import dataclass
 from functools import cache, partial
@@ -11,11 +11,11 @@ from openradial.data import Batches, Examples, Normalise, load
 from openradial.heads import Head, RadialHead, SoftmaxHead
 from openradial.training import Settings
 from paper.plan import Plan, Size
-from paper.trained_nets import Source, Trained, outputs, trained
+from paper.trained_nets import BatchSource, Trained, outputs, trained
 
 
 @dataclass(frozen=True)
-class Recipe:
+class MnistRecipe:
     """A learning rate, and how pixels in [0, 1] are standardised."""
 
     label: str
@@ -25,9 +25,9 @@ class Recipe:
 
 
 RECIPES = {
-    "stated": Recipe("as stated: Adam 1e-4, inputs in [0, 1]", 1e-4),
+    "stated": MnistRecipe("as stated: Adam 1e-4, inputs in [0, 1]", 1e-4),
     # 2e-3, not 1e-3: better on 10,000 training images left out, softmax 0.987 against 0.986, radial 0.989 against 0.986
-    "reaching": Recipe("reaching the stated accuracy: Adam 2e-3, inputs standardised", 2e-3, 0.1307, 0.3081),
+    "reaching": MnistRecipe("reaching the stated accuracy: Adam 2e-3, inputs standardised", 2e-3, 0.1307, 0.3081),
 }
 REACHING = "reaching"  # of all figures: at the accuracy of the paper
 VARIANTS = {"softmax": "mnist_softmax", "radial": "mnist_radial", "radial + dropout": "mnist_radial_dropout"}
@@ -35,7 +35,7 @@ VARIANTS = {"softmax": "mnist_softmax", "radial": "mnist_radial", "radial + drop
 
 @dataclass(frozen=True, kw_only=True)
 class MnistTraining:
-    """How the networks are trained; the full size is the paper's."""
+    """Training settings; the full size has the paper's."""
 
     epochs: int = 10
     batch_size: int = 1024
@@ -64,7 +64,7 @@ class Standardise(nn.Module):
 
 @dataclass(frozen=True)
 class MnistRun:
-    """One network: trained, or read from the plan's folder, when it is asked for. ``scale`` is the paper's a."""
+    """One network, trained or read from the plan's folder when first used. ``scale`` is the paper's a."""
 
     plan: Plan
     training: MnistTraining
@@ -81,28 +81,29 @@ class MnistRun:
 
     @property
     def head(self) -> Head:
+        """The head of the variant."""
         return SoftmaxHead(10) if self.variant == "softmax" else RadialHead(10, scale=self.scale)
 
     def net(self) -> nn.Module:
-        """The network, of images in [0, 1]."""
+        """Return the network, for images in [0, 1]."""
         recipe = RECIPES[self.recipe]
         return nn.Sequential(Standardise(recipe.mean, recipe.std), self._trained().net).eval()
 
     def losses(self) -> list[float]:
-        """The loss of every step of its training."""
-        found: list[float] = self._trained().steps["loss"].tolist()
-        return found
+        """Return the loss of every training step."""
+        losses: list[float] = self._trained().steps["loss"].tolist()
+        return losses
 
     def outputs(self) -> Tensor:
-        """Its outputs for the test images, ``(n, 10)``: computed once, because many figures look at them."""
-        return self.plan.kept_tensors(f"{self.name}-outputs", lambda: {"o": self._outputs()})["o"]
+        """Return its outputs for the test images, ``(n, 10)``; computed once, because many figures use them."""
+        return self.plan.cached_tensors(f"{self.name}-outputs", lambda: {"o": self._outputs()})["o"]
 
     def accuracy(self) -> float:
-        """Share of test images whose class is right."""
+        """Return the test accuracy."""
         return float(self.right().double().mean())
 
     def right(self) -> Tensor:
-        """Whether the class of each test image is right, ``(n,)``."""
+        """Return whether the predicted class of each test image is right, ``(n,)``."""
         return self.head.predict(self.outputs()) == some_images(self.training.tests).labels
 
     def _outputs(self) -> Tensor:
@@ -120,7 +121,7 @@ class MnistRun:
         build = partial(models.build, VARIANTS[self.variant], 10)
         return trained(self.plan, self.name, build, self.head.loss, partial(self._batches, recipe), settings)
 
-    def _batches(self, recipe: Recipe) -> Source:
+    def _batches(self, recipe: MnistRecipe) -> BatchSource:
         examples = _training_images().select(torch.arange(self.training.examples))
         transform = Normalise(recipe.mean, recipe.std)
         return Batches(examples, self.training.batch_size, shuffle=True, seed=self.seed, transform=transform)
@@ -133,13 +134,13 @@ def _training_images() -> Examples:
 
 @cache
 def some_images(count: int) -> Examples:
-    """Test images in [0, 1], taken evenly: the second half of MNIST's is the harder one."""
+    """Return test images in [0, 1], evenly spaced, because the first half of MNIST's test set is harder."""
     test = load("mnist", "test")
     return unit_range(test.select(torch.arange(count) * len(test) // count))
 
 
 def other_images(count: int) -> Examples:
-    """The test images that :func:`some_images` leaves out."""
+    """Return the test images that :func:`some_images` leaves out."""
     test = load("mnist", "test")
     rest = torch.ones(len(test), dtype=torch.bool)
     rest[torch.arange(count) * len(test) // count] = False
@@ -147,5 +148,5 @@ def other_images(count: int) -> Examples:
 
 
 def unit_range(images: Examples) -> Examples:
-    """Pixels from 0 to 255 as numbers from 0 to 1."""
+    """Scale pixels from 0 to 255 to numbers from 0 to 1."""
     return Examples(images.inputs.float() / 255, images.labels, images.classes)

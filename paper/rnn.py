@@ -49,7 +49,7 @@ def run(plan: Plan) -> Numbers:
             "steps": task.steps,
             "accuracy": {
                 head: [
-                    plan.kept(f"{task.name}-all-{head}-{seed}", partial(accuracy, plan, task, head, seed))
+                    plan.cached(f"{task.name}-all-{head}-{seed}", partial(accuracy, plan, task, head, seed))
                     for seed in seeds
                 ]
                 for head in ("softmax", "radial")
@@ -64,7 +64,7 @@ def run(plan: Plan) -> Numbers:
             "known_classes": known_count(task, share),
             "f1": by_method(
                 [
-                    plan.kept(f"{task.name}-{share}-{seed}", partial(open_world, plan, task, share, seed))
+                    plan.cached(f"{task.name}-{share}-{seed}", partial(open_world, plan, task, share, seed))
                     for seed in seeds
                 ]
             ),
@@ -152,10 +152,10 @@ def draw(numbers: Numbers) -> "Figure":
 
 
 def _draw_closed(ax: "Axes", found: list[Numbers]) -> None:
-    from openradial.evaluation.plots.colors import RADIAL, SOFTMAX
+    from openradial.evaluation.plots import colors
     from paper.claims import error_of
 
-    for head, color, shift, mark in (("softmax", SOFTMAX, -0.12, "s"), ("radial", RADIAL, 0.12, "o")):
+    for head, color, shift, mark in (("softmax", colors.SOFTMAX, -0.12, "s"), ("radial", colors.RADIAL, 0.12, "o")):
         for place, each in enumerate(found):
             values = [100 * value for value in each["accuracy"][head]]
             label = head if place == 0 else None
@@ -176,12 +176,12 @@ def _draw_closed(ax: "Axes", found: list[Numbers]) -> None:
 
 
 def _draw_open(ax: "Axes", found: list[Numbers]) -> None:
-    from openradial.evaluation.plots.colors import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
+    from openradial.evaluation.plots import colors
     from paper.claims import error_of
 
-    colors = (ORANGE, VERMILION, PURPLE, GREEN, SKY, BLUE, BLACK)
+    palette = (colors.ORANGE, colors.VERMILION, colors.PURPLE, colors.GREEN, colors.SKY, colors.BLUE, colors.BLACK)
     width = 0.8 / len(METHODS)
-    for at, (method, color) in enumerate(zip(METHODS, colors, strict=True)):
+    for at, (method, color) in enumerate(zip(METHODS, palette, strict=True)):
         groups = [[100 * value for value in each["f1"][method]] for each in found]
         places = [place + (at - (len(METHODS) - 1) / 2) * width for place in range(len(found))]
         means, errors = [sum(group) / len(group) for group in groups], [error_of(group) or 0.0 for group in groups]

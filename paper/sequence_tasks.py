@@ -1,4 +1,4 @@
-"""Tasks beyond images: one network of each architecture, trained the same way for every head."""
+"""Tasks beyond images: one network per architecture, trained the same way for every head."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -26,20 +26,20 @@ DROPOUT = 0.2  # of the texts' network; on held-out training data every head did
 
 @dataclass(frozen=True)
 class Task:
-    """A data set, the network for it, and how it is trained, whatever the head."""
+    """A data set, its network and its training settings, the same for every head."""
 
     name: str
     title: str
     architecture: str
     data: Callable[[str], Examples]
     build: Callable[[int], nn.Module]
-    steps: int  # about as many whatever the number of examples, so that a few known classes are learned as well
+    steps: int  # independent of the number of examples, so that a few known classes are learned as well
     training: Settings
     held_out: float = 0.1  # share of the known training data that thresholds are set with
     shares: tuple[float, ...] = ()  # of classes that are known, for the open world
 
     def net(self, plan: Plan, head: str, examples: Examples, seed: int, part: str) -> Trained:
-        """The network of a head trained on examples of the known classes; ``part`` names which these are."""
+        """Return the network of a head trained on examples of the known classes; ``part`` names these classes."""
         k, steps_each = len(examples.classes), math.ceil(len(examples) / self.training.batch_size)
         settings = replace(self.training, seed=seed, epochs=math.ceil(self.steps / steps_each))
 
@@ -50,7 +50,7 @@ class Task:
         return trained(plan, name, partial(self.build, k), HEADS[head](k).loss, batches, settings)
 
 
-@cache  # reading texts takes seconds, and every network asks for them
+@cache  # reading texts takes seconds, and every network needs them
 def _loaded(name: str, split: str, **options: int) -> Examples:
     return load(name, split, **options)
 
@@ -61,13 +61,13 @@ def _digits(split: str) -> Examples:
 
 
 def _digits_as_texts(split: str) -> Examples:
-    """Each grey value a word: a set for trying out a network of texts in no time."""
+    """Return the digits as texts, each grey value a word: a small set for tests of a text network."""
     images = _loaded("digits", split)
     return Examples(images.inputs.flatten(1).long() + 1, images.labels, images.classes)
 
 
 def reuters_task(steps: int, words: int, width: int, vocabulary: int) -> Task:
-    """Topics of newswire, as in the DOC paper, by convolutions over words."""
+    """Return the task of newswire topics, as in the DOC paper, with convolutions over words."""
     size: dict[str, Any] = {"vocabulary": vocabulary + 2, "embedding": width, "filters": width}
     build = partial(models.build, "text_cnn", dropout=DROPOUT, **size)
     return Task(
@@ -83,7 +83,7 @@ def reuters_task(steps: int, words: int, width: int, vocabulary: int) -> Task:
 
 
 def vowels_task(steps: int) -> Task:
-    """Nine speakers by their vowels, as sequences of 12 channels."""
+    """Return the task of nine speakers by their vowels, sequences of 12 channels."""
     return Task(
         "vowels",
         "JapaneseVowels, 9 speakers",
@@ -98,7 +98,7 @@ def vowels_task(steps: int) -> Task:
 
 
 def digits_task(steps: int) -> Task:
-    """Scanned digits by fully connected layers."""
+    """Return the task of scanned digits, with fully connected layers."""
     return Task(
         "digits",
         "scanned digits, 10 classes",

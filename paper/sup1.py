@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from paper.bayesian_nets import SETTINGS, best_seed, drawn, measured, softmax_nets, trained_bayesian
 from paper.experiment import Experiment
-from paper.hidden import draw_hidden_layer, hidden_layer
 from paper.plan import Numbers, Plan
-from paper.spiral_bayes import SETTINGS, best_seed, drawn, softmax_nets, told, trained_bayesian
+from paper.spiral_plots import draw_hidden_layer, hidden_layer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,7 +18,7 @@ SHOWN = 6
 def run(plan: Plan) -> Numbers:
     settings = plan.settings(SETTINGS)
     nets = softmax_nets(settings)
-    seed = best_seed(told(plan, nets, settings.samples))
+    seed = best_seed(measured(plan, nets, settings.samples))
     networks = drawn(trained_bayesian(plan, nets)[seed], nets, SHOWN)
     layers = [hidden_layer(net, nets.data()) for net in networks]
     reach = torch.tensor([layer["reach"] for layer in layers]).amax(0).tolist()

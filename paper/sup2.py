@@ -3,18 +3,18 @@
 from typing import TYPE_CHECKING
 
 from openradial.bayes import predict
-from paper.experiment import Experiment
-from paper.plan import Numbers, Plan
-from paper.spiral import grid, prediction_map, rows, sample
-from paper.spiral_bayes import (
+from paper.bayesian_nets import (
     FIGURE_BETA,
     SETTINGS,
     best_seed,
     drawn,
+    measured,
     radial_nets,
-    told,
     trained_bayesian,
 )
+from paper.experiment import Experiment
+from paper.plan import Numbers, Plan
+from paper.spiral_nets import grid, prediction_map, rows, sample
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +26,7 @@ EXTENT = (-2.0, 2.0, -2.0, 2.0)
 def run(plan: Plan) -> Numbers:
     settings = plan.settings(SETTINGS)
     nets = radial_nets(settings)
-    seed = best_seed(told(plan, nets, settings.samples))
+    seed = best_seed(measured(plan, nets, settings.samples))
     network = trained_bayesian(plan, nets)[seed]
     maps = [prediction_map(net, "radial", settings.places, FIGURE_BETA, EXTENT) for net in drawn(network, nets, SHOWN)]
     mean = predict(network, grid(settings.places, EXTENT), settings.samples, head=nets.layer, seed=0).probs

@@ -70,25 +70,25 @@ def moving_average(values: Sequence[float], window: int) -> list[float]:
 def draw(numbers: Numbers) -> "Figure":
     from matplotlib.figure import Figure
 
-    from openradial.evaluation.plots.colors import BLUE, GREEN, ORANGE
+    from openradial.evaluation.plots import colors
 
     figure = Figure(figsize=(10.5, 6), layout="constrained")
     figure.suptitle(f"Above: {numbers['data']}; {numbers['network']}", fontsize=9)
     panels = figure.subplots(2, 3)
     for ax, (a, steps) in zip(panels[0], numbers["curves"].items(), strict=False):
-        _draw_curve(ax, steps["loss"], BLUE, "loss")
+        _draw_curve(ax, steps["loss"], colors.BLUE, "loss")
         noisy = numbers["image_noise"][a]
         ax.set(title=f"a = {a}: noise {noisy:.3f} ({100 * noisy / float(a):.1f} % of a)", ylabel="loss", ylim=(0, None))
     steps = numbers["curves"][f"{DRAWN[0]:g}"]
-    for name, label, color in (("top_1", "top-1", BLUE), ("top_5", "top-5", ORANGE)):
+    for name, label, color in (("top_1", "top-1", colors.BLUE), ("top_5", "top-5", colors.ORANGE)):
         _draw_curve(panels[0, 2], [100 * value for value in steps[name]], color, label)
     panels[0, 2].set(title=f"a = {DRAWN[0]:g}: accuracy of each batch", ylabel="accuracy (%)", ylim=(0, 101))
     panels[0, 2].legend(loc="lower right")
-    _draw_lengths(panels[1, 0], numbers["mnist"], "accuracy", "MNIST: test accuracy (%)", 100, GREEN)
-    _draw_lengths(panels[1, 1], numbers["mnist"], "noise", "MNIST: noise of the loss", 1, GREEN)
+    _draw_lengths(panels[1, 0], numbers["mnist"], "accuracy", "MNIST: test accuracy (%)", 100, colors.GREEN)
+    _draw_lengths(panels[1, 1], numbers["mnist"], "noise", "MNIST: noise of the loss", 1, colors.GREEN)
     panels[1, 1].set_yscale("log")
     relative = {a: {"noise": [100 * n / float(a) for n in found["noise"]]} for a, found in numbers["mnist"].items()}
-    _draw_lengths(panels[1, 2], relative, "noise", "MNIST: noise of the loss (% of a)", 1, GREEN)
+    _draw_lengths(panels[1, 2], relative, "noise", "MNIST: noise of the loss (% of a)", 1, colors.GREEN)
     return figure
 
 

@@ -65,11 +65,11 @@ def draw(numbers: Numbers) -> "Figure":
 
 def _draw_accuracies(ax: "Axes", found: dict[str, list[float]]) -> None:
     """A dot per seed, the mean with its error, and the paper's number as a line."""
-    from openradial.evaluation.plots.colors import RADIAL, SOFTMAX
+    from openradial.evaluation.plots import colors
     from paper.claims import error_of
 
     for place, (variant, values) in enumerate(found.items()):
-        color = SOFTMAX if variant == "softmax" else RADIAL
+        color = colors.SOFTMAX if variant == "softmax" else colors.RADIAL
         percent = [100 * value for value in values]
         mean, error = sum(percent) / len(percent), error_of(percent)
         ax.scatter([place - 0.12] * len(percent), percent, s=14, color=color, alpha=0.5, linewidths=0)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
 
-from openradial.data.readers.folder import ImageFolder, scan, scan_listed
-from openradial.errors import DataError, check_choice, require
+from openradial.data import ImageFolder, labelled, scan
+from openradial.errors import DataError, MissingError, OptionError
 from paper.imagenet.ilsvrc_classes import wnids
 
 BASES = ("", "ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "CLS-LOC")
@@ -22,18 +22,20 @@ FILE = "ILSVRC2012_val_{:08d}.JPEG"
 
 
 def ilsvrc(root: str | PathLike[str], split: str = "train", *, classes: Iterable[str] | None = None) -> ImageFolder:
-    """The images of one split. Labels follow the sorted wnids, as in all published models, or the given ``classes``.
+    """Return the images of one split.
 
-    A copy with fewer than the 1000 classes is fine; the report says so.
+    Labels follow the sorted wnids, as in all published models, or the given ``classes``. A copy with fewer
+    than the 1000 classes is accepted; the report says so.
     """
-    check_choice("split", split, ("train", "val"))
+    if split not in ("train", "val"):
+        raise OptionError(f"split must be 'train' or 'val', got {split!r}")
     root = Path(root).expanduser()
     base = _base(root, split)
     wanted = tuple(classes) if classes is not None else _train_classes(base)
     if split == "train" or any(entry.is_dir() for entry in (base / split).iterdir()):
         folder = scan(base / split, classes=wanted)
     else:
-        folder = scan_listed(base / split, _flat_labels(root, base), classes=wanted)
+        folder = labelled(base / split, _flat_labels(root, base), classes=wanted)
     return folder if classes is not None else _with_note(folder)
 
 
@@ -58,14 +60,14 @@ def _with_note(folder: ImageFolder) -> ImageFolder:
     notes = []
     if len(folder.classes) < len(known):
         notes.append(f"{len(folder.classes)} of the 1000 classes of ILSVRC-2012: labels differ from published models")
-    strange = [name for name in folder.classes if name not in known]
-    if strange:
-        notes.append(f"{len(strange)} folders are no class of ILSVRC-2012, such as {strange[0]}")
+    others = [name for name in folder.classes if name not in known]
+    if others:
+        notes.append(f"{len(others)} folders are not classes of ILSVRC-2012, such as {others[0]}")
     return folder.noted(*notes)
 
 
 def _flat_labels(root: Path, base: Path) -> dict[str, str]:
-    """File name -> wnid for validation images that lie side by side."""
+    """Map the names of validation images in one folder to their wnids."""
     for folder in dict.fromkeys((root, base, base / "val", *list(base.parents)[:2])):
         if (folder / KAGGLE).is_file():
             return _kaggle(folder / KAGGLE)
@@ -111,14 +113,19 @@ def _pairs(path: Path) -> Iterator[tuple[str, str]]:
 
 def _devkit(folder: Path) -> dict[str, str]:
     """Image i has the ILSVRC2012_ID in line i; ``meta.mat`` translates it to a wnid."""
-    scipy = require("scipy.io", "sklearn", "reading meta.mat of the development kit")
+    try:
+        import scipy.io  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise MissingError(
+            "reading meta.mat of the development kit needs the package scipy; pip install scipy"
+        ) from error
     meta = folder / "meta.mat"
     if not meta.is_file():
-        raise DataError(f"{folder} has {TRUTH} but no meta.mat; unpack the whole development kit there")
-    rows = scipy.loadmat(meta, squeeze_me=True)["synsets"]
+        raise DataError(f"{folder} has {TRUTH} but no meta.mat; unpack the complete development kit there")
+    rows = scipy.io.loadmat(meta, squeeze_me=True)["synsets"]
     translated = {int(row["ILSVRC2012_ID"]): str(row["WNID"]) for row in rows}
     numbers = (folder / TRUTH).read_text(encoding="utf-8").split()
     try:
         return {FILE.format(i): translated[int(number)] for i, number in enumerate(numbers, start=1)}
     except (KeyError, ValueError) as error:
-        raise DataError(f"{folder / TRUTH} holds {error}, which is no ILSVRC2012_ID in meta.mat") from error
+        raise DataError(f"{folder / TRUTH} holds {error}, which is not an ILSVRC2012_ID of meta.mat") from error

@@ -1,19 +1,20 @@
 """The 1000 classes of ILSVRC-2012, and the rules by which some of them are known.
 
 The table ``ilsvrc2012.csv`` lists each class with its first word in WordNet 3.0 (© 2006 Princeton University) and
-whether it is an *artifact*, the subtree that the paper keeps as novel.
+whether it is an *artifact*, the subtree of the paper's novel classes.
 """
 
 import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from openradial import data
 from openradial.data import Split
-from openradial.errors import DataError, OptionError, nearest
+from openradial.errors import DataError, OptionError
 from paper.imagenet.wordnet import WNID, WordNet
 
 ARTIFACT = "n00021939"
@@ -32,7 +33,7 @@ class IlsvrcClass:
 
 @cache
 def ilsvrc_classes() -> tuple[IlsvrcClass, ...]:
-    """All classes in the order of their index.
+    """Return all classes in the order of their index.
 
     >>> ilsvrc_classes()[1]
     IlsvrcClass(index=1, wnid='n01443537', lemma='goldfish', artifact=False)
@@ -43,12 +44,12 @@ def ilsvrc_classes() -> tuple[IlsvrcClass, ...]:
 
 
 def wnids() -> tuple[str, ...]:
-    """The wnids of all classes in the order of their index."""
+    """Return the wnids of all classes in the order of their index."""
     return tuple(row.wnid for row in ilsvrc_classes())
 
 
 def recompute_table(root: Path | str | None = None) -> tuple[IlsvrcClass, ...]:
-    """The table computed afresh from WordNet 3.0, in ``root`` or fetched; which 1000 wnids is ILSVRC's own choice."""
+    """Compute the table from WordNet 3.0, in ``root`` or downloaded; the 1000 wnids are given by ILSVRC."""
     wordnet = WordNet.load(root)
     artifacts = wordnet.under(ARTIFACT)
     return tuple(
@@ -57,7 +58,7 @@ def recompute_table(root: Path | str | None = None) -> tuple[IlsvrcClass, ...]:
 
 
 def table_differences(rows: Iterable[IlsvrcClass]) -> list[str]:
-    """What in a recomputed table is not as in the shipped one, a line each; nothing if all is well."""
+    """Return one line per row of a recomputed table that differs from the shipped one."""
     return [
         f"{shipped.wnid}: shipped {shipped}, recomputed {row}"
         for shipped, row in zip(ilsvrc_classes(), rows, strict=True)
@@ -66,7 +67,7 @@ def table_differences(rows: Iterable[IlsvrcClass]) -> list[str]:
 
 
 def write_table(rows: Iterable[IlsvrcClass], path: Path | str) -> None:
-    """Write a table in the form of the shipped one."""
+    """Write a table in the format of the shipped one."""
     lines = [f"{row.index},{row.wnid},{row.lemma},{int(row.artifact)}\n" for row in rows]
     Path(path).write_text("index,wnid,lemma,artifact\n" + "".join(lines), encoding="utf-8", newline="\n")
 
@@ -78,7 +79,7 @@ def parse_known(
 
     ``random:100`` draws with the seed; ``not:n00021939`` knows all but a WordNet subtree, ``under:n00021939`` the
     subtree alone; ``names:n01440764,goldfish`` takes wnids or words; ``file:PATH`` takes a list, one name per line.
-    Subtrees other than the artifacts need WordNet, in the folder ``wordnet`` or fetched.
+    Subtrees other than the artifacts need WordNet, in the folder ``wordnet`` or downloaded.
 
     >>> split = parse_known("not:n00021939")
     >>> len(split.known), len(split.novel)
@@ -103,16 +104,16 @@ def parse_known(
 def _subtree(wnid: str, classes: Sequence[str], wordnet: Path | str | None) -> frozenset[str]:
     if not WNID.fullmatch(wnid):
         raise OptionError(f"a WordNet subtree is named by n and eight digits, as in not:{ARTIFACT}, got {wnid!r}")
-    strange = [name for name in classes if not WNID.fullmatch(name)]
-    if strange:
-        raise DataError(f"a WordNet subtree splits classes named by wnids only, got {strange[0]!r}; use names:A,B,...")
+    others = [name for name in classes if not WNID.fullmatch(name)]
+    if others:
+        raise DataError(f"a WordNet subtree splits classes named by wnids only, got {others[0]!r}; use names:A,B,...")
     if wnid == ARTIFACT and wordnet is None and set(classes) <= set(wnids()):
         return frozenset(row.wnid for row in ilsvrc_classes() if row.artifact)
     return WordNet.load(wordnet).under(wnid)
 
 
 def _wnid(name: str, classes: Sequence[str]) -> str:
-    """The class that a name means: itself, or the one whose first word it is."""
+    """Return the class that a name means: itself, or the one whose first word it is."""
     if name in classes:
         return name
     meant = [row.wnid for row in ilsvrc_classes() if row.lemma == name.replace(" ", "_") and row.wnid in classes]
@@ -120,5 +121,7 @@ def _wnid(name: str, classes: Sequence[str]) -> str:
         raise DataError(f"{name!r} means {len(meant)} classes, {' and '.join(meant)}; name one of these")
     if not meant:
         words = [row.lemma for row in ilsvrc_classes() if row.wnid in classes]
-        raise DataError(f"{name!r} is no class of these {len(classes)}{nearest(name, [*classes, *words])}")
+        near = get_close_matches(name, [*classes, *words], 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise DataError(f"{name!r} is not one of these {len(classes)} classes{hint}")
     return meant[0]

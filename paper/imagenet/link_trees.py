@@ -2,45 +2,45 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from openradial.data.sets.tiny_imagenet import tiny_imagenet
-from openradial.data.splits import FACTS, KNOWN, NOVEL, Split
-from openradial.errors import DataError, MissingError, listed
+from openradial.data import Split, tiny_imagenet
+from openradial.errors import DataError, MissingError
 from paper.imagenet.ilsvrc import BASES, ilsvrc
 from paper.imagenet.ilsvrc_classes import parse_known, wnids
 
 PARTS = ("train", "val")
-MARK = "openradial data split-ilsvrc"
-# part -> wnid -> its folder, or its images where those of all classes lie side by side; one part "" if a root has none
+MARK = "python -m paper split-ilsvrc"
+KNOWN, NOVEL, FACTS = "known.txt", "novel.txt", "split.json"  # the files of Split.write
+# part -> wnid -> its folder, or its images if all classes share a folder; a root without parts has the part ""
 Classes = Mapping[str, Path | list[Path]]
 Parts = Mapping[str, Classes]
 
 
 @dataclass(frozen=True)
 class SplitResult:
-    """What was found and written."""
+    """The split and what was read and written."""
 
     split: Split
     out: Path
-    found: Mapping[str, int]  # classes by part
-    absent: tuple[str, ...]  # classes of ILSVRC that are not there
-    strange: tuple[Path, ...]  # folders that are no class of ILSVRC
+    counts: Mapping[str, int]  # classes by part
+    absent: tuple[str, ...]  # classes of ILSVRC without images
+    others: tuple[Path, ...]  # folders that are not classes of ILSVRC
     left_out: tuple[str, ...]  # why a part has no classes
     links: int
 
     def __str__(self) -> str:
         lines = [f"{len(self.split.known)} known and {len(self.split.novel)} novel classes in {self.out}"]
-        found = ", ".join(f"{count} in {part}" if part else str(count) for part, count in self.found.items())
-        lines.append(f"classes found: {found}; links: {self.links or 'none'}")
+        counts = ", ".join(f"{count} in {part}" if part else str(count) for part, count in self.counts.items())
+        lines.append(f"classes found: {counts}; links: {self.links or 'none'}")
         if self.absent:
-            lines.append(f"{len(self.absent)} of 1000 classes have no images: {listed(self.absent, 3)}")
-        if self.strange:
-            names = [str(path) for path in self.strange]
-            lines.append(f"{len(names)} folders are no class of ILSVRC and were left out: {listed(names, 3)}")
+            lines.append(f"{len(self.absent)} of 1000 classes have no images: {_listed(self.absent)}")
+        if self.others:
+            names = [str(path) for path in self.others]
+            lines.append(f"{len(names)} folders are not classes of ILSVRC and were left out: {_listed(names)}")
         lines += [f"left out: {reason}" for reason in self.left_out]
         return "\n".join(lines)
 
@@ -57,11 +57,11 @@ def split_ilsvrc(
     """Split the class folders of a local ILSVRC-2012 (or a part of it, such as Tiny-ImageNet) by a rule.
 
     Writes ``known.txt``, ``novel.txt`` and ``split.json`` into ``out``; with ``links`` also ``known/train/<wnid>`` and
-    so on, each a link to the absolute path of a class folder, so that ``out`` can be moved; validation images that lie
-    side by side with a list of labels are linked one by one. Everything appears at once; an earlier result in ``out``
-    is replaced, anything else there is an error. For the rules see :func:`parse_known`.
+    so on, each a link to the absolute path of a class folder, so that ``out`` can be moved; validation images in one
+    folder with a list of labels are linked one by one. ``out`` appears at once; an earlier result in it is replaced,
+    anything else in it is an error. For the rules see :func:`parse_known`.
     """
-    parts, strange, left_out = find_classes(Path(root).expanduser())
+    parts, others, left_out = find_classes(Path(root).expanduser())
     present = {wnid for classes in parts.values() for wnid in classes}
     split = parse_known(known, [wnid for wnid in wnids() if wnid in present], seed=seed, wordnet=wordnet)
     out = Path(out).expanduser().resolve()
@@ -72,21 +72,21 @@ def split_ilsvrc(
         made = _link_trees(fresh, split, parts) if links else 0
     absent = tuple(wnid for wnid in wnids() if wnid not in present)
     counts = {part: len(classes) for part, classes in parts.items()}
-    return SplitResult(split, out, counts, absent, strange, left_out, made)
+    return SplitResult(split, out, counts, absent, others, left_out, made)
 
 
 def find_classes(root: Path) -> tuple[Parts, tuple[Path, ...], tuple[str, ...]]:
-    """Classes by part, folders that are no class, and why parts have no classes."""
+    """Return the classes by part, folders that are not classes, and why parts have no classes."""
     base, names = _parts(root)
     known = set(wnids())
     parts: dict[str, Classes] = {}
-    strange: list[Path] = []
+    others: list[Path] = []
     left_out = []
     for part in names:
         folders = sorted(path for path in (base / part).iterdir() if path.is_dir())
         classes: Classes = {path.name: path for path in folders if path.name in known}
         if classes:
-            strange += [path for path in folders if path.name not in classes]
+            others += [path for path in folders if path.name not in classes]
         elif part == "val":
             classes, reason = _listed_images(root, base)
             left_out += reason
@@ -97,11 +97,11 @@ def find_classes(root: Path) -> tuple[Parts, tuple[Path, ...], tuple[str, ...]]:
             f"{root} must hold class folders named by wnids (n01440764, ...): expected them there, in train and val, "
             "or in ILSVRC/Data/CLS-LOC/train; unpack the class archives, or pass the folder above them"
         )
-    return parts, tuple(strange), tuple(left_out)
+    return parts, tuple(others), tuple(left_out)
 
 
 def _listed_images(root: Path, base: Path) -> tuple[Classes, list[str]]:
-    """Validation images by class where a list tells the class of each, or why there are none."""
+    """Return validation images by class, if a list names the class of each, or why there are none."""
     read = tiny_imagenet if (base / "val" / "images").is_dir() else ilsvrc
     try:
         images = read(root, "val")
@@ -115,7 +115,7 @@ def _listed_images(root: Path, base: Path) -> tuple[Classes, list[str]]:
 
 
 def _parts(root: Path) -> tuple[Path, tuple[str, ...]]:
-    """The folder that holds train and val, and which of them there are; ``("",)`` if it holds the classes itself."""
+    """Return the folder that holds train and val, and which of them exist; ``("",)`` if it holds the classes itself."""
     if not root.is_dir():
         raise DataError(f"expected a folder with ILSVRC-2012 at {root}; there is none")
     for below in BASES:
@@ -137,14 +137,14 @@ def _link_trees(out: Path, split: Split, parts: Parts) -> int:
     return made
 
 
-def _link_class(place: Path, target: Path | list[Path]) -> int:
-    """One link to a class folder, or a folder of links to images."""
+def _link_class(link: Path, target: Path | list[Path]) -> int:
+    """Make a link to a class folder, or a folder of links to images, and return the number of links."""
     if isinstance(target, Path):
-        _link(place, target.absolute())
+        _link(link, target.absolute())
         return 1
-    place.mkdir()
+    link.mkdir()
     for image in target:
-        _link(place / image.name, image.absolute())
+        _link(link / image.name, image.absolute())
     return len(target)
 
 
@@ -155,13 +155,13 @@ def _link(link: Path, target: Path) -> None:
         reason = getattr(error, "strerror", None) or str(error)
         raise DataError(
             f"cannot make links in this folder ({reason}); choose an out folder on a disk that can hold links, "
-            "or leave the links out and use the class lists"
+            "or omit the links and use the class lists"
         ) from error
 
 
 @contextmanager
 def _replaced(out: Path) -> Iterator[Path]:
-    """A fresh folder that takes the place of ``out`` once it is finished."""
+    """Yield a new folder that replaces ``out`` at the end."""
     _check_replaceable(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{out.name}-", suffix=".part", dir=out.parent))
@@ -182,7 +182,7 @@ def _replaced(out: Path) -> Iterator[Path]:
 
 
 def _check_replaceable(out: Path) -> None:
-    """Raise unless ``out`` is free, empty, or holds an earlier result and nothing else."""
+    """Raise unless ``out`` does not exist, is empty, or holds an earlier result and nothing else."""
     if not out.exists():
         return
     if not out.is_dir():
@@ -190,18 +190,18 @@ def _check_replaceable(out: Path) -> None:
     content = list(out.iterdir())
     if not content:
         return
-    strange = next((path for path in content if path.name not in (KNOWN, NOVEL, FACTS, "known", "novel")), None)
-    strange = strange or next((path for side in ("known", "novel") for path in _files(out / side)), None)
-    if strange is None and not (out / FACTS).is_file():
-        strange = content[0]
-    if strange is None and Split.read(out).facts.get("made by") != MARK:
-        strange = out / FACTS
-    if strange is not None:
-        raise DataError(f"{out} must be empty or hold an earlier split, got {strange.name}; choose another folder")
+    foreign = next((path for path in content if path.name not in (KNOWN, NOVEL, FACTS, "known", "novel")), None)
+    foreign = foreign or next((path for side in ("known", "novel") for path in _files(out / side)), None)
+    if foreign is None and not (out / FACTS).is_file():
+        foreign = content[0]
+    if foreign is None and Split.read(out).facts.get("made by") != MARK:
+        foreign = out / FACTS
+    if foreign is not None:
+        raise DataError(f"{out} must be empty or hold an earlier split, got {foreign.name}; choose another folder")
 
 
 def _files(tree: Path) -> Iterator[Path]:
-    """What is neither a folder of ours nor a link."""
+    """Yield files that are neither folders nor links."""
     for path in tree.iterdir() if tree.is_dir() else ():
         if path.is_symlink():
             continue
@@ -209,3 +209,9 @@ def _files(tree: Path) -> Iterator[Path]:
             yield from _files(path)
         else:
             yield path
+
+
+def _listed(names: Sequence[str], most: int = 3) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -8,19 +8,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from openradial.data.download import Package, Source, fetch
-from openradial.errors import DataError, listed
+from openradial.data import download
+from openradial.errors import DataError
 
-SOURCE = Source(
+SOURCE = download.Source(
     name="wordnet",
     title="WordNet 3.0, nouns",
     files={"data.noun": "sha256:fea17d2f9656611334eac790e5d69e47645fa180c4aa481fb4cd9b3520754ca2"},
-    origins=(Package("apt", "wordnet-base", None, {"data.noun": "usr/share/wordnet/data.noun"}),),
+    origins=(download.Package("apt", "wordnet-base", None, {"data.noun": "usr/share/wordnet/data.noun"}),),
     size=15_300_280,
     licence="WordNet 3.0 licence (free, with Princeton University's notice)",
     homepage="https://wordnet.princeton.edu/download",
 )
-PLACES = ("", "dict", "wordnet", "usr/share/wordnet")  # of data.noun below a user's folder
+FOLDERS = ("", "dict", "wordnet", "usr/share/wordnet")  # that may hold data.noun below the given folder
 WNID = re.compile(r"n\d{8}")
 
 
@@ -42,16 +42,16 @@ class WordNet:
 
     @classmethod
     def load(cls, root: Path | str | None = None) -> Self:
-        """Read WordNet from a folder with ``data.noun`` or ``dict/data.noun``, by default from the fetched copy."""
+        """Read WordNet from a folder with ``data.noun`` or ``dict/data.noun``, by default from the downloaded copy."""
         if root is None:
-            return cls.read(fetch(SOURCE) / "data.noun")
-        for place in PLACES:
-            path = Path(root).expanduser() / place / "data.noun"
+            return cls.read(download.fetch(SOURCE) / "data.noun")
+        for folder in FOLDERS:
+            path = Path(root).expanduser() / folder / "data.noun"
             if path.is_file():
                 return cls.read(path)
         raise DataError(
-            f"{root} must hold WordNet 3.0: expected data.noun there or in {listed(PLACES[1:])}; "
-            "unpack WNdb-3.0.tar.gz there, or leave the folder out to fetch it"
+            f"{root} must hold WordNet 3.0: expected data.noun there or in {', '.join(FOLDERS[1:])}; "
+            "unpack WNdb-3.0.tar.gz there, or omit the folder to download it"
         )
 
     @classmethod
@@ -66,10 +66,10 @@ class WordNet:
                 "and its first lines do not say so; other versions number their meanings differently"
             )
         synsets = {}
-        for place, line in enumerate(lines[len(licence) :], start=len(licence) + 1):
-            synset = _parse(line, path, place)
+        for number, line in enumerate(lines[len(licence) :], start=len(licence) + 1):
+            synset = _parse(line, path, number)
             synsets[synset.wnid] = synset
-        _check_whole(synsets, path)
+        _check_complete(synsets, path)
         return cls(synsets)
 
     def __len__(self) -> int:
@@ -77,21 +77,21 @@ class WordNet:
 
     def __getitem__(self, wnid: str) -> Synset:
         if wnid not in self.synsets:
-            raise DataError(f"{wnid!r} is no noun of WordNet 3.0; a wnid is n and eight digits, as in n00021939")
+            raise DataError(f"{wnid!r} is not a noun of WordNet 3.0; a wnid is n and eight digits, as in n00021939")
         return self.synsets[wnid]
 
     def under(self, wnid: str) -> frozenset[str]:
-        """The meaning itself and every meaning below it, along whichever path."""
-        found = {self[wnid].wnid}
+        """Return the meaning itself and every meaning below it, along all paths."""
+        below_it = {self[wnid].wnid}
         frontier = [wnid]
         while frontier:
-            below = [lower for upper in frontier for lower in self._hyponyms[upper] if lower not in found]
-            found.update(below)
+            below = [lower for upper in frontier for lower in self._hyponyms[upper] if lower not in below_it]
+            below_it.update(below)
             frontier = below
-        return frozenset(found)
+        return frozenset(below_it)
 
     def paths(self, wnid: str) -> Iterator[tuple[str, ...]]:
-        """Every way from a meaning up to the top, beginning with itself."""
+        """Yield every path from a meaning to the top, beginning with itself."""
         above = self[wnid].hypernyms
         if not above:
             yield (wnid,)
@@ -107,8 +107,8 @@ class WordNet:
         return below
 
 
-def _parse(line: str, path: Path | str, place: int) -> Synset:
-    """One line: offset, file, ``n``, word count in hex, words with ids, pointer count, pointers of four fields."""
+def _parse(line: str, path: Path | str, number: int) -> Synset:
+    """Parse one line: offset, file, ``n``, number of words in hex, words with ids, number of pointers, pointers."""
     fields = line.partition(" | ")[0].split()
     try:
         offset, file, kind, count = fields[:4]
@@ -121,13 +121,15 @@ def _parse(line: str, path: Path | str, place: int) -> Synset:
         )
         return Synset(f"n{offset}", tuple(fields[4:end:2]), int(file), hypernyms)
     except (ValueError, IndexError) as error:
-        raise DataError(f"{path}: line {place} is no synset ({error}); the file is damaged, get it again") from error
+        raise DataError(
+            f"{path}: line {number} is not a synset ({error}); the file is damaged, get it again"
+        ) from error
 
 
-def _check_whole(synsets: dict[str, Synset], path: Path | str) -> None:
+def _check_complete(synsets: dict[str, Synset], path: Path | str) -> None:
     for synset in synsets.values():
         for upper in synset.hypernyms:
             if upper not in synsets:
                 raise DataError(
-                    f"{path}: {synset.wnid} is a kind of {upper}, which is not there; the file is cut, get it again"
+                    f"{path}: {synset.wnid} is a kind of {upper}, which is missing; the file is truncated, get it again"
                 )

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from paper import Plan, find
-from paper.running import run_one
+from paper.runner import run_one
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from openradial.evaluation.plots.colors import CLASSES
 from paper import find
-from paper.distributions import inset_histogram
-from paper.spiral import FAR
+from paper.spiral_nets import FAR
+from paper.spiral_plots import inset_histogram
 
 SPIRAL = ("fig1", "fig2", "fig3", "fig4", "fig5", "sup1", "sup2")
 

@@ -6,10 +6,11 @@
 (200, 100)
 """
 
+from openradial.data import download
 from openradial.data.batches import Batches, FolderBatches, loader_for
 from openradial.data.catalog import load, names
 from openradial.data.examples import Examples
-from openradial.data.readers.folder import ImageFolder, compare_classes, scan
+from openradial.data.readers.folder import ImageFolder, compare_classes, labelled, scan
 from openradial.data.readers.tables import Table, read_table
 from openradial.data.readers.ts import read_ts, read_tsv
 from openradial.data.sets.tiny_imagenet import tiny_imagenet
@@ -43,6 +44,8 @@ __all__ = [
     "as_unknown",
     "compare_classes",
     "divide",
+    "download",
+    "labelled",
     "load",
     "loader_for",
     "named_split",

@@ -1,4 +1,4 @@
-"""Bayesian networks on the spiral: trained once for all figures that need them, and what their samples say."""
+"""Bayesian networks on the spiral: trained once for all figures that need them, and their samples."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -8,10 +8,8 @@ from torch import Tensor, nn
 
 from openradial import RadialLayer, RadialLoss
 from openradial.bayes import ElboObjective, Prediction, posterior, predict, to_bayesian
-from openradial.nn.objective import Loss
-from openradial.training.stacked import train_stacked
 from paper.plan import Numbers, Plan, Size
-from paper.spiral import FAR, HIDDEN, Nets, loaded, ring
+from paper.spiral_nets import FAR, HIDDEN, Nets, loaded, ring, train_weights
 
 BATCHES = 40  # the paper's M
 RADII = (2.0, 3.0, 5.0)  # of the rings of far-away points; the data lie within 1.1
@@ -21,7 +19,7 @@ TRAINING_RADIUS = 0.6  # about where on its arm the training point of the figure
 
 @dataclass(frozen=True)
 class Bayes:
-    """Settings of every experiment with these networks, so that all of them share the same ones."""
+    """Settings of every experiment with these networks, so that all experiments share them."""
 
     bayesian_epochs: int  # the paper's 25,000 would take hours for each kind of network
     seeds: int
@@ -51,38 +49,36 @@ class BayesNets(Nets):
 
     @property
     def layer(self) -> nn.Module:
-        """Outputs to log-probabilities."""
+        """Return the layer that maps outputs to log-probabilities."""
         return RadialLayer(3, beta=self.beta) if self.head == "radial" else nn.LogSoftmax(-1)
 
 
 def softmax_nets(settings: Bayes, hidden: tuple[int, ...] = HIDDEN["softmax"]) -> BayesNets:
-    """Networks with softmax; as in the paper the last hidden layer has two units."""
+    """Return networks with softmax; as in the paper the last hidden layer has two units."""
     return BayesNets("softmax", settings.bayesian_epochs, settings.seeds, hidden, settings.learning_rate)
 
 
 def radial_nets(settings: Bayes, beta: float = FIGURE_BETA) -> BayesNets:
-    """Networks with the radial layer."""
+    """Return networks with the radial layer."""
     facts = (settings.bayesian_epochs, settings.seeds, HIDDEN["radial"], settings.learning_rate)
     return BayesNets("radial", *facts, beta=beta)
 
 
 def trained_bayesian(plan: Plan, nets: BayesNets) -> list[nn.Module]:
-    """The networks, from the plan's folder or trained now."""
-    tensors = plan.kept_tensors(nets.name, partial(_train, plan, nets))
+    """Return the networks, from the plan's folder or trained now."""
+    tensors = plan.cached_tensors(nets.name, partial(_train, plan, nets))
     return [loaded(to_bayesian(nets.build()), tensors, seed) for seed in range(nets.seeds)]
 
 
 def _train(plan: Plan, nets: BayesNets) -> dict[str, Tensor]:
     kind = nets.head if nets.head == "softmax" else f"radial (beta {nets.beta:g})"
     plan.note(f"training {nets.seeds} Bayesian {kind} networks, {nets.epochs:,} epochs")
-    loss: Loss = RadialLoss(beta=nets.beta) if nets.head == "radial" else nn.functional.cross_entropy
-    objective, settings, seeds = ElboObjective(loss, BATCHES, 50), nets.training(), range(nets.seeds)
-    networks = train_stacked(lambda: to_bayesian(nets.build()), objective, nets.data(), settings, seeds).networks
-    return {f"{seed}.{name}": t for seed in seeds for name, t in networks[seed].state_dict().items()}
+    loss = RadialLoss(beta=nets.beta) if nets.head == "radial" else nn.CrossEntropyLoss()
+    return train_weights(lambda: to_bayesian(nets.build()), ElboObjective(loss, BATCHES, 50), nets)
 
 
 def drawn(network: nn.Module, nets: BayesNets, count: int) -> list[nn.Module]:
-    """Plain networks whose weights are draws from the posterior."""
+    """Return plain networks whose weights are draws from the posterior."""
     q = posterior(network)
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -94,18 +90,18 @@ def drawn(network: nn.Module, nets: BayesNets, count: int) -> list[nn.Module]:
 
 
 def two_points(nets: BayesNets) -> Tensor:
-    """One training point and the point far away, ``(2, 2)``."""
+    """Return one training point and the far-away point, ``(2, 2)``."""
     arm = nets.data().inputs[nets.data().labels == 0]
     nearest = (arm.norm(dim=-1) - TRAINING_RADIUS).abs().argmin()
     return torch.stack([arm[nearest], torch.tensor(FAR)])
 
 
-def told(plan: Plan, nets: BayesNets, samples: int) -> Numbers:
-    """What each network says about training points and about far-away rings: one number per seed."""
-    return plan.kept(f"told-{nets.name}-{samples}", partial(_told, plan, nets, samples))  # type: ignore[no-any-return]
+def measured(plan: Plan, nets: BayesNets, samples: int) -> Numbers:
+    """Return accuracy on training points and confidence on far-away rings, one number per seed."""
+    return plan.cached(f"told-{nets.name}-{samples}", partial(_measure, plan, nets, samples))  # type: ignore[no-any-return]
 
 
-def _told(plan: Plan, nets: BayesNets, samples: int) -> Numbers:
+def _measure(plan: Plan, nets: BayesNets, samples: int) -> Numbers:
     data, far = nets.data(), torch.cat([ring(radius, RING_POINTS) for radius in RADII])
     found: Numbers = {"accuracy": [], "confident": [], "winning": [], "spread": []}
     for network in trained_bayesian(plan, nets):
@@ -117,7 +113,7 @@ def _told(plan: Plan, nets: BayesNets, samples: int) -> Numbers:
 
 
 def described(prediction: Prediction) -> dict[str, float]:
-    """How sure the mean of the samples is, and how far the samples are apart; means over the points."""
+    """Return the confidence of the mean of the samples and the spread of the samples; means over the points."""
     return {
         "confident": float((prediction.probs.amax(-1) > 0.9).float().mean()),
         "winning": float(prediction.winning_probs.mean()),
@@ -126,6 +122,6 @@ def described(prediction: Prediction) -> dict[str, float]:
 
 
 def best_seed(found: Numbers) -> int:
-    """The seed whose network learned best; the first of them."""
+    """Return the seed with the highest accuracy; the first of them."""
     accuracies: list[float] = found["accuracy"]
     return accuracies.index(max(accuracies))

@@ -12,10 +12,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from openradial.errors import MissingError, OptionError, TrainingError
-from paper import IDS, Experiment, Plan, find, reproduce, running
-from paper.catalog import chosen
-from paper.pictures import save_picture
+from paper import IDS, Experiment, Plan, find, reproduce, runner
+from paper.experiment import select
 from paper.processes import _conclude, _NoTerminal, run_in_processes
+from paper.report import draw_figure
 
 PROGRAM = """
 import os, signal, sys
@@ -50,10 +50,10 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path, programs):
 
 def test_a_finished_experiment_is_not_run_again(tmp_path, monkeypatch):
     plan = Plan(tmp_path, "tiny")
-    monkeypatch.setattr(running, "save_picture", lambda *_: (tmp_path / "fig1.svg").write_text("<svg/>"))
+    monkeypatch.setattr(runner, "draw_figure", lambda *_: (tmp_path / "fig1.svg").write_text("<svg/>"))
     files = reproduce(["fig1"], plan)
     before = (tmp_path / "fig1.json").read_text()
-    monkeypatch.setattr(running, "run_one", lambda id, plan: pytest.fail(f"{id} was run again"))
+    monkeypatch.setattr(runner, "run_one", lambda id, plan: pytest.fail(f"{id} was run again"))
     assert reproduce(["fig1"], plan, resume=True) == files == [tmp_path / "report.md", tmp_path / "report.html"]
     assert (tmp_path / "fig1.json").read_text() == before
 
@@ -80,7 +80,7 @@ LINE = Experiment("line", "A line", "It rises. It ends.", settings={}, run=lambd
 def test_the_same_numbers_give_the_same_pictures_and_no_rest_is_left(tmp_path):
     record, pictures = {"size": "quick", "settings": {"epochs": 1000}, "numbers": [1, 2]}, []
     for _ in range(2):
-        save_picture(LINE, record, tmp_path)
+        draw_figure(LINE, record, tmp_path)
         pictures.append([(tmp_path / f"line.{kind}").read_bytes() for kind in ("png", "svg")])
     assert pictures[0] == pictures[1]
     assert {path.name for path in tmp_path.iterdir()} == {"line.png", "line.svg"}
@@ -90,7 +90,7 @@ def test_a_picture_states_its_size_unless_it_is_full(tmp_path, monkeypatch):
     drawn = []
     experiment = replace(LINE, draw=lambda numbers: drawn.append(line(numbers)) or drawn[-1])
     for size in ("quick", "full"):
-        save_picture(experiment, {"size": size, "settings": {"epochs": 1000, "seeds": 2}, "numbers": [1]}, tmp_path)
+        draw_figure(experiment, {"size": size, "settings": {"epochs": 1000, "seeds": 2}, "numbers": [1]}, tmp_path)
     quick, full = ([text.get_text() for text in figure.texts] for figure in drawn)
     assert quick == ["quick size, not the paper's settings: 1,000 epochs, 2 seeds"]
     assert full == []
@@ -102,7 +102,7 @@ def test_a_figure_that_cannot_be_drawn_leaves_the_old_picture(tmp_path):
 
     (tmp_path / "line.png").write_text("old")
     with pytest.raises(ZeroDivisionError):
-        save_picture(replace(LINE, draw=fail), {"numbers": {}}, tmp_path)
+        draw_figure(replace(LINE, draw=fail), {"numbers": {}}, tmp_path)
     assert (tmp_path / "line.png").read_text() == "old"
 
 
@@ -133,7 +133,7 @@ def test_several_at_a_time_find_the_same_and_one_failure_stops_no_other(tmp_path
     damaged = tmp_path / "parts" / f"spiral-softmax-50x50x2-1-{settings.seeds}-0.0005-2000-0.02-1-0.safetensors"
     damaged.parent.mkdir(parents=True)
     damaged.write_text("half")
-    message = f"1 of 2 experiments failed, the rest is kept: fig1: {damaged} is damaged"
+    message = f"1 of 2 experiments failed, the others are finished: fig1: {damaged} is damaged"
     with pytest.raises(TrainingError, match=f"^{re.escape(message)}"):
         reproduce(["fig1", "fig2"], plan)
     numbers = json.loads((tmp_path / "fig2.json").read_text())["numbers"]
@@ -152,8 +152,7 @@ def test_a_worker_that_is_killed_is_told_with_the_way_out(tmp_path):
     done = Future()
     done.set_exception(BrokenProcessPool())
     message = (
-        "a process that ran experiments was ended from outside, perhaps for lack of memory; "
-        "go on with --resume, perhaps with fewer --jobs"
+        "a worker process was killed, perhaps for lack of memory; continue with --resume, perhaps with fewer --jobs"
     )
     with pytest.raises(TrainingError, match=f"^{re.escape(message)}$"):
         _conclude(done, "fig1", Plan(tmp_path, "tiny"))
@@ -177,21 +176,21 @@ def test_failures_are_told_at_the_end_also_where_nothing_else_was_run(tmp_path, 
     def run_one(id, plan):
         raise TrainingError(f"no {id} today")
 
-    monkeypatch.setattr(running, "run_one", run_one)
-    message = "2 of 2 experiments failed, the rest is kept: fig1: no fig1 today; fig2: no fig2 today"
+    monkeypatch.setattr(runner, "run_one", run_one)
+    message = "2 of 2 experiments failed, the others are finished: fig1: no fig1 today; fig2: no fig2 today"
     with pytest.raises(TrainingError, match=f"^{message}$"):
         reproduce(["fig1", "fig2"], Plan(tmp_path, "tiny"))
 
 
 def test_experiments_come_in_the_papers_order_and_once():
-    assert [each.id for each in chosen(["fig3", "fig1", "fig3"])] == ["fig1", "fig3"]
-    assert [each.id for each in chosen(["fig3", "all"])] == list(IDS)
+    assert [each.id for each in select(["fig3", "fig1", "fig3"])] == ["fig1", "fig3"]
+    assert [each.id for each in select(["fig3", "all"])] == list(IDS)
 
 
 def test_an_unknown_experiment_is_named_with_the_nearest():
     with pytest.raises(OptionError, match=r"^there is no experiment 'fig33'; did you mean 'fig3'\?$"):
-        chosen(["fig33"])
-    with pytest.raises(OptionError, match=r"^there is no experiment 'x'; there are: all, fig1, fig2"):
+        select(["fig33"])
+    with pytest.raises(OptionError, match=r"^there is no experiment 'x'; the ids are: all, fig1, fig2"):
         find("x")
 
 

@@ -8,10 +8,10 @@ import torch
 
 from openradial import RadialLayer
 from openradial.bayes import Prediction, predict, to_bayesian
-from paper import Plan, fig1, fig3, fig4, spiral, spiral_bayes
-from paper.hidden import hidden_layer
-from paper.spiral import HIDDEN, Nets
-from paper.spiral_bayes import BayesNets
+from paper import Plan, bayesian_nets, fig1, fig3, fig4, spiral_nets
+from paper.bayesian_nets import BayesNets
+from paper.spiral_nets import HIDDEN, Nets
+from paper.spiral_plots import hidden_layer
 
 TINY = Nets("radial", 1, 2, HIDDEN["radial"])
 
@@ -24,8 +24,8 @@ def networks():
 
 @pytest.mark.parametrize("head", ["softmax", "radial"])
 def test_winning_probabilities_follow_the_definition(networks, head):
-    x = spiral.grid(5)
-    winner, prob = spiral.winning(networks[0], head, x, beta=3.0)
+    x = spiral_nets.grid(5)
+    winner, prob = spiral_nets.winning(networks[0], head, x, beta=3.0)
     for i, o in enumerate(networks[0](x).detach().double().numpy()):
         if head == "softmax":
             probs = [np.exp(o[j]) / sum(np.exp(v) for v in o) for j in range(3)]
@@ -36,20 +36,20 @@ def test_winning_probabilities_follow_the_definition(networks, head):
 
 
 def test_the_grid_goes_row_by_row_from_the_bottom_left():
-    places = spiral.grid(2, (0.0, 4.0, 10.0, 20.0))
+    places = spiral_nets.grid(2, (0.0, 4.0, 10.0, 20.0))
     assert places.tolist() == [[1.0, 12.5], [3.0, 12.5], [1.0, 17.5], [3.0, 17.5]]
 
 
 def test_a_ring_has_its_radius_everywhere_and_no_two_equal_places():
-    places = spiral.ring(5.0, 12)
+    places = spiral_nets.ring(5.0, 12)
     assert torch.allclose(places.norm(dim=-1), torch.tensor(5.0))
     assert len({tuple(place) for place in places.round(decimals=3).tolist()}) == 12
 
 
 def test_a_map_has_the_prediction_of_every_place(networks):
-    plane = spiral.prediction_map(networks[0], "radial", 4, 2.0, (-1.0, 1.0, -1.0, 1.0))
+    plane = spiral_nets.prediction_map(networks[0], "radial", 4, 2.0, (-1.0, 1.0, -1.0, 1.0))
     x = torch.tensor([[0.75, -0.25]])  # the last column of the second row
-    winner, prob = spiral.winning(networks[0], "radial", x, 2.0)
+    winner, prob = spiral_nets.winning(networks[0], "radial", x, 2.0)
     assert plane["winners"][1][3] == int(winner)
     assert plane["probs"][1][3] == pytest.approx(float(prob), abs=6e-4)
 
@@ -64,10 +64,10 @@ def test_equal_networks_share_a_file_and_others_do_not():
 
 def test_networks_that_are_read_are_those_that_were_trained(tmp_path):
     plan, notes = Plan(tmp_path), []
-    first = spiral.trained(plan, TINY)
-    again = spiral.trained(replace(plan, listener=notes.append), TINY)
+    first = spiral_nets.trained(plan, TINY)
+    again = spiral_nets.trained(replace(plan, listener=notes.append), TINY)
     assert notes == []
-    x = spiral.grid(3)
+    x = spiral_nets.grid(3)
     assert all(torch.equal(a(x), b(x)) for a, b in zip(first, again, strict=True))
     assert not torch.equal(first[0](x), first[1](x))
 
@@ -96,9 +96,9 @@ def test_only_wrong_labels_that_are_given_back_count_as_learned_by_heart(network
 def test_the_share_of_a_ring_counts_places_above_nine_tenths(tmp_path, networks, monkeypatch):
     monkeypatch.setattr(fig3, "trained", lambda plan, nets: networks)
     shares = fig3.called(Plan(tmp_path), {"radial": TINY}, [2.0, 3.0])
-    places = torch.cat([spiral.ring(2.0), spiral.ring(3.0)])
+    places = torch.cat([spiral_nets.ring(2.0), spiral_nets.ring(3.0)])
     for share, net in zip(shares["radial"], networks, strict=True):
-        probs = spiral.winning(net, "radial", places, fig3.BETA)[1].tolist()
+        probs = spiral_nets.winning(net, "radial", places, fig3.BETA)[1].tolist()
         assert share == pytest.approx(sum(p > 0.9 for p in probs) / 720)
 
 
@@ -127,16 +127,16 @@ def test_the_hidden_layer_is_drawn_as_far_as_data_and_point_go():
 def test_drawn_networks_are_the_samples_of_a_prediction():
     torch.manual_seed(0)
     nets = BayesNets("radial", 1, 1, HIDDEN["radial"], beta=5.0)
-    network, x = to_bayesian(nets.build()).eval(), spiral.ring(1.0, 6)
+    network, x = to_bayesian(nets.build()).eval(), spiral_nets.ring(1.0, 6)
     together = predict(network, x, 4, head=nets.layer, seed=0).log_probs
-    alone = torch.stack([RadialLayer(3, beta=5.0)(net(x)) for net in spiral_bayes.drawn(network, nets, 4)])
+    alone = torch.stack([RadialLayer(3, beta=5.0)(net(x)) for net in bayesian_nets.drawn(network, nets, 4)])
     torch.testing.assert_close(together, alone.detach())
 
 
 def test_samples_are_described_as_the_words_say():
     probs = np.random.default_rng(0).uniform(0.2, 1.0, (5, 4, 3))
     probs[:, 0, 0], probs[:, 1] = 0.99, 0.3
-    found = spiral_bayes.described(Prediction(torch.tensor(probs).log()))
+    found = bayesian_nets.described(Prediction(torch.tensor(probs).log()))
     winning = [[max(sample[point]) for sample in probs] for point in range(4)]
     assert found["winning"] == pytest.approx(np.mean(winning))
     assert found["spread"] == pytest.approx(np.mean([np.std(values, ddof=1) for values in winning]))
@@ -145,6 +145,6 @@ def test_samples_are_described_as_the_words_say():
 
 
 def test_the_training_point_lies_on_the_first_arm_and_the_other_far_away():
-    near, far = spiral_bayes.two_points(BayesNets("softmax", 1, 1, (50, 50, 2)))
+    near, far = bayesian_nets.two_points(BayesNets("softmax", 1, 1, (50, 50, 2)))
     assert float(near.norm()) == pytest.approx(0.6, abs=0.01)
     assert far.norm() > 2

@@ -8,7 +8,7 @@ import pytest
 from openradial.errors import TrainingError
 from paper import CLAIMS, find, write_report
 from paper.claims import Claim
-from paper.report import summed_up, table
+from paper.report import markdown, summarise, table
 
 VERSIONS = {"openradial": "1.0", "torch": "2.0", "python": "3.11"}
 MADE_UP = Claim(
@@ -105,7 +105,7 @@ def test_the_summary_counts_verdicts_and_names_size_time_and_versions():
     record = {"numbers": {"values": [1.0]}, "size": "quick", "versions": VERSIONS}
     record |= {"seconds": 90, "parts": {"nets": 60}}
     rows = [*table({"fig1": record}, [MADE_UP, MADE_UP]), *table({}, [MADE_UP])]
-    assert summed_up(rows, {"fig1": record, "fig2": record}).startswith(
+    assert summarise(rows, {"fig1": record, "fig2": record}).startswith(
         "Claims: 2 reproduced, 1 not run. 2 experiments of quick size, 2 minutes of computing in all; "
         "openradial 1.0, torch 2.0, Python 3.11. Numbers are means ± 2 s over seeds"
     )
@@ -118,7 +118,6 @@ def test_a_claim_whose_experiment_is_missing_has_no_verdict():
 
 def test_signs_of_the_markup_in_a_claim_do_no_harm():
     from paper.report_html import page
-    from paper.report_markdown import markdown
 
     rows = table({"fig1": {"numbers": {"values": [1.0]}}}, [MADE_UP])
     assert "One is &lt;less&gt; than two." in page("", rows, [])
@@ -126,14 +125,14 @@ def test_signs_of_the_markup_in_a_claim_do_no_harm():
 
 
 def test_a_folder_without_results_has_no_report(tmp_path):
-    message = f"{tmp_path} holds no finished experiment; run one with openradial reproduce"
+    message = f"{tmp_path} holds no finished experiment; run one with: python -m paper run ID"
     with pytest.raises(TrainingError, match=f"^{re.escape(message)}$"):
         write_report(tmp_path)
 
 
 def test_a_damaged_result_is_named(tmp_path):
     (tmp_path / "fig1.json").write_text(json.dumps({"numbers": 1})[:5])
-    with pytest.raises(TrainingError, match=r"fig1\.json is damaged \(.*\); delete it and go on with --resume"):
+    with pytest.raises(TrainingError, match=r"fig1\.json is damaged \(.*\); delete it and continue with --resume"):
         write_report(tmp_path)
 
 
@@ -141,7 +140,7 @@ def test_a_damaged_result_is_named(tmp_path):
 def test_a_result_of_another_version_is_refused(tmp_path, record):
     path = tmp_path / "fig1.json"
     path.write_text(json.dumps(record))
-    message = f"{path} was written by another version; delete it and go on with --resume"
+    message = f"{path} was written by another version; delete it and continue with --resume"
     with pytest.raises(TrainingError, match=f"^{re.escape(message)}$"):
         write_report(tmp_path)
 
