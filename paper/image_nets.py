@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from openradial.conformal import fit_beta
 from openradial.heads import Head, RadialHead, SoftmaxHead
 from openradial.metrics import auroc, top_k_accuracy
-from openradial.training import Machine
+from openradial.training import Devices
 from openradial.training.execution import make_head, make_net, outputs
 from openradial.training.job import Job
 from openradial.training.preparation import Prepared, prepare
@@ -108,17 +108,17 @@ def _run(plan: Plan, name: str, job: Job) -> Numbers:
     net, steps = trained(plan, name, lambda: make_net(job, prepared), head.loss, lambda: prepared.train, job.training)
     facts = {"known_classes": len(prepared.split.known), "novel_classes": len(prepared.split.novel)}
     curves = {key: [round(value, 5) for value in values.tolist()] for key, values in steps.items()}
-    found = measured(net, head, prepared, Machine(job.training))
+    found = measured(net, head, prepared, Devices(job.training))
     return facts | {"scale": job.scale, "epochs": job.training.epochs} | found | {"steps": curves}
 
 
-def measured(net: nn.Module, head: Head, prepared: Prepared, machine: Machine) -> Numbers:
+def measured(net: nn.Module, head: Head, prepared: Prepared, devices: Devices) -> Numbers:
     """Accuracies, and winning probabilities that are calibrated on held-out known images alone."""
     assert prepared.validation is not None, "every job holds some known images out"
     assert prepared.novel is not None, "every job has novel classes"
-    o, y = outputs(net, prepared.test, machine)
-    novel, _ = outputs(net, prepared.novel, machine)
-    calibrated, facts = calibrate(head, *outputs(net, prepared.validation, machine))
+    o, y = outputs(net, prepared.test, devices)
+    novel, _ = outputs(net, prepared.novel, devices)
+    calibrated, facts = calibrate(head, *outputs(net, prepared.validation, devices))
     right = head.predict(o) == y
     probs, novel_probs = winning_probs(calibrated, o), winning_probs(calibrated, novel)
     parts = {RIGHT: probs[right], WRONG: probs[~right], NOVEL: novel_probs}

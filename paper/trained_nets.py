@@ -68,7 +68,7 @@ class Recorded:
 
     def __init__(self, loss: Loss, folder: Path) -> None:
         self.loss, self.path = loss, folder / STEPS
-        kept = load(folder / LAST)[1]["at"]["step"] if (folder / LAST).exists() else 0
+        kept = load(folder / LAST)[1]["position"]["step"] if (folder / LAST).exists() else 0
         lines = self.path.read_text().splitlines()[:kept] if self.path.exists() else []
         write_text(self.path, "".join(f"{line}\n" for line in lines))
 

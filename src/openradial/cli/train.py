@@ -11,7 +11,7 @@ import typer
 
 from openradial.cli.modules import look_beside_the_run
 from openradial.errors import OptionError
-from openradial.training import Machine
+from openradial.training import Devices
 from openradial.training.execution import JobResult, run_job
 from openradial.training.job import Job, merged
 from openradial.training.settings import Settings, read_toml
@@ -72,9 +72,9 @@ def train(
     if ":" in job.model:
         look_beside_the_run()
     number: int | str = int(devices) if devices.isdecimal() else devices
-    machine = Machine(job.training, accelerator=accelerator, devices=number, nodes=nodes, strategy=strategy)
-    result = run_job(job, out, resume=resume, machine=machine, tensorboard=tensorboard, report=_report(job))
-    if machine.is_first:
+    placed = Devices(job.training, accelerator=accelerator, devices=number, nodes=nodes, strategy=strategy)
+    result = run_job(job, out, resume=resume, devices=placed, tensorboard=tensorboard, report=_report(job))
+    if placed.is_main:
         _conclude(result, out)
 
 

@@ -44,8 +44,7 @@ from openradial.functional.norms import MetricName
 from openradial.heads import RadialHead
 from openradial.nn import RadialLoss
 from openradial.scorers import Combination, Scorer
-from openradial.training import Settings
-from openradial.training.log import Record
+from openradial.training import Record, Settings
 from openradial.training.settings import OptimiserName, ScheduleName
 
 Data = Any  # an array, a list or a data frame: scikit-learn takes what NumPy can

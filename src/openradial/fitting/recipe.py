@@ -12,8 +12,7 @@ from openradial.errors import OptionError, ShapeError
 from openradial.functional import safe_beta
 from openradial.heads import RadialHead
 from openradial.scorers import Combination, NeighbourDensity, Scorer
-from openradial.training.loop import BatchSource
-from openradial.training.outliers import DEFAULTS, OutlierObjective, make_outliers
+from openradial.training import DEFAULTS, BatchSource, OutlierObjective, make_outliers
 
 OUTPUTS, LAST = "outputs", "classifier"
 HIDDEN = {"mnist": ("fc2", "fc1"), "mlp": ("hidden.fc2",), "spiral": ("hidden.fc2",)}  # by how the name begins

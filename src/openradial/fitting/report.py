@@ -12,7 +12,7 @@ from torch import Tensor
 from openradial.classifier import OpenClassifier
 from openradial.conformal import FalseRejectReport, false_reject_report
 from openradial.metrics import auroc
-from openradial.training.loop import BatchSource
+from openradial.training import BatchSource
 
 MOST = 10  # confused pairs and hard classes that are named
 SMALL = 12  # classes of which a whole table is shown

@@ -20,10 +20,9 @@ from openradial.fitting.job import FitJob
 from openradial.fitting.material import Encoded, Material, prepare
 from openradial.fitting.recipe import Held, Recipe, make_recipe, open_classifier
 from openradial.fitting.report import FitReport, make_report, say
-from openradial.training import History, Settings, fit
+from openradial.training import History, Record, Settings, fit
 from openradial.training.checkpoint import LAST, load
 from openradial.training.execution import start_near_zero
-from openradial.training.log import Record
 
 CHUNK = 256  # examples that are looked at together once the network is trained
 
@@ -119,7 +118,7 @@ class _Run:
             settings=self.settings,
             folder=folder,
             resume=resume,
-            facts=facts,
+            metadata=facts,
             report=report,
             show_progress=show_progress,
         )
@@ -200,7 +199,7 @@ def _checked_place(out: Path | str, overwrite: bool) -> Path:
 def _check_same(folder: Path, now: dict[str, Any]) -> None:
     if not (folder / LAST).is_file():
         raise TrainingError(f"there is no run to go on with in {folder}; start without resume (--resume)")
-    then = load(folder / LAST)[1].get("facts", {})
+    then = load(folder / LAST)[1].get("metadata", {})
     for name, value in now.items():
         if then.get(name) != value:
             raise TrainingError(

@@ -15,12 +15,10 @@ from openradial.files import write_text
 from openradial.heads import CACHead, DOCHead, Head, RadialHead, SoftmaxHead
 from openradial.metrics import auroc
 from openradial.nn.objective import Objective
+from openradial.training.devices import Devices
 from openradial.training.job import Job
-from openradial.training.log import Record
-from openradial.training.loop import BatchSource, fit
-from openradial.training.machine import Machine
+from openradial.training.loop import BatchSource, History, Record, fit
 from openradial.training.preparation import Prepared, prepare
-from openradial.training.run_state import History
 
 RESULT = "result.json"
 START = 1e-3  # deviation of the weights of a radial layer on trained features
@@ -41,13 +39,13 @@ def run_job(
     folder: Path | str | None = None,
     *,
     resume: bool = False,
-    machine: Machine | None = None,
+    devices: Devices | None = None,
     tensorboard: bool = False,
     report: Callable[[Record], None] | None = None,
 ) -> JobResult:
     """Train and test what a job describes; ``folder`` gets checkpoints, the log and ``result.json``."""
-    machine = machine or Machine(job.training)
-    prepared = prepare(job, rank=machine.rank, world=machine.world)
+    devices = devices or Devices(job.training)
+    prepared = prepare(job, rank=devices.rank, world=devices.world_size)
     torch.manual_seed(job.training.seed)
     net, head = make_net(job, prepared), make_head(job, len(prepared.split.known))
     began = time.monotonic()
@@ -59,15 +57,15 @@ def run_job(
         prepared.train,
         prepared.validation,
         settings=job.training,
-        machine=machine,
+        devices=devices,
         folder=folder,
         resume=resume,
         tensorboard=tensorboard,
-        facts=json.loads(json.dumps(facts)),
+        metadata=json.loads(json.dumps(facts)),
         report=report,
     )
-    test = {} if not history.finished else tested(net, head, prepared, machine)
-    if folder is not None and history.finished and machine.is_first:
+    test = {} if not history.finished else tested(net, head, prepared, devices)
+    if folder is not None and history.finished and devices.is_main:
         seconds = round(time.monotonic() - began, 1)
         written = {"job": job.as_dict(), "test": test, "seconds": seconds, "epochs": history.records}
         write_text(Path(folder) / RESULT, json.dumps(written, indent=1) + "\n")
@@ -112,11 +110,11 @@ def make_head(job: Job, num_classes: int) -> Head:
     return kinds[job.head](num_classes)
 
 
-def tested(net: nn.Module, head: Head, prepared: Prepared, machine: Machine) -> dict[str, float | int]:
+def tested(net: nn.Module, head: Head, prepared: Prepared, devices: Devices) -> dict[str, float | int]:
     """Accuracy on known classes, and how well novel ones are told apart; the same in all processes."""
     if not head.is_fitted:
-        head.fit(*outputs(net, prepared.train, machine))
-    o, y = outputs(net, prepared.test, machine)
+        head.fit(*outputs(net, prepared.train, devices))
+    o, y = outputs(net, prepared.test, devices)
     places = o.topk(min(5, o.shape[1]), -1).indices == y[:, None]
     found: dict[str, float | int] = {
         "known_classes": len(prepared.split.known),
@@ -125,23 +123,23 @@ def tested(net: nn.Module, head: Head, prepared: Prepared, machine: Machine) -> 
         "top_5_accuracy": float(places.any(-1).double().mean()),
     }
     if prepared.novel is not None:
-        novel, _ = outputs(net, prepared.novel, machine)
+        novel, _ = outputs(net, prepared.novel, devices)
         found |= {"novel_classes": len(prepared.split.novel), "novel_examples": len(novel)}
         found["auroc"] = auroc(head.unknown_score(o).numpy(), head.unknown_score(novel).numpy())
     return found
 
 
 @torch.no_grad()
-def outputs(net: nn.Module, batches: BatchSource, machine: Machine) -> tuple[Tensor, Tensor]:
+def outputs(net: nn.Module, batches: BatchSource, devices: Devices) -> tuple[Tensor, Tensor]:
     """Outputs and labels of all examples of all processes, in float32 on the CPU."""
     net.eval()
     parts = []
     for x, y in batches.epoch(0):
-        x, y = machine.fabric.to_device((x, y))
-        with machine.fabric.autocast():
+        x, y = devices.fabric.to_device((x, y))
+        with devices.fabric.autocast():
             parts.append((net(x).float().cpu(), y.cpu()))
     o, y = (torch.cat(side) for side in zip(*parts, strict=True))
-    return machine.joined(o), machine.joined(y)
+    return devices.gather_rows(o), devices.gather_rows(y)
 
 
 def _usual_network(prepared: Prepared) -> str:
