@@ -202,7 +202,7 @@ def measured(net: nn.Module, head: Head, parts: ImageParts) -> Numbers:
     groups = {RIGHT: probs[right], WRONG: probs[~right], NOVEL: novel_probs}
     return facts | {
         "top_1": float(right.double().mean()),
-        "top_5": top_k_accuracy(head(o).numpy(), y.numpy(), k=min(5, o.shape[1])),
+        "top_5": top_k_accuracy(head.log_probs(o).numpy(), y.numpy(), k=min(5, o.shape[1])),
         "auroc": auroc(head.unknown_score(o).numpy(), head.unknown_score(novel).numpy()),
         "median_known": median(probs),
         "median_novel": median(novel_probs),

@@ -35,7 +35,7 @@ def test_a_run_leaves_checkpoints_a_log_and_a_result(train, tmp_path):
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["test"]["known_classes"] == 6
     assert result["job"]["training"]["epochs"] == 2
-    facts = checkpoint.load(tmp_path / "run" / "best.safetensors")[1]["facts"]
+    facts = checkpoint.load(tmp_path / "run" / "best.safetensors")[1]["metadata"]
     assert len(facts["classes"]) == 6
 
 

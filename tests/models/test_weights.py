@@ -282,3 +282,11 @@ def test_resets_that_do_not_exist_are_refused(tmp_path):
         "reset='classifier' needs a linear layer of this name, and Sequential has none; its linear layers are 0; "
         "name the last one classifier or use reset='fully_connected'"
     )
+
+
+def test_weights_of_which_nothing_would_be_used_are_refused(tmp_path):
+    torch.save(small("mlp")[0].state_dict(), tmp_path / "weights.pth")
+    assert error_of(like("mlp"), tmp_path / "weights.pth", reset="fully_connected") == (
+        f"nothing of {tmp_path}/weights.pth would be used: all layers of MLP are fully connected and are reset; "
+        "use reset='classifier' or 'none'"
+    )

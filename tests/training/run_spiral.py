@@ -15,7 +15,7 @@ import openradial
 from openradial import files
 from openradial.data.batches import Batches
 from openradial.data.sets.spiral import spiral
-from openradial.training import Machine, Objective, Settings, fit
+from openradial.training import Devices, Objective, Settings, fit
 
 
 def options():
@@ -88,18 +88,18 @@ def main():
         checkpoint_seconds=asked.seconds,
         seed=3,
     )
-    machine = Machine(settings, accelerator="cpu", devices=asked.devices, strategy=asked.strategy)
+    devices = Devices(settings, accelerator="cpu", devices=asked.devices, strategy=asked.strategy)
     torch.manual_seed(settings.seed)
     net = nn.Sequential(
         nn.Linear(2, 16), nn.ReLU(), nn.Dropout(asked.dropout), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3)
     )
-    share = {"rank": machine.rank, "world": machine.world}
-    train = Batches(spiral(n=210), settings.batch_size // machine.world, shuffle=True, seed=settings.seed, **share)
-    validation = Batches(spiral(n=90, seed=1), 64 // machine.world, **share)
+    share = {"rank": devices.rank, "world": devices.world_size}
+    train = Batches(spiral(n=210), settings.batch_size // devices.world_size, shuffle=True, seed=settings.seed, **share)
+    validation = Batches(spiral(n=90, seed=1), 64 // devices.world_size, **share)
     objective = Trap(openradial.RadialLoss())
     object.__setattr__(objective, "step", [0])
     history = fit(
-        net, objective, train, validation, settings=settings, machine=machine, folder=asked.folder, resume=asked.resume
+        net, objective, train, validation, settings=settings, devices=devices, folder=asked.folder, resume=asked.resume
     )
     sys.stdout.write(f"{history.stopped_by} {history.finished}\n")
 

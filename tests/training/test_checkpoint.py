@@ -9,6 +9,7 @@ from torch import nn, optim
 from openradial import files
 from openradial.errors import TrainingError
 from openradial.training import checkpoint
+from openradial.training.sharding import load_optimiser, optimiser_tensors
 
 TENSORS = {"model.a": torch.arange(6.0).view(2, 3), "model.b": torch.tensor([True, False]), "step": torch.tensor(7)}
 
@@ -16,10 +17,10 @@ TENSORS = {"model.a": torch.arange(6.0).view(2, 3), "model.b": torch.tensor([Tru
 def test_a_checkpoint_comes_back_as_it_was(tmp_path):
     path = tmp_path / "new" / "last.safetensors"
     checkpoint.save(path, TENSORS, {"epoch": 3, "best": float("inf")})
-    tensors, facts = checkpoint.load(path)
+    tensors, metadata = checkpoint.load(path)
     assert tensors.keys() == TENSORS.keys()
     assert all(torch.equal(tensors[name], TENSORS[name]) for name in tensors)
-    assert facts == {"epoch": 3, "best": float("inf")}
+    assert metadata == {"epoch": 3, "best": float("inf")}
 
 
 def test_tensors_that_share_memory_are_saved(tmp_path):
@@ -33,7 +34,7 @@ def test_a_truncated_checkpoint_is_named(tmp_path, keep):
     path = tmp_path / "last.safetensors"
     checkpoint.save(path, TENSORS, {})
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(TrainingError, match=r"last\.safetensors is not a whole checkpoint .*; delete it to start anew"):
+    with pytest.raises(TrainingError, match=r"last\.safetensors is not a complete checkpoint .*; delete it"):
         checkpoint.load(path)
 
 
@@ -46,11 +47,11 @@ def test_a_file_of_something_else_is_named(tmp_path):
 
 
 def test_a_missing_checkpoint_is_named(tmp_path):
-    with pytest.raises(TrainingError, match=r"there is no checkpoint .*; leave --resume out"):
+    with pytest.raises(TrainingError, match=r"there is no checkpoint .*; start the run without --resume"):
         checkpoint.load(tmp_path / "none")
 
 
-def test_a_full_disk_leaves_the_previous_checkpoint_whole(tmp_path, monkeypatch):
+def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
     path = tmp_path / "last.safetensors"
     checkpoint.save(path, TENSORS, {"epoch": 1})
 
@@ -60,14 +61,14 @@ def test_a_full_disk_leaves_the_previous_checkpoint_whole(tmp_path, monkeypatch)
 
     monkeypatch.setattr(files, "save_file", full)
     with pytest.raises(
-        TrainingError, match=r"is full \(\d+ MB left\): no checkpoint was written; the checkpoint before"
+        TrainingError, match=r"is full \(\d+ MB left\): no checkpoint was written; the previous checkpoint is complete"
     ):
         checkpoint.save(path, TENSORS, {"epoch": 2})
     assert checkpoint.load(path)[1] == {"epoch": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["last.safetensors"]
 
 
-def test_a_really_full_disk_leaves_the_previous_checkpoint_whole(tmp_path):
+def test_a_really_full_disk_keeps_the_previous_checkpoint(tmp_path):
     """The kernel refuses to write beyond a limit on file sizes, in the middle of the file."""
     program = """
 import resource, signal, sys, torch
@@ -85,7 +86,7 @@ except TrainingError as error:
 """
     path = tmp_path / "last.safetensors"
     done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True)
-    assert "the checkpoint before it is whole" in done.stdout, done.stderr
+    assert "the previous checkpoint is complete" in done.stdout, done.stderr
     assert checkpoint.load(path)[1] == {"epoch": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["last.safetensors"]
 
@@ -99,7 +100,7 @@ except TrainingError as error:
         lambda p: optim.RMSprop(p, 0.01, momentum=0.5),
     ],
 )
-def test_an_optimiser_goes_on_as_if_it_had_not_stopped(make):
+def test_a_restored_optimiser_takes_the_same_steps(make):
     def net_and_optimiser():
         torch.manual_seed(0)
         net = nn.Linear(3, 2)
@@ -116,7 +117,7 @@ def test_an_optimiser_goes_on_as_if_it_had_not_stopped(make):
         step(net, optimiser, seed)
     other, again = net_and_optimiser()
     other.load_state_dict(net.state_dict())
-    checkpoint.load_optimiser(again, checkpoint.optimiser_tensors(optimiser))
+    load_optimiser(other, again, optimiser_tensors(net, optimiser))
     for seed in range(3, 6):
         step(net, optimiser, seed)
         step(other, again, seed)

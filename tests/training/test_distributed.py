@@ -42,15 +42,15 @@ def test_two_processes_do_what_one_does_with_the_same_global_batch(tmp_path, run
     assert [record["epoch"] for record in two] == [1, 2, 3]  # the first process alone writes
     for name in ("loss", "accuracy", "validation_loss", "validation_accuracy"):
         assert [r[name] for r in two] == pytest.approx([r[name] for r in one], rel=1e-5)
-    facts = checkpoint.load(tmp_path / "two" / "last.safetensors")[1]
-    assert facts["processes"] == 2
+    metadata = checkpoint.load(tmp_path / "two" / "last.safetensors")[1]
+    assert metadata["processes"] == 2
 
 
-def test_two_processes_go_on_as_if_they_had_not_been_stopped(tmp_path, run):
+def test_two_resumed_processes_end_with_the_weights_of_an_uninterrupted_run(tmp_path, run):
     rarely = ("--seconds", 1000)
     assert run(tmp_path / "whole", *rarely).returncode == 0
     assert run(tmp_path / "parts", *rarely, "--signal-at", 9).returncode == 0
-    assert checkpoint.load(tmp_path / "parts" / "last.safetensors")[1]["at"]["epoch"] == 1
+    assert checkpoint.load(tmp_path / "parts" / "last.safetensors")[1]["position"]["epoch"] == 1
     assert run(tmp_path / "parts", *rarely, "--resume").returncode == 0
     whole, parts = (checkpoint.load(tmp_path / name / "last.safetensors")[0] for name in ("whole", "parts"))
     assert all(whole[name].equal(parts[name]) for name in whole)
@@ -73,7 +73,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-said = Path(sys.argv[3], os.environ["RANK"])
+counts = Path(sys.argv[3], os.environ["RANK"])
 
 def gloo_threads():
     names = []
@@ -82,27 +82,27 @@ def gloo_threads():
             names.append(task.read_text().strip())
     return names.count("pt_gloo_runloop")
 
-def say_threads(seconds=0.0):
+def write_threads(seconds=0.0):
     end = time.monotonic() + seconds
     while (count := gloo_threads()) and time.monotonic() < end:
         time.sleep(0.01)  # a thread that was joined is still listed for a moment
-    with said.open("a") as file:
+    with counts.open("a") as file:
         file.write(f"{count} ")
 
-atexit.register(say_threads, 20.0)  # runs last
+atexit.register(write_threads, 20.0)  # runs last
 import openradial
 from openradial.data.batches import Batches
 from openradial.data.sets.spiral import spiral
-from openradial.training import Machine, Objective, Settings, fit
+from openradial.training import Devices, Objective, Settings, fit
 
 settings = Settings(epochs=1, batch_size=32)
-machine = Machine(settings, accelerator="cpu", strategy=sys.argv[1])
+devices = Devices(settings, accelerator="cpu", strategy=sys.argv[1])
 net = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 3))
-train = Batches(spiral(n=210), 16, rank=machine.rank, world=machine.world)
-fit(net, Objective(openradial.RadialLoss()), train, settings=settings, machine=machine)
-say_threads()
+train = Batches(spiral(n=210), 16, rank=devices.rank, world=devices.world_size)
+fit(net, Objective(openradial.RadialLoss()), train, settings=settings, devices=devices)
+write_threads()
 if sys.argv[2] == "forgets":
-    del net, machine
+    del net, devices
 """
 
 
@@ -110,7 +110,7 @@ if sys.argv[2] == "forgets":
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 @pytest.mark.parametrize("network", ["keeps", "forgets"])
 def test_no_thread_of_gloo_outlives_the_end_of_a_program(tmp_path, programs, strategy, network):
-    # one that lets go of a tensor while Python ends aborts the process, now and then
+    # a thread that releases a tensor while Python exits sometimes aborts the process
     program = tmp_path / "program.py"
     program.write_text(AT_EXIT)
     for done in programs.run_two(program, strategy, network, tmp_path):
@@ -124,10 +124,10 @@ def test_no_thread_of_gloo_outlives_the_end_of_a_program(tmp_path, programs, str
 FAILING = """
 import time
 import torch
-from openradial.training import Machine, Settings, machine
+from openradial.training import Devices, Settings, devices
 
-machine.PARTING_SECONDS = 0.5
-if Machine(Settings(), accelerator="cpu", strategy="ddp").rank == 1:
+devices.EXIT_TIMEOUT = 0.5
+if Devices(Settings(), accelerator="cpu", strategy="ddp").rank == 1:
     torch.distributed.all_reduce(torch.ones(10), async_op=True)  # the other never joins
     raise RuntimeError("this process was told to fail")
 time.sleep(1000)
@@ -145,7 +145,7 @@ def test_a_process_that_fails_does_not_wait_for_the_others(tmp_path, programs):
 FSDP = ("--strategy", "fsdp", "--ema", 0)
 
 
-def test_a_network_in_two_parts_learns_what_a_whole_one_learns(tmp_path, run):
+def test_a_sharded_network_learns_what_an_unsharded_one_learns(tmp_path, run):
     plain = ("--dropout", 0, "--seconds", 1000)
     assert run(tmp_path / "one", *plain, "--ema", 0, processes=1).returncode == 0
     done = run(tmp_path / "two", *plain, *FSDP)
@@ -160,29 +160,29 @@ def test_a_network_in_two_parts_learns_what_a_whole_one_learns(tmp_path, run):
         torch.testing.assert_close(parts[name], whole[name], rtol=1e-4, atol=1e-5)
 
 
-def test_a_network_in_two_parts_goes_on_as_if_it_had_not_been_stopped(tmp_path, run):
+def test_a_resumed_sharded_network_ends_with_the_weights_of_an_uninterrupted_run(tmp_path, run):
     stopping = (*FSDP, "--patience", 2, "--seconds", 1000)
     assert run(tmp_path / "whole", *stopping).returncode == 0
     assert run(tmp_path / "parts", *stopping, "--signal-at", 9).returncode == 0
-    assert checkpoint.load(tmp_path / "parts" / "last.safetensors")[1]["at"]["epoch"] == 1
+    assert checkpoint.load(tmp_path / "parts" / "last.safetensors")[1]["position"]["epoch"] == 1
     done = run(tmp_path / "parts", *stopping, "--resume")
     assert done.returncode == 0, done.stderr
     whole, parts = (checkpoint.load(tmp_path / name / "last.safetensors")[0] for name in ("whole", "parts"))
     assert whole.keys() == parts.keys()
     assert all(whole[name].equal(parts[name]) for name in whole)
     refused = run(tmp_path / "parts", *stopping[2:], "--resume")
-    assert "was trained with strategy fsdp, now it is ddp or auto; set it back" in refused.stderr
+    assert "was trained with strategy fsdp, now it is ddp or auto; change it back" in refused.stderr
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "fsdp cuts a network over processes and needs at least 2, got 1; start more with torchrun"),
+        ({}, "fsdp shards a network over at least 2 processes, got 1; start more with torchrun"),
         ({"precision": "float64"}, "fsdp works with float32 and bfloat16, got precision float64"),
         ({"ema": 0.9}, "ema cannot be combined with fsdp: leave one of them out"),
     ],
 )
-def test_settings_that_do_not_go_with_fsdp_are_refused(settings, message):
+def test_settings_that_cannot_be_combined_with_fsdp_are_refused(settings, message):
     with pytest.raises(OptionError, match=message):
         check_can_shard(Settings(**settings), 2 if settings else 1)
 

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from openradial import models
 from openradial.errors import DataError, OptionError, WeightsError
-from openradial.training import Machine, Settings
+from openradial.training import Devices, Settings
 from openradial.training.execution import make_net, run_job
 from openradial.training.job import Job
 from openradial.training.preparation import prepare
@@ -159,7 +159,7 @@ def test_weights_of_which_nothing_would_be_used_are_refused(tmp_path):
     run_job(job("digits"), tmp_path / "run")
     weights = str(tmp_path / "run" / "best.safetensors")
     with pytest.raises(
-        WeightsError, match="all layers of MLP are fully connected and start anew; use reset='classifier'"
+        WeightsError, match="all layers of MLP are fully connected and are reset; use reset='classifier'"
     ):
         run_job(job("digits", weights=weights))
     assert run_job(job("digits", weights=weights, reset="none")).history.records[0]["loss"] < 0.95
@@ -187,7 +187,7 @@ def test_an_accelerator_that_is_not_there_is_named():
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     with pytest.raises(OptionError, match="training cannot start with accelerator='cuda', devices=1"):
-        Machine(Settings(), accelerator="cuda")
+        Devices(Settings(), accelerator="cuda")
 
 
 @pytest.mark.parametrize("head", ["doc", "cac"])

@@ -4,13 +4,14 @@ import math
 import pytest
 import torch
 from rounding import tolerance
+from tensorboardX.proto import event_pb2
 from torch import nn
 
 import openradial
 from openradial.data.batches import Batches
 from openradial.data.sets.spiral import spiral
 from openradial.errors import MissingError, OptionError, TrainingError
-from openradial.training import Machine, Objective, Settings, checkpoint, fit
+from openradial.training import Devices, Objective, Settings, checkpoint, fit
 from openradial.training.optimisers import learning_rate_factor
 
 OBJECTIVE = Objective(openradial.RadialLoss())
@@ -73,7 +74,6 @@ def test_averaged_weights_are_the_mean_of_all_steps_with_falling_weights():
     seen, net = [], small_net()
     settings = Settings(epochs=2, batch_size=32, ema=0.8, learning_rate=0.05)
     twin = small_net()
-    start = [p.detach().clone() for p in twin.parameters()]
     optimiser = torch.optim.Adam(twin.parameters(), 0.05)
     for epoch in range(2):
         for x, y in batches().epoch(epoch):
@@ -81,12 +81,41 @@ def test_averaged_weights_are_the_mean_of_all_steps_with_falling_weights():
             openradial.functional.radial_loss(twin(x), y).backward()
             optimiser.step()
             seen.append([p.detach().clone() for p in twin.parameters()])
-    expected = start
-    for step in seen:
+    expected = seen[0]  # as in torch.optim.swa_utils, the first step starts the average
+    for step in seen[1:]:
         expected = [0.8 * e + 0.2 * s for e, s in zip(expected, step, strict=True)]
     fit(net, OBJECTIVE, batches(), settings=settings)
     for mine, other in zip(net.parameters(), expected, strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-6)
+
+
+def test_buffers_are_copied_to_the_averaged_weights_and_not_averaged():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+    buffers = {}
+
+    class Watching(Objective):
+        def __call__(self, model, x, y):
+            result = super().__call__(model, x, y)
+            buffers.update({name: value.clone() for name, value in net.named_buffers()})
+            return result
+
+    fit(net, Watching(openradial.RadialLoss()), batches(), settings=Settings(epochs=2, batch_size=32, ema=0.9))
+    assert buffers["1.num_batches_tracked"] == 6
+    for name, value in net.named_buffers():
+        assert torch.equal(value, buffers[name]), name
+
+
+def test_the_first_epoch_ends_with_a_checkpoint(tmp_path):
+    saved = []
+    settings = Settings(epochs=3, checkpoint_seconds=1000)
+
+    def look(record):
+        exists = (tmp_path / "last.safetensors").exists()
+        saved.append(checkpoint.load(tmp_path / "last.safetensors")[1]["position"]["epoch"] if exists else None)
+
+    fit(small_net(), OBJECTIVE, batches(), settings=settings, folder=tmp_path, report=look)
+    assert saved == [None, 1, 1]  # the report of an epoch precedes its checkpoint
 
 
 def test_early_stopping_ends_with_the_best_weights():
@@ -111,8 +140,8 @@ def test_a_nan_loss_stops_and_names_epoch_batch_and_learning_rate(tmp_path):
         caught.value
     )
     assert f"the last good checkpoint is {tmp_path / 'last.safetensors'}" in str(caught.value)
-    tensors, facts = checkpoint.load(tmp_path / "last.safetensors")
-    assert facts["at"]["batch"] == 1
+    tensors, metadata = checkpoint.load(tmp_path / "last.safetensors")
+    assert metadata["position"]["batch"] == 1
     assert all(torch.isfinite(t).all() for t in tensors.values() if t.is_floating_point())
 
 
@@ -136,18 +165,18 @@ def test_weights_that_became_infinite_are_not_saved(tmp_path):
 
 def test_a_folder_with_a_run_is_not_overwritten(tmp_path):
     fit(small_net(), OBJECTIVE, batches(), settings=Settings(epochs=1), folder=tmp_path)
-    with pytest.raises(TrainingError, match="holds a run already; go on with it"):
+    with pytest.raises(TrainingError, match="already has a run; resume it"):
         fit(small_net(), OBJECTIVE, batches(), settings=Settings(epochs=1), folder=tmp_path)
 
 
-def test_a_run_does_not_go_on_with_other_settings(tmp_path):
+def test_a_run_is_not_resumed_with_other_settings(tmp_path):
     fit(small_net(), OBJECTIVE, batches(), settings=Settings(epochs=1), folder=tmp_path)
     other = Settings(epochs=1, learning_rate=0.5)
-    with pytest.raises(TrainingError, match=r"was trained with learning_rate = 0\.001, now it is 0\.5; set it back"):
+    with pytest.raises(TrainingError, match=r"was trained with learning_rate = 0\.001, now it is 0\.5; change it back"):
         fit(small_net(), OBJECTIVE, batches(), settings=other, folder=tmp_path, resume=True)
 
 
-def test_a_run_does_not_go_on_with_another_network(tmp_path):
+def test_a_run_is_not_resumed_with_another_network(tmp_path):
     fit(small_net(), OBJECTIVE, batches(), settings=Settings(epochs=1), folder=tmp_path)
     other = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
     with pytest.raises(TrainingError, match="holds another network"):
@@ -162,22 +191,36 @@ def test_a_run_may_be_made_longer(tmp_path):
     assert [json.loads(line)["epoch"] for line in lines] == [1, 2, 3, 4]
 
 
-def test_facts_are_kept_with_the_weights(tmp_path):
+def test_metadata_is_stored_with_the_weights(tmp_path):
     fit(
         small_net(),
         OBJECTIVE,
         batches(),
         settings=Settings(epochs=1),
         folder=tmp_path,
-        facts={"classes": ["a", "b", "c"]},
+        metadata={"classes": ["a", "b", "c"]},
     )
     for name in ("last", "best"):
-        assert checkpoint.load(tmp_path / f"{name}.safetensors")[1]["facts"] == {"classes": ["a", "b", "c"]}
+        assert checkpoint.load(tmp_path / f"{name}.safetensors")[1]["metadata"] == {"classes": ["a", "b", "c"]}
 
 
 def test_tensorboard_gets_the_same_numbers(tmp_path):
-    fit(small_net(), OBJECTIVE, batches(), settings=Settings(epochs=2), folder=tmp_path, tensorboard=True)
-    assert [path.name[:6] for path in (tmp_path / "tensorboard").iterdir()] == ["events"]
+    history = fit(small_net(), OBJECTIVE, batches(), settings=Settings(epochs=2), folder=tmp_path, tensorboard=True)
+    events = scalars(next((tmp_path / "tensorboard").iterdir()))
+    expected = [(name, r["epoch"], r[name]) for r in history.records for name in r if name != "epoch"]
+    assert [event[:2] for event in events] == [row[:2] for row in expected]
+    assert [event[2] for event in events] == pytest.approx([row[2] for row in expected], rel=1e-6)  # float32
+
+
+def scalars(path):
+    """Read the name, the epoch and the value of each scalar of a TensorBoard file."""
+    data, events = path.read_bytes(), []
+    while data:  # length (8 bytes), its checksum (4), the event, its checksum (4)
+        length = int.from_bytes(data[:8], "little")
+        event = event_pb2.Event.FromString(data[12 : 12 + length])
+        events += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
+        data = data[16 + length :]
+    return events
 
 
 def test_tensorboard_that_is_not_installed_names_the_command(tmp_path, monkeypatch):
@@ -199,7 +242,7 @@ def test_float16_without_a_gpu_names_the_way_out():
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     with pytest.raises(OptionError, match="float16 needs a GPU that scales gradients, got a CPU; use bfloat16"):
-        Machine(Settings(precision="float16"))
+        Devices(Settings(precision="float16"))
 
 
 def test_each_epoch_is_reported():

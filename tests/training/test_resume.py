@@ -66,7 +66,7 @@ def test_a_run_killed_at_random_points_ends_with_the_same_bits(tmp_path, run, wh
     assert not list(tmp_path.glob(".*.part"))
 
 
-def test_a_run_killed_before_its_first_checkpoint_starts_anew(tmp_path, run, whole):
+def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path, run, whole):
     run(tmp_path, "--die-writing", 0, expect=-signal.SIGKILL)
     assert [path.name for path in tmp_path.glob("*.safetensors")] == []
     run(tmp_path, "--resume")
@@ -76,8 +76,8 @@ def test_a_run_killed_before_its_first_checkpoint_starts_anew(tmp_path, run, who
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_saves_and_ends_the_run_cleanly(tmp_path, run, whole, name):
     assert run(tmp_path, "--signal-at", 9, "--signal", name, "--seconds", 1000) == f"{name} False"
-    facts = checkpoint.load(tmp_path / "last.safetensors")[1]
-    assert (facts["at"]["epoch"], facts["at"]["batch"]) == (1, 3)
+    metadata = checkpoint.load(tmp_path / "last.safetensors")[1]
+    assert (metadata["position"]["epoch"], metadata["position"]["batch"]) == (1, 3)
     assert run(tmp_path, "--resume") == "None True"
     assert_same_run(tmp_path, whole)
 

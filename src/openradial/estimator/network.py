@@ -15,7 +15,7 @@ from openradial.data.batches import Batches
 from openradial.data.examples import Examples
 from openradial.errors import OptionError, ShapeError, TrainingError, check_choice
 from openradial.models import MLP
-from openradial.training import History, Machine, Objective, Settings, fit
+from openradial.training import Devices, History, Objective, Settings, fit
 from openradial.training.outliers import OutlierObjective
 
 DEVICES = ("cpu", "cuda", "mps")
@@ -92,7 +92,7 @@ def train(
         Batches(known, size, shuffle=True, seed=settings.seed),
         Batches(watched, size) if watched is not None else None,
         settings=settings,
-        machine=Machine(settings, accelerator=device, devices=1),
+        devices=Devices(settings, accelerator=device, devices=1),
         show_progress=show_progress,
     )
     net.cpu().eval()

@@ -14,8 +14,7 @@ from openradial.functional import safe_beta
 from openradial.heads import Head, RadialHead, SoftmaxHead
 from openradial.recipe import MIN_COMBINATION, Recipe
 from openradial.scorers import Combination, NeighbourDensity
-from openradial.training.loop import BatchSource
-from openradial.training.outliers import make_outliers
+from openradial.training import BatchSource, make_outliers
 
 EQUAL = 1e-9  # of the largest feature: examples that are not farther apart differ by rounding alone
 

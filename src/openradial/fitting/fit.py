@@ -19,10 +19,9 @@ from openradial.fitting.options import FitOptions
 from openradial.fitting.preparation import Encoded, PreparedData, prepare
 from openradial.fitting.report import FitReport, decide, make_report
 from openradial.recipe import Recipe, default_recipe
-from openradial.training import History, Machine, Settings
+from openradial.training import Devices, History, Record, Settings
 from openradial.training import fit as train
 from openradial.training.checkpoint import LAST, load
-from openradial.training.log import Record
 from openradial.training.sharding import gathered
 
 CHUNK = 256  # examples per batch once the network is trained
@@ -59,9 +58,9 @@ def fit(
         data: a folder of images, a table, or the name of a data set; see :class:`openradial.fitting.FitOptions`.
         out: folder for the model.
         resume: continue a run that was stopped.
-        overwrite: replace an existing model.
+        overwrite: rerun_devices an existing model.
         accelerator: ``"cpu"``, ``"cuda"``, ``"mps"`` or ``"auto"``; and so ``devices``, ``nodes`` and ``strategy``, see
-            :class:`openradial.training.Machine`.
+            :class:`openradial.training.Devices`.
         tensorboard: write a TensorBoard log beside the checkpoints.
         on_start: called with the prepared data and the settings before training.
         on_epoch: called with the record of each epoch.
@@ -73,8 +72,8 @@ def fit(
     folder = None if out is None else _checked_folder(out, overwrite)
     prepared = prepare(chosen)
     settings = choose_settings(chosen, prepared.network, len(prepared.train))
-    machine = Machine(settings, accelerator=accelerator, devices=devices, nodes=nodes, strategy=strategy)
-    if on_start is not None and machine.is_first:
+    run_devices = Devices(settings, accelerator=accelerator, devices=devices, nodes=nodes, strategy=strategy)
+    if on_start is not None and run_devices.is_main:
         on_start(prepared, settings)
     net, recipe = build_network(chosen, prepared)
     head = recipe.make_head(len(prepared.split.known))
@@ -85,14 +84,14 @@ def fit(
     history = train(
         net,
         recipe.make_objective(head),
-        _training_batches(chosen, prepared, settings, machine),
+        _training_batches(chosen, prepared, settings, run_devices),
         None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK),
         settings=settings,
-        machine=machine,
+        devices=run_devices,
         folder=checkpoints,
         resume=resume,
         tensorboard=tensorboard,
-        facts=facts,
+        metadata=facts,
         report=on_epoch,
         show_progress=show_progress,
     )
@@ -102,7 +101,7 @@ def fit(
     model = _calibrated(net, head, recipe, chosen, prepared)
     model.report = _measured(model, prepared, round(time.monotonic() - began, 1))
     model.metadata = _metadata(chosen, prepared, recipe, settings, history, model.report)
-    if folder is not None and machine.is_first:
+    if folder is not None and run_devices.is_main:
         model.save(folder, overwrite=overwrite)
         shutil.rmtree(training_folder(folder), ignore_errors=True)
     return model
@@ -138,20 +137,20 @@ def training_folder(out: Path) -> Path:
     return out.with_name(f"{out.name}.training")
 
 
-def _training_batches(options: FitOptions, prepared: PreparedData, settings: Settings, machine: Machine) -> Any:
-    if settings.batch_size % machine.world:
+def _training_batches(options: FitOptions, prepared: PreparedData, settings: Settings, devices: Devices) -> Any:
+    if settings.batch_size % devices.world_size:
         raise OptionError(
-            f"batch_size counts all processes together and must be a multiple of {machine.world}, their number, got "
+            f"batch_size counts all processes together and must be a multiple of {devices.world_size}, their number, got "
             f"{settings.batch_size}"
         )
     return prepared.batches(
         prepared.train,
-        settings.batch_size // machine.world,
+        settings.batch_size // devices.world_size,
         shuffle=True,
         seed=options.seed,
         flip=options.flip,
-        rank=machine.rank,
-        world=machine.world,
+        rank=devices.rank,
+        world=devices.world_size,
     )
 
 
@@ -173,7 +172,7 @@ def _calibrated(
         calibration=batches(prepared.calibration),
     )
     network = (prepared.network.name, dict(prepared.network.options))
-    return model.replace(classes=prepared.split.known, preprocessing=prepared.inputs, network=network)
+    return model.rerun_devices(classes=prepared.split.known, preprocessing=prepared.inputs, network=network)
 
 
 def _measured(model: OpenClassifier, prepared: PreparedData, seconds: float) -> FitReport:
@@ -230,14 +229,14 @@ def _checked_folder(out: Path | str, overwrite: bool) -> Path:
     if folder.is_file():
         raise OptionError(f"a model is a folder, and {folder} is a file; choose another path")
     if folder.is_dir() and any(folder.iterdir()) and not overwrite:
-        raise OptionError(f"{folder} exists already; choose another folder, or replace it with overwrite (--overwrite)")
+        raise OptionError(f"{folder} exists already; choose another folder, or rerun_devices it with overwrite (--overwrite)")
     return folder
 
 
 def _check_same_run(folder: Path, now: dict[str, Any]) -> None:
     if not (folder / LAST).is_file():
         raise TrainingError(f"there is no run to resume in {folder}; start without resume (--resume)")
-    then = load(folder / LAST)[1].get("facts", {})
+    then = load(folder / LAST)[1].get("metadata", {})
     for name, value in now.items():
         if then.get(name) != value:
             raise TrainingError(

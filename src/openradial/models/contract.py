@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -50,8 +50,9 @@ class Network(nn.Module, ABC):
 
     def initialise(self, layer: nn.Module) -> None:
         """Initialise one layer: here as PyTorch does, in a subclass as its network was published."""
-        if hasattr(layer, "reset_parameters"):
-            layer.reset_parameters()
+        reset: Any = getattr(layer, "reset_parameters", None)
+        if reset is not None:
+            reset()
 
 
 def fully_connected(

@@ -1,9 +1,31 @@
-"""Training: one loop for every network and head, on one core or on many machines."""
+"""Training: one loop for every network and objective, on one core or on many machines.
+
+``fit`` trains, ``Settings`` say how, ``Devices`` say where, an ``Objective`` says what is minimised and ``History`` is
+what comes back. ``OutlierObjective`` adds outliers made from the batch. :mod:`openradial.training.checkpoint` reads and
+writes the files of a run.
+"""
 
 from openradial.nn.objective import Objective
-from openradial.training.loop import fit
-from openradial.training.machine import Machine
-from openradial.training.run_state import History
+from openradial.training import checkpoint
+from openradial.training.devices import Devices, limited_threads, threads_for
+from openradial.training.loop import BatchSource, History, ObjectiveLike, Record, fit
+from openradial.training.outliers import DEFAULTS, MAKERS, OutlierObjective, make_outliers
 from openradial.training.settings import Settings
 
-__all__ = ["History", "Machine", "Objective", "Settings", "fit"]
+__all__ = [
+    "DEFAULTS",
+    "MAKERS",
+    "BatchSource",
+    "Devices",
+    "History",
+    "Objective",
+    "ObjectiveLike",
+    "OutlierObjective",
+    "Record",
+    "Settings",
+    "checkpoint",
+    "fit",
+    "limited_threads",
+    "make_outliers",
+    "threads_for",
+]

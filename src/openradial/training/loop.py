@@ -1,29 +1,35 @@
-"""The training loop: one for every network, head and machine."""
+"""The training loop: one for every network, objective and device, with its log and its answer to signals."""
 
+import json
 import math
+import signal as signals
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from openradial.data import progress
-from openradial.errors import TrainingError
+from openradial.errors import TrainingError, require
+from openradial.files import write_text
 from openradial.nn.objective import Metric
-from openradial.training.average import MovingAverage
-from openradial.training.log import Log, Record
-from openradial.training.machine import Machine
-from openradial.training.optimisers import learning_rate_factor
-from openradial.training.run_state import History, Keeper, Position
+from openradial.training.checkpoint import CheckpointManager, Position
+from openradial.training.devices import Devices, limited_threads, threads_for
+from openradial.training.optimisers import averaged_weights, learning_rate_factor, make_average
 from openradial.training.settings import Settings
-from openradial.training.signals import Wish, wish_to_stop
+
+LOG = "log.jsonl"
+Record = dict[str, Any]  # the log of one epoch
 
 
 class BatchSource(Protocol):
-    """Batches that can begin anywhere, such as :class:`openradial.data.batches.Batches`; each process has its part."""
+    """Batches that can start at any index, such as :class:`openradial.data.Batches`; each process has its part."""
 
     labels: Tensor
 
@@ -31,117 +37,193 @@ class BatchSource(Protocol):
     def epoch(self, epoch: int, *, start_batch: int = 0) -> Iterator[tuple[Tensor, Tensor]]: ...
 
 
-class Minimised(Protocol):
-    """What :class:`~openradial.nn.objective.Objective` is."""
+class ObjectiveLike(Protocol):
+    """The interface of :class:`~openradial.training.Objective`."""
 
     @property
     def metrics(self) -> Mapping[str, Metric]: ...
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]: ...
 
 
+@dataclass(frozen=True)
+class History:
+    """Result of a run: one record per epoch, the best epoch, and the signal that stopped it, if any."""
+
+    records: list[Record]
+    best_epoch: int
+    stopped_by: str | None
+    finished: bool
+
+
 def fit(
     net: nn.Module,
-    objective: Minimised,
+    objective: ObjectiveLike,
     train: BatchSource,
     validation: BatchSource | None = None,
     *,
     settings: Settings,
-    machine: Machine | None = None,
+    devices: Devices | None = None,
     folder: Path | str | None = None,
     resume: bool = False,
     tensorboard: bool = False,
-    facts: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
     report: Callable[[Record], None] | None = None,
     show_progress: bool = True,
 ) -> History:
-    """Train ``net`` in place and tell how it went.
+    """Train ``net`` in place and return the history of the run.
 
-    With a ``folder`` the run writes ``last.safetensors``, ``best.safetensors`` and ``log.jsonl`` there, and ``resume``
-    goes on from what it finds: a run that was killed ends with the same weights as one that was not. At the end the
-    network has its last weights; with ``ema`` the averaged ones, with ``patience`` those of its best epoch.
+    With a ``folder`` the run writes ``last.safetensors``, ``best.safetensors`` and ``log.jsonl`` there. ``resume``
+    continues from the last checkpoint, if there is one: a run that was killed ends with the same weights as one that
+    was not. At the end the network has its last weights; with ``ema`` the averaged ones, with ``patience`` those of its
+    best epoch.
+
+    Args:
+        metadata: values for JSON that are stored in the checkpoints.
+        report: called with the record of each epoch.
     """
-    machine = machine or Machine(settings)
-    place = None if folder is None else Path(folder)
-    keeper = Keeper(place, settings, machine, dict(facts or {}))
-    run = _Run(
-        net, objective, train, validation, settings, machine, keeper, Log(keeper.writes_to, tensorboard=tensorboard)
-    )
-    run.report, run.show_progress = report, show_progress
-    if resume and place is not None and keeper.has_checkpoint():
+    devices = devices or Devices(settings)
+    folder = None if folder is None else Path(folder)
+    run = _Run(net, objective, train, validation, settings, devices, show_progress)
+    run.checkpoints = CheckpointManager(folder, settings, devices, dict(metadata or {}))
+    if run.checkpoints.exists():
+        if not resume:
+            raise TrainingError(
+                f"{folder} already has a run; resume it (resume=True, --resume) or choose another folder"
+            )
         run.restore()
-    elif place is not None:
-        keeper.refuse_to_overwrite(resume)
-    run.log.start(run.at.epoch)
-    with wish_to_stop() as wish:
-        run.go(wish)
-    run.log.close()
-    return History(run.log.records, run.at.best_epoch, run.stopped_by, run.finished)
+    log = Log(folder if devices.is_main else None, run.position.epoch, tensorboard=tensorboard)
+    with stop_on_signals() as request, run.threads:
+        run.run(request, log, report)
+    log.close()
+    return History(log.records, run.position.best_epoch, run.stopped_by, run.finished)
+
+
+class StopRequest:
+    """The signal that requested a stop, if any."""
+
+    signal: signals.Signals | None = None
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[StopRequest]:
+    """Turn SIGINT and SIGTERM into a stop request for the loop; a second SIGINT raises KeyboardInterrupt."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
+        yield request
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if request.signal is not None and number == signals.SIGINT:
+            raise KeyboardInterrupt
+        request.signal = signals.Signals(number)
+
+    before = {number: signals.signal(number, handle) for number in (signals.SIGINT, signals.SIGTERM)}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signals.signal(number, handler)
+
+
+class Log:
+    """The records of a run, in memory and in ``log.jsonl``; a resumed run keeps those up to its checkpoint."""
+
+    def __init__(self, folder: Path | None, epochs: int, *, tensorboard: bool = False) -> None:
+        self.records: list[Record] = []
+        self.path = None if folder is None else folder / LOG
+        self.writer: Any = None
+        if self.path is None:
+            return
+        if tensorboard:
+            module = require("tensorboardX", "tensorboard", "a TensorBoard log")
+            self.writer = module.SummaryWriter(str(self.path.parent / "tensorboard"))
+        lines = self.path.read_text().splitlines()[:epochs] if self.path.exists() and epochs else []
+        self.records = [json.loads(line) for line in lines]
+        write_text(self.path, "".join(line + "\n" for line in lines))
+
+    def add(self, record: Record) -> None:
+        """Append the record of an epoch."""
+        self.records.append(record)
+        if self.path is not None:
+            with self.path.open("a") as out:
+                out.write(json.dumps(record) + "\n")
+        if self.writer is not None:
+            for name, value in record.items():
+                if name != "epoch":
+                    self.writer.add_scalar(name, value, record["epoch"])
+
+    def close(self) -> None:
+        """Flush and close the TensorBoard file."""
+        if self.writer is not None:
+            self.writer.close()
 
 
 class _Run:
-    """One run: the network with all that changes while it is trained."""
+    """One run: the network with everything that changes during training."""
 
-    report: Callable[[Record], None] | None = None
-    show_progress = True
+    checkpoints: CheckpointManager
     stopped_by: str | None = None
     finished = False
 
     def __init__(
         self,
         net: nn.Module,
-        objective: Minimised,
+        objective: ObjectiveLike,
         train: BatchSource,
         validation: BatchSource | None,
         settings: Settings,
-        machine: Machine,
-        keeper: Keeper,
-        log: Log,
+        devices: Devices,
+        show_progress: bool,
     ) -> None:
-        torch.manual_seed(settings.seed + machine.rank)  # what the network draws: dropout, weight samples
+        torch.manual_seed(settings.seed + devices.rank)  # for dropout, weight samples
         self.net, self.objective, self.train, self.validation = net, objective, train, validation
-        self.settings, self.machine, self.keeper, self.log = settings, machine, keeper, log
+        self.settings, self.devices, self.show_progress = settings, devices, show_progress
         if settings.channels_last:
             net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.model, self.optimiser = machine.set_up(net, settings)
-        self.average = MovingAverage(net, settings.ema) if settings.ema is not None else None
-        self.at = Position(sums=[0.0] * (2 + len(objective.metrics)))
+        self.model, self.optimiser = devices.set_up(net, settings)
+        self.average = make_average(net, settings.ema) if settings.ema is not None else None
+        self.position = Position(sums=[0.0] * (2 + len(objective.metrics)))
+        self.threads, self.threads_are_set = ExitStack(), devices.fabric.device.type != "cpu"
 
     def restore(self) -> None:
-        self.at = self.keeper.restore(self.net, self.optimiser, self.average)
+        self.position = self.checkpoints.restore(self.net, self.optimiser, self.average)
 
     def save(self) -> None:
-        self.keeper.save(self.at, self.net, self.optimiser, self.average)
+        self.checkpoints.save(self.position, self.net, self.optimiser, self.average)
 
-    def go(self, wish: Wish) -> None:
-        while self.at.epoch < self.settings.epochs and not self._has_lost_patience():
-            began, before = time.monotonic(), self.at.sums[0]
-            if not self._train_epoch(wish):
+    def run(self, request: StopRequest, log: Log, report: Callable[[Record], None] | None) -> None:
+        position = self.position
+        while position.epoch < self.settings.epochs and not self._is_out_of_patience():
+            began, before = time.monotonic(), position.sums[0]
+            validated = self._evaluate(request) if self._train_epoch(request) else None
+            if validated is None:  # stopped by a signal
                 self.save()
                 return
-            validated = self._evaluate(wish)
-            if validated is None:
-                self.save()
-                return
-            examples = self.machine.total([self.at.sums[0] - before])[0]
-            self._end_epoch(validated, examples, time.monotonic() - began)
-            if self._agree(self.keeper.is_due(), wish)[0]:
+            examples = self.devices.sum([position.sums[0] - before])[0]
+            record = self._end_epoch(validated, examples, time.monotonic() - began)
+            if self.devices.is_main:
+                log.add(record)
+                if report is not None:
+                    report(record)
+            is_first = position.epoch == 1 < self.settings.epochs  # so that a short run can be resumed too
+            if self._agree(self.checkpoints.is_due() or is_first, request)[0]:
                 self.save()
         self.save()
-        self.keeper.give_final_weights(self.net, self.average)
+        self.checkpoints.load_final_weights(self.net, self.average)
         self.finished = True
 
-    def _train_epoch(self, wish: Wish) -> bool:
-        """Whether the epoch came to its end."""
+    def _train_epoch(self, request: StopRequest) -> bool:
+        """Return whether the epoch was completed."""
         self.model.train()
-        title = f"epoch {self.at.epoch + 1}/{self.settings.epochs}"
+        title = f"epoch {self.position.epoch + 1}/{self.settings.epochs}"
         with self._bar(title, self.train) as advance:
-            advance(int(self.at.sums[0]) * self.machine.world)
-            for x, y in self.train.epoch(self.at.epoch, start_batch=self.at.batch):
+            advance(int(self.position.sums[0]) * self.devices.world_size)
+            for x, y in self.train.epoch(self.position.epoch, start_batch=self.position.batch):
                 self._step(x, y)
-                advance(len(y) * self.machine.world)
-                self.at.batch += 1
-                self.at.step += 1
-                due, stop = self._agree(self.keeper.is_due(), wish)
+                advance(len(y) * self.devices.world_size)
+                self.position.batch += 1
+                self.position.step += 1
+                due, stop = self._agree(self.checkpoints.is_due(), request)
                 if stop:
                     return False
                 if due:
@@ -149,120 +231,112 @@ class _Run:
         return True
 
     def _step(self, x: Tensor, y: Tensor) -> None:
-        x, y = self._placed(x, y)
-        rate = self._set_learning_rate()
+        x, y = self._to_device(x, y)
+        rate = self._learning_rate(self.position.step)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
         loss, o = self.objective(self.model, x, y)
-        values = self._measured(loss, o, y)
-        share = self._checked_share(values[1] / len(y), len(y), rate)
-        if self.machine.world > 1:  # Fabric averages over processes, and some may have fewer examples
+        values = self._measure(loss, o, y)
+        share = self._check_loss(values[1] / len(y), len(y), rate)
+        if self.devices.world_size > 1:  # Fabric averages over processes, and some may have fewer examples
             loss = loss * share
-        self.machine.fabric.backward(loss)
+        self.devices.fabric.backward(loss)
         if self.settings.clip_norm is not None:
-            self.machine.clip(self.model, self.optimiser, self.settings.clip_norm)
+            self.devices.clip_gradients(self.model, self.optimiser, self.settings.clip_norm)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         if self.average is not None:
-            self.average.update(self.net)
-        self.at.sums = [a + b for a, b in zip(self.at.sums, values, strict=True)]
+            self.average.update_parameters(self.net)
+        self.position.sums = [a + b for a, b in zip(self.position.sums, values, strict=True)]
 
     @torch.no_grad()
-    def _evaluate(self, wish: Wish) -> list[float] | None:
-        """Means over the validation data, nothing if there is none; None if a signal came."""
+    def _evaluate(self, request: StopRequest) -> list[float] | None:
+        """Return means over the validation data, an empty list without such data, None after a signal."""
         if self.validation is None:
             return []
         self.model.eval()
-        sums = [0.0] * len(self.at.sums)
+        sums = [0.0] * len(self.position.sums)
         with (
-            self.average.in_place(self.net) if self.average else nullcontext(),
+            averaged_weights(self.net, self.average) if self.average else nullcontext(),
             self._bar("validation", self.validation) as advance,
         ):
             for x, y in self.validation.epoch(0):
-                x, y = self._placed(x, y)
+                x, y = self._to_device(x, y)
                 loss, o = self.objective(self.model, x, y)
-                sums = [a + b for a, b in zip(sums, self._measured(loss, o, y), strict=True)]
-                advance(len(y) * self.machine.world)
-                if self._agree(False, wish)[1]:
+                sums = [a + b for a, b in zip(sums, self._measure(loss, o, y), strict=True)]
+                advance(len(y) * self.devices.world_size)
+                if self._agree(False, request)[1]:
                     return None
         return self._means(sums)
 
-    def _end_epoch(self, validated: list[float], examples: float, seconds: float) -> None:
-        names = ["loss", *self.objective.metrics]
-        means = self._means(self.at.sums)
-        self.at.epoch, self.at.batch = self.at.epoch + 1, 0
-        self.at.sums = [0.0] * len(self.at.sums)
-        record: Record = {
-            "epoch": self.at.epoch,
-            "step": self.at.step,
-            "learning_rate": self._learning_rate(self.at.step - 1),
-        }
+    def _end_epoch(self, validated: list[float], examples: float, seconds: float) -> Record:
+        """Move to the next epoch, remember the best weights, and return the record of the epoch."""
+        position, names = self.position, ["loss", *self.objective.metrics]
+        means = self._means(position.sums)
+        position.epoch, position.batch, position.sums = position.epoch + 1, 0, [0.0] * len(position.sums)
+        rate = self._learning_rate(position.step - 1)
+        record: Record = {"epoch": position.epoch, "step": position.step, "learning_rate": rate}
         record |= dict(zip(names, means, strict=True))
         record |= {f"validation_{name}": value for name, value in zip(names, validated, strict=False)}
         record |= {"seconds": round(seconds, 3), "examples_per_second": round(examples / seconds, 1)}
-        watched = float(record["validation_loss" if validated else "loss"])
-        if watched < self.at.best_loss:
-            self.at.best_loss, self.at.best_epoch = watched, self.at.epoch
-            self.keeper.remember_best(self.net, self.average)
-        if self.machine.is_first:
-            self.log.add(record)
-            if self.report is not None:
-                self.report(record)
+        loss = float(record["validation_loss" if validated else "loss"])
+        if loss < position.best_loss:
+            position.best_loss, position.best_epoch = loss, position.epoch
+            self.checkpoints.keep_best(self.net, self.average)
+        return record
 
-    def _placed(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """A batch on the device, in the layout of memory that was asked for."""
-        x, y = self.machine.fabric.to_device((x, y))
+    def _to_device(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        if not self.threads_are_set:
+            batch_size = self.settings.batch_size // self.devices.world_size
+            self.threads.enter_context(limited_threads(threads_for(self.net, x, batch_size)))
+            self.threads_are_set = True
+        x, y = self.devices.fabric.to_device((x, y))
         if self.settings.channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         return x, y
 
-    def _measured(self, loss: Tensor, o: Tensor, y: Tensor) -> list[float]:
-        """Examples, loss and metrics of a batch, as sums over its examples."""
+    def _measure(self, loss: Tensor, o: Tensor, y: Tensor) -> list[float]:
+        """Return examples, loss and metrics of a batch, as sums over its examples."""
         metrics = [metric(o.detach(), y).sum().double() for metric in self.objective.metrics.values()]
         return [float(len(y)), *torch.stack([loss.detach().double() * len(y), *metrics]).tolist()]
 
     def _means(self, sums: list[float]) -> list[float]:
-        count, *rest = self.machine.total(sums)
+        count, *rest = self.devices.sum(sums)
         return [value / count for value in rest]
 
     def _learning_rate(self, step: int) -> float:
         return self.settings.learning_rate * learning_rate_factor(self.settings, step, len(self.train))
 
-    def _set_learning_rate(self) -> float:
-        rate = self._learning_rate(self.at.step)
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        return rate
-
-    def _has_lost_patience(self) -> bool:
+    def _is_out_of_patience(self) -> bool:
         patience = self.settings.patience
-        return patience is not None and self.at.epoch - self.at.best_epoch >= patience > 0 and self.at.epoch > 0
+        return patience is not None and self.position.epoch - self.position.best_epoch >= patience
 
-    def _agree(self, due: bool, wish: Wish) -> tuple[bool, bool]:
-        """Whether to save and whether to stop, the same in all processes: the first one's clock, anyone's signal."""
-        if self.machine.world > 1:
-            asked = wish.signal.value if wish.signal else 0
-            due_sum, asked_sum = self.machine.total([float(due and self.machine.is_first), float(asked)])
-            due, stop = due_sum > 0, asked_sum > 0
-        else:
-            stop = wish.signal is not None
+    def _agree(self, due: bool, request: StopRequest) -> tuple[bool, bool]:
+        """Return whether to save and whether to stop, the same in all processes: the first's clock, any signal."""
+        stop = request.signal is not None
+        if self.devices.world_size > 1:
+            sums = self.devices.sum([float(due and self.devices.is_main), float(stop)])
+            due, stop = sums[0] > 0, sums[1] > 0
         if stop:
-            self.stopped_by = wish.signal.name if wish.signal else "a signal to another process"
+            self.stopped_by = request.signal.name if request.signal else "a signal to another process"
         return due, stop
 
-    def _checked_share(self, loss: float, examples: int, rate: float) -> float:
-        """This process's share of a global batch, times the number of processes; a bad loss stops all processes."""
-        if self.at.first_loss is None:
-            self.at.first_loss = abs(loss)
-        bad = not math.isfinite(loss) or loss > self.settings.explosion * max(self.at.first_loss, 1e-12)
-        any_bad, everyone = self.machine.total([float(bad), examples])
+    def _check_loss(self, loss: float, examples: int, rate: float) -> float:
+        """Return the weight of this process's loss in the global batch; a bad loss stops all processes."""
+        position = self.position
+        if position.first_loss is None:
+            position.first_loss = abs(loss)
+        bad = not math.isfinite(loss) or loss > self.settings.explosion * max(position.first_loss, 1e-12)
+        any_bad, all_examples = self.devices.sum([float(bad), examples])
         if any_bad:
-            where = f"in epoch {self.at.epoch + 1}, batch {self.at.batch + 1}, at learning rate {rate:g}"
+            where = f"in epoch {position.epoch + 1}, batch {position.batch + 1}, at learning rate {rate:g}"
             raise TrainingError(
-                f"the loss became {loss:g} {where}; lower the learning rate, set clip_norm, or look at the inputs"
-                f"{self.keeper.last_good()}"
+                f"the loss became {loss:g} {where}; lower the learning rate, set clip_norm, or check the inputs"
+                f"{self.checkpoints.hint()}"
             )
-        return examples * self.machine.world / everyone
+        return examples * self.devices.world_size / all_examples
 
     def _bar(self, title: str, source: BatchSource) -> Any:
-        if not (self.machine.is_first and self.show_progress):
+        if not (self.devices.is_main and self.show_progress):
             return nullcontext(lambda amount: None)
         return progress.bar(title, len(source.labels), unit="examples")

@@ -1,15 +1,17 @@
-"""Optimisers and schedules by name."""
+"""Optimisers, learning rate schedules and weight averages, as the settings name them."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from torch import nn, optim
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from openradial.training.settings import Settings
 
 
 def make_optimiser(parameters: Iterable[nn.Parameter], settings: Settings) -> optim.Optimizer:
-    """The optimiser that the settings name."""
+    """Return the optimiser that the settings name."""
     rate, decay = settings.learning_rate, settings.weight_decay
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     fused = {parameter.device.type for parameter in trained} <= {"cpu", "cuda"}  # one kernel for all tensors
@@ -24,7 +26,7 @@ def make_optimiser(parameters: Iterable[nn.Parameter], settings: Settings) -> op
 
 
 def learning_rate_factor(settings: Settings, step: int, steps_per_epoch: int) -> float:
-    """What the learning rate is multiplied with at a step: the schedule after a linear warm-up.
+    """Return the factor of the learning rate at a step: the schedule after a linear warm-up.
 
     >>> settings = Settings(epochs=10, schedule="cosine", warmup_epochs=1)
     >>> [round(learning_rate_factor(settings, step, 10), 2) for step in (0, 9, 10, 55, 99)]
@@ -37,5 +39,21 @@ def learning_rate_factor(settings: Settings, step: int, steps_per_epoch: int) ->
         return 1.0
     if settings.schedule == "step":
         return float(settings.step_factor ** (step // steps_per_epoch // settings.step_epochs))
-    done = (step - warmup) / max(1.0, settings.epochs * steps_per_epoch - warmup)  # of the way, in [0, 1)
+    done = (step - warmup) / max(1.0, settings.epochs * steps_per_epoch - warmup)  # share of the steps, in [0, 1)
     return 1 - done if settings.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
+
+
+def make_average(net: nn.Module, decay: float) -> AveragedModel:
+    """Return an exponential moving average of the parameters; buffers are copied from the last step."""
+    return AveragedModel(net, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def averaged_weights(net: nn.Module, average: AveragedModel) -> Iterator[None]:
+    """Load the averaged weights into ``net``, and restore the current ones at the end."""
+    current = {name: tensor.detach().clone() for name, tensor in net.state_dict().items()}
+    net.load_state_dict(average.module.state_dict())
+    try:
+        yield
+    finally:
+        net.load_state_dict(current)

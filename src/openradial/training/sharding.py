@@ -1,4 +1,4 @@
-"""Weights cut into pieces over the processes (FSDP), and the states of whole or cut networks as plain tensors."""
+"""Weights sharded over the processes (FSDP), and the states of networks and optimisers, sharded or not, as tensors."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -8,28 +8,27 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from openradial.errors import OptionError
-from openradial.training import checkpoint
 from openradial.training.settings import Settings
 
-LARGE = 1_000_000  # parameters of a layer that is gathered and let go on its own
+LARGE = 1_000_000  # parameters of a layer that is gathered and released on its own
 
 
-def check_can_shard(settings: Settings, world: int) -> None:
-    """Raise for settings that do not go together with sharding."""
-    if world < 2:
-        raise OptionError("fsdp cuts a network over processes and needs at least 2, got 1; start more with torchrun")
+def check_can_shard(settings: Settings, world_size: int) -> None:
+    """Raise for settings that cannot be combined with sharding."""
+    if world_size < 2:
+        raise OptionError("fsdp shards a network over at least 2 processes, got 1; start more with torchrun")
     if settings.precision not in ("float32", "bfloat16"):
         raise OptionError(f"fsdp works with float32 and bfloat16, got precision {settings.precision}")
     if settings.ema is not None:
         raise OptionError("ema cannot be combined with fsdp: leave one of them out")
 
 
-def shard(net: nn.Module, settings: Settings, device: torch.device, world: int) -> nn.Module:
-    """Cut the parameters of ``net`` over all processes, in place; large layers are gathered one at a time."""
+def shard(net: nn.Module, settings: Settings, device: torch.device, world_size: int) -> nn.Module:
+    """Shard the parameters of ``net`` over all processes, in place; large layers are gathered one at a time."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    mesh = init_device_mesh(device.type, (world,))
+    mesh = init_device_mesh(device.type, (world_size,))
     half = torch.bfloat16 if settings.precision == "bfloat16" else None
     inner = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32 if half else None)
     outer = MixedPrecisionPolicy(inner.param_dtype, inner.reduce_dtype, torch.float32 if half else None)
@@ -41,10 +40,10 @@ def shard(net: nn.Module, settings: Settings, device: torch.device, world: int) 
     return net
 
 
-def let_go(nets: Iterable[nn.Module]) -> None:
-    """Make sharded networks forget the processes that hold their other parts; they cannot be called any more.
+def release_process_groups(nets: Iterable[nn.Module]) -> None:
+    """Drop the references of sharded networks to their process group; they cannot be called any more.
 
-    torch has no public way; names that another version does not have are passed over.
+    torch has no public function for this; attributes that another version does not have are skipped.
     """
     for layer in (layer for net in nets for layer in net.modules() if is_sharded(layer)):
         for group in getattr(layer._get_fsdp_state(), "_fsdp_param_groups", ()):  # type: ignore[operator]
@@ -56,30 +55,31 @@ def let_go(nets: Iterable[nn.Module]) -> None:
 
 
 def is_sharded(net: nn.Module) -> bool:
+    """Return whether FSDP shards this network."""
     return any(kind.__name__ == "FSDPModule" for kind in type(net).__mro__)  # without loading torch.distributed.fsdp
 
 
 def model_tensors(net: nn.Module) -> dict[str, Tensor]:
-    """The whole state of a network; all processes take part, and of a sharded one the first alone gets it."""
+    """Return the complete state of a network; all processes must call this, only the first gets a sharded one's."""
     if not is_sharded(net):
         return net.state_dict()
     from torch.distributed.checkpoint.state_dict import get_model_state_dict
 
-    tensors: dict[str, Any] = get_model_state_dict(net, options=_whole(cpu_offload=True))
+    tensors: dict[str, Any] = get_model_state_dict(net, options=_full_state(cpu_offload=True))
     return tensors
 
 
 def load_model(net: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Give a network, sharded or not, the whole state that :func:`model_tensors` gave.
+    """Load what :func:`model_tensors` returned; a sharded network gets the first process's tensors.
 
-    Of a sharded network the first process's tensors count. RuntimeError if names or shapes differ.
+    RuntimeError if names or shapes differ.
     """
     if not is_sharded(net):
         net.load_state_dict(dict(tensors))
         return
     from torch.distributed.checkpoint.state_dict import set_model_state_dict
 
-    set_model_state_dict(net, dict(tensors), options=_whole(broadcast_from_rank0=True))
+    set_model_state_dict(net, dict(tensors), options=_full_state(broadcast_from_rank0=True))
 
 
 def gathered(net: nn.Module, build: Callable[[], nn.Module]) -> nn.Module:
@@ -88,40 +88,45 @@ def gathered(net: nn.Module, build: Callable[[], nn.Module]) -> nn.Module:
         return net.cpu()
     from torch.distributed.checkpoint.state_dict import get_model_state_dict
 
-    tensors: dict[str, Any] = get_model_state_dict(net, options=_whole())
+    tensors: dict[str, Any] = get_model_state_dict(net, options=_full_state())
     complete = build()
     complete.load_state_dict({name: tensor.cpu() for name, tensor in tensors.items()})
     return complete
 
 
 def optimiser_tensors(net: nn.Module, optimiser: Optimizer) -> dict[str, Tensor]:
-    """What an optimiser remembers, as tensors named ``parameter.quantity``; for processes as :func:`model_tensors`."""
-    if not is_sharded(net):
-        return checkpoint.optimiser_tensors(optimiser)
-    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
+    """Return the state of an optimiser as tensors named ``parameter.quantity``; call it as :func:`model_tensors`."""
+    if is_sharded(net):
+        from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 
-    found: dict[str, Any] = dict(get_optimizer_state_dict(net, optimiser, options=_whole(cpu_offload=True)))
-    state = found.get("state", {})
-    return {f"{name}.{quantity}": value for name, values in state.items() for quantity, value in values.items()}
+        states: Any = get_optimizer_state_dict(net, optimiser, options=_full_state(cpu_offload=True))
+    else:
+        states = optimiser.state_dict()
+    return {
+        f"{parameter}.{quantity}": value if isinstance(value, Tensor) else torch.tensor(value)
+        for parameter, values in states.get("state", {}).items()
+        for quantity, value in values.items()
+        if value is not None
+    }
 
 
 def load_optimiser(net: nn.Module, optimiser: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give an optimiser back what :func:`optimiser_tensors` took from it."""
+    """Load what :func:`optimiser_tensors` returned."""
+    state: dict[Any, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        parameter, _, quantity = name.rpartition(".")
+        state.setdefault(parameter if is_sharded(net) else int(parameter), {})[quantity] = tensor.clone()
     if not is_sharded(net):
-        checkpoint.load_optimiser(optimiser, tensors)
+        optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
         return
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 
-    state: dict[str, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        parameter, _, quantity = name.rpartition(".")
-        state.setdefault(parameter, {})[quantity] = tensor
-    groups = get_optimizer_state_dict(net, optimiser, options=_whole())["param_groups"]
-    whole: dict[str, Any] = {"state": state, "param_groups": groups}
-    set_optimizer_state_dict(net, optimiser, whole, options=_whole(broadcast_from_rank0=True))
+    groups = get_optimizer_state_dict(net, optimiser, options=_full_state())["param_groups"]
+    full: dict[str, Any] = {"state": state, "param_groups": groups}
+    set_optimizer_state_dict(net, optimiser, full, options=_full_state(broadcast_from_rank0=True))
 
 
-def _whole(*, cpu_offload: bool = False, broadcast_from_rank0: bool = False) -> Any:
+def _full_state(*, cpu_offload: bool = False, broadcast_from_rank0: bool = False) -> Any:
     from torch.distributed.checkpoint.state_dict import StateDictOptions
 
     return StateDictOptions(full_state_dict=True, cpu_offload=cpu_offload, broadcast_from_rank0=broadcast_from_rank0)

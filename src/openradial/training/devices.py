@@ -1,0 +1,204 @@
+"""Devices, processes, precision and threads of a run, on Lightning Fabric."""
+
+import atexit
+import gc
+import math
+import os
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from openradial.errors import OptionError, check_choice, require
+from openradial.training.optimisers import make_optimiser
+from openradial.training.settings import Precision, Settings
+from openradial.training.sharding import check_can_shard, release_process_groups, shard
+
+PRECISIONS: dict[Precision, str] = {
+    "float32": "32-true",
+    "float64": "64-true",
+    "bfloat16": "bf16-mixed",
+    "float16": "16-mixed",
+}
+EXIT_TIMEOUT = 10.0  # seconds to destroy the process group at exit
+ONE_THREAD_BELOW = 2**22  # multiplications in the largest product of a step
+
+
+class Devices:
+    """The devices and processes of a run. ``devices="auto"`` is one device, or those that ``torchrun`` started.
+
+    ``strategy``: ``auto`` and ``ddp`` keep the complete network in each process, ``fsdp`` shards it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        accelerator: str = "auto",
+        devices: int | str = "auto",
+        nodes: int = 1,
+        strategy: str = "auto",
+    ) -> None:
+        check_choice("strategy", strategy, ("auto", "ddp", "fsdp"))
+        self.shards = strategy == "fsdp"
+        fabric = require("lightning_fabric", "train", "training")
+        if devices == "auto":  # as torchrun set them, else one device
+            devices = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+            nodes = int(os.environ["WORLD_SIZE"]) // devices if "LOCAL_WORLD_SIZE" in os.environ else nodes
+        if settings.precision == "float16" and accelerator in ("cpu", "auto") and not torch.cuda.is_available():
+            raise OptionError("float16 needs a GPU that scales gradients, got a CPU; use bfloat16 or float32")
+        if self.shards:
+            check_can_shard(settings, int(devices) * nodes)
+        if self.shards or (strategy == "auto" and int(devices) * nodes > 1):
+            strategy = "ddp"  # Fabric starts the processes; set_up decides what each of them holds
+        try:
+            self.fabric: Any = fabric.Fabric(
+                accelerator=accelerator,
+                devices=devices,
+                num_nodes=nodes,
+                strategy=strategy,
+                precision=PRECISIONS[settings.precision],
+            )
+        except (RuntimeError, ValueError) as error:
+            raise OptionError(
+                f"training cannot start with accelerator={accelerator!r}, devices={devices!r}: {error}"
+            ) from error
+        if "LT_CLI_USED" not in os.environ:  # otherwise fabric run has launched already
+            self.fabric.launch()
+        self._sharded: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        if _has_process_group():
+            _destroy_process_group_at_exit(self._sharded)
+
+    @property
+    def rank(self) -> int:
+        """Index of this process."""
+        return int(self.fabric.global_rank)
+
+    @property
+    def world_size(self) -> int:
+        """Number of processes."""
+        return int(self.fabric.world_size)
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes and prints."""
+        return self.rank == 0
+
+    def set_up(self, net: nn.Module, settings: Settings) -> tuple[nn.Module, Optimizer]:
+        """Return the network as it is called in training, and its optimiser."""
+        if self.shards:
+            model = shard(net, settings, self.fabric.device, self.world_size)
+            self._sharded.add(model)
+            return model, make_optimiser(model.parameters(), settings)
+        model = self.fabric.setup_module(net)
+        return model, self.fabric.setup_optimizers(make_optimiser(model.parameters(), settings))
+
+    def clip_gradients(self, model: nn.Module, optimiser: Optimizer, max_norm: float) -> None:
+        """Clip the norm of the gradients, taken over all processes."""
+        if self.shards:
+            nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+        else:
+            self.fabric.clip_gradients(model, optimiser, max_norm=max_norm, error_if_nonfinite=False)
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Return the sum of each number over all processes."""
+        if self.world_size == 1:
+            return list(values)
+        tensor = torch.tensor(values, dtype=torch.float64, device=self.fabric.device)
+        return [float(value) for value in self.fabric.all_reduce(tensor, reduce_op="sum").tolist()]
+
+    def gather_rows(self, values: Tensor) -> Tensor:
+        """Concatenate the rows of all processes on the CPU; the numbers of rows may differ."""
+        if self.world_size == 1:
+            return values
+        counts = [int(n) for n in self.sum([len(values) if r == self.rank else 0.0 for r in range(self.world_size)])]
+        padded = torch.nn.functional.pad(values, (0, 0) * (values.ndim - 1) + (0, max(counts) - len(values)))
+        parts = self._gather(padded)
+        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+
+    def random_states(self) -> dict[str, Tensor]:
+        """Return the states of all random generators of all processes, ``(processes, bytes)`` each."""
+        states = {"cpu": torch.get_rng_state()}
+        if self.fabric.device.type == "cuda":
+            states["cuda"] = torch.cuda.get_rng_state(self.fabric.device)
+        return {name: self._gather(state) for name, state in states.items()}
+
+    def restore_random_states(self, states: dict[str, Tensor]) -> None:
+        """Set the random generators of this process to states from :meth:`random_states`."""
+        torch.set_rng_state(states["cpu"][self.rank].clone())  # a view that begins in the middle crashes torch
+        if "cuda" in states and self.fabric.device.type == "cuda":
+            torch.cuda.set_rng_state(states["cuda"][self.rank].clone(), self.fabric.device)
+
+    def _gather(self, state: Tensor) -> Tensor:
+        if self.world_size == 1:
+            return state.unsqueeze(0)
+        state = state.to(self.fabric.device)
+        gathered = [torch.empty_like(state) for _ in range(self.world_size)]
+        torch.distributed.all_gather(gathered, state)
+        return torch.stack(gathered).cpu()
+
+
+def _has_process_group() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def _destroy_process_group_at_exit(sharded: weakref.WeakSet[nn.Module]) -> None:
+    """Destroy the process group and end gloo's threads when this process exits.
+
+    A gloo thread may still release a tensor; if Python exits meanwhile, the process is aborted
+    (pytorch/pytorch#190489). The threads end when nothing refers to their group any more. Fabric destroys only NCCL
+    groups. A process that failed may have started an operation that the others never join, so it must not wait long: a
+    separate thread waits, and is started now, because an exiting Python cannot start one.
+    """
+    exiting = threading.Event()
+
+    def destroy() -> None:
+        exiting.wait()
+        if _has_process_group():
+            torch.distributed.destroy_process_group()
+        release_process_groups(sharded)
+        gc.collect()
+
+    def wait() -> None:
+        exiting.set()
+        destroyer.join(EXIT_TIMEOUT)
+
+    destroyer = threading.Thread(target=destroy, name="destroy process group", daemon=True)
+    destroyer.start()
+    atexit.register(wait)
+
+
+def threads_for(net: nn.Module, x: Tensor, batch_size: int) -> int:
+    """Return the number of CPU threads for steps on ``batch_size`` inputs like those of the batch ``x``.
+
+    Threads of a small product mostly wait for each other, for milliseconds if another process uses the cores. So it is
+    one thread if no product of the step has ``ONE_THREAD_BELOW`` multiplications, else as many as torch uses now.
+    """
+    is_image = x.ndim > 3
+    steps = x.shape[1] if x.ndim == 3 or (x.ndim == 2 and not x.is_floating_point()) else 1  # of a sequence or text
+    largest = 0
+    for layer in net.modules():
+        for name, parameter in layer.named_parameters(recurse=False):
+            if parameter.ndim < 2 or isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+                continue
+            positions = math.prod(x.shape[2:]) if is_image and parameter.ndim > 2 else steps
+            if name.startswith("weight_hh"):  # a recurrent layer computes one step at a time
+                positions = 1
+            largest = max(largest, batch_size * positions * parameter.numel())
+    return 1 if largest < ONE_THREAD_BELOW else torch.get_num_threads()
+
+
+@contextmanager
+def limited_threads(threads: int) -> Iterator[None]:
+    """Let torch use ``threads`` CPU threads inside the context."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
