@@ -26,8 +26,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def openradial(folder, *arguments):
-    # the console script has its own folder on sys.path, not the one it is started in; -I does as it does
-    command = [sys.executable, "-I", "-c", "from openradial.cli import main; main()", *arguments]
+    # the console script has its own folder on sys.path, not the one it is started in; -P does the same
+    command = [sys.executable, "-P", "-c", "from openradial.cli import main; main()", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from openradial import plots
 from openradial.errors import OptionError, ShapeError
+from openradial.evaluation import plots
 from openradial.evaluation.plots.colors import CLASSES
 
 

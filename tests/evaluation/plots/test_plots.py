@@ -2,8 +2,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from openradial import plots
 from openradial.errors import OptionError, ShapeError
+from openradial.evaluation import plots
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from openradial import cli
 from openradial.cli import play
 from openradial.server import running
 
-MODEL = Path(__file__).parents[1] / "bundle" / "data" / "v1"
+MODEL = Path(__file__).parents[2] / "bundle" / "data" / "v1"
 
 
 @pytest.fixture
