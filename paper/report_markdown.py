@@ -1,4 +1,4 @@
-"""The report as Markdown, with the pictures beside it."""
+"""Render the report as Markdown, with the figures in files beside it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def markdown(summary: str, rows: Sequence["Row"], sections: Sequence["Section"]) -> str:
-    """Claims as a table, rules below it, then the figures."""
+    """Return the report as Markdown: the table of claims, their rules, then the figures."""
     lines = [
         "# The paper, reproduced",
         "",

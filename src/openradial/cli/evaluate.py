@@ -53,7 +53,7 @@ def _show(found: Evaluation, page: Path) -> None:
     console.print(f"accuracy        {100 * found.accuracy.value:.1f} % of {rejects.examples:,} known inputs")
     between = f"95 % interval {100 * rejects.low:.1f} to {100 * rejects.high:.1f} %"
     console.print(f"called unknown  {100 * rejects.measured:.1f} % of them, {100 * rejects.asked:g} % asked; {between}")
-    if found.numbers:
+    if found.novel_metrics:
         console.print(_table(found))
     if broken := _broken(found):
         console.print(f"{broken:,} input{'s' * (broken != 1)} could not be read; the report names them")
@@ -67,7 +67,7 @@ def _table(found: Evaluation) -> Table:
     table.add_column("novel inputs (%)")
     for name in ("number", "called unknown", "AUROC", "FPR95", "OSCR"):
         table.add_column(name, justify="right")
-    for each in found.numbers:
+    for each in found.novel_metrics:
         numbers = [each.metrics[name].value for name in ("auroc", "fpr_at_tpr", "oscr")]
         shares = (f"{100 * value:.1f}" for value in (each.detected, *numbers))
         table.add_row(each.name, f"{each.examples:,}", *shares)

@@ -1,7 +1,7 @@
-"""What a bundle says of data: predictions of rows as they come, numbers on known and novel data, and a report."""
+"""Evaluate a bundle: predictions row by row, metrics on known and novel data, and an HTML report."""
 
-from openradial.evaluation.measuring import Evaluation, evaluate
-from openradial.evaluation.page import write_report
+from openradial.evaluation.evaluation import Evaluation, evaluate
+from openradial.evaluation.html_report import write_report
 from openradial.evaluation.rows import Row, rows_of
 from openradial.evaluation.samples import Sample, known_sample, novel_sample
 from openradial.evaluation.streaming import Run, predict_rows, records

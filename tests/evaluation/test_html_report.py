@@ -8,12 +8,10 @@ import pytest
 from evaluation_models import image_bundle, table_bundle
 
 from openradial.evaluation import Row, Sample, evaluate, write_report
-from openradial.evaluation import curves as drawing
-from openradial.evaluation.pictures import figures, thumbnail
-from openradial.metrics import risk_coverage_curve, roc_curve
+from openradial.evaluation.figures import figures, thumbnail
 
 
-def image_samples(n=40, strange=20, seed=0):
+def image_samples(n=40, unseen=20, seed=0):
     random = np.random.default_rng(seed)
     labels = np.arange(n) % 2
     pixels = np.zeros((n, 2, 2), np.uint8)
@@ -23,9 +21,9 @@ def image_samples(n=40, strange=20, seed=0):
     known = Sample(
         "<known & co>", [Row(f"k{i}", p) for i, p in enumerate(pixels)], labels, tuple("ab"[k] for k in labels)
     )
-    noise = random.integers(0, 256, (strange, 2, 2)).astype(np.uint8)
+    noise = random.integers(0, 256, (unseen, 2, 2)).astype(np.uint8)
     rows = [Row(f"n{i}", p) for i, p in enumerate(noise)]
-    return known, Sample("noise", rows, np.full(strange, -1), ("noise",) * strange)
+    return known, Sample("noise", rows, np.full(unseen, -1), ("noise",) * unseen)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +88,7 @@ def test_names_from_data_cannot_write_html(page):
 
 def test_the_page_shows_the_numbers_of_the_evaluation(page):
     found, path, text = page
-    for value in (found.accuracy.value, found.false_rejects.measured, found.numbers[0].detected):
+    for value in (found.accuracy.value, found.false_rejects.measured, found.novel_metrics[0].detected):
         assert f"{100 * value:.1f} %" in text
     assert json.loads((path.parent / "report.json").read_text()) == json.loads(json.dumps(found.as_dict()))
 
@@ -112,14 +110,16 @@ def test_without_novel_data_there_are_no_curves_of_them(tmp_path):
     assert list(figures(found)) == ["scores", "rates", "reliability", "risk"]
     text = write_report(found, bundle, tmp_path).read_text()
     assert "Novel inputs" not in text
-    assert "Known, accepted, but taken for another class (1)" in text
+    assert "Known and accepted, but misclassified (1)" in text
 
 
 def test_rows_of_a_table_are_shown_as_rows(tmp_path):
     rows = [Row("t.csv:1", {"x": 0.0, "y": 0.9, "word": "<b>"}), Row("t.csv:2", {"x": 1.0, "y": 0.0, "word": "left"})]
     found = evaluate(table_bundle(), Sample("t", rows, np.array([0, 0]), ("a", "a")), [])
     text = write_report(found, table_bundle(), tmp_path).read_text()
-    assert "<th>input</th><th>said</th><th>is</th><th>p-value</th><th>x</th><th>y</th><th>word</th>" in text
+    assert (
+        "<th>input</th><th>predicted</th><th>true class</th><th>p-value</th><th>x</th><th>y</th><th>word</th>" in text
+    )
     assert "<td>t.csv:1</td><td>b</td><td>a</td><td>0.9</td><td>0.0</td><td>0.9</td><td>&lt;b&gt;</td>" in text
 
 
@@ -135,42 +135,3 @@ def test_a_thumbnail_is_small_and_shows_few_grey_values():
     assert image.getpixel((90, 5)) == (255, 255, 255)
     assert thumbnail(Row("x", "no.png"), image_bundle().preprocessing) is None
     assert thumbnail(Row("x", {}), table_bundle().preprocessing) is None
-
-
-def axes():
-    from matplotlib.figure import Figure
-
-    return Figure().subplots()
-
-
-def test_the_drawn_curves_are_the_given_ones():
-    curve = roc_curve([0.1, 0.2, 0.4], [0.3, 0.9])
-    line = drawing.plot_roc({"novel": curve}, axes()).lines[-1]
-    assert (line.get_xdata() == 100 * curve.fpr).all()
-    assert (line.get_ydata() == 100 * curve.tpr).all()
-    risk = risk_coverage_curve([0.1, 0.2, 0.3], [True, False, True])
-    line = drawing.plot_risk_coverage({"known": risk}, axes()).lines[0]
-    assert (line.get_ydata() == 100 * risk.risk).all()
-
-
-def test_a_long_curve_keeps_its_ends():
-    random = np.random.default_rng(0)
-    curve = roc_curve(random.normal(size=5000), random.normal(1, 1, size=5000))
-    line = drawing.plot_roc({"novel": curve}, axes()).lines[-1]
-    x, y = line.get_xdata(), line.get_ydata()
-    assert len(x) <= drawing.POINTS
-    assert (x[0], y[0], x[-1], y[-1]) == (0, 0, 100, 100)
-
-
-def test_histograms_are_shares_and_count_what_lies_beyond():
-    known, novel = np.array([1.0, 2.0, 3.0, 4.0]), np.array([2.0, np.inf])
-    ax = drawing.plot_scores(known, {"novel": novel}, 3.5, axes())
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["known", "novel", "threshold"]
-    for patch in ax.patches:
-        heights = patch.get_xy()[:, 1]
-        assert heights.max() >= 25
-
-
-def test_more_novel_sets_than_colours_are_drawn():
-    curve = roc_curve([0.1], [0.3])
-    assert len(drawing.plot_roc({str(i): curve for i in range(8)}, axes()).lines) == 9

@@ -10,7 +10,7 @@ from openradial.bundle import Bundle
 from openradial.classifier import OpenClassifier
 from openradial.errors import DataError, HeadError, OptionError
 from openradial.evaluation import Row, Sample, evaluate, known_sample, novel_sample
-from openradial.evaluation.mistakes import accepted_novel, rejected_known, wrong_known
+from openradial.evaluation.evaluation import known_misclassified, known_rejected, novel_accepted
 
 KNOWN = [((1, 0), 0), ((0.9, 0), 0), ((0.4, 0.5), 0), ((0, 1), 1), ((0, 0.8), 1), ((3, 3), 1)]
 NOVEL = [(5, 5), (0.8, 0.1), (-4, 2)]
@@ -40,7 +40,7 @@ def test_the_numbers_are_those_of_loops_over_the_examples():
     assert found.false_rejects.rejected == sum(d > limit for d, _, _ in near)
     accepted = [(c, k) for d, c, k in near if d <= limit]
     assert found.accepted_accuracy == sum(c == k for c, k in accepted) / len(accepted)
-    (numbers,) = found.numbers
+    (numbers,) = found.novel_metrics
     assert numbers.detected == sum(d > limit for d in far) / len(far)
     pairs = [(d < e) + 0.5 * (d == e) for d, _, _ in near for e in far]
     assert numbers.metrics["auroc"].value == pytest.approx(sum(pairs) / len(pairs))
@@ -65,27 +65,31 @@ def test_another_rate_may_be_asked_for():
     known, novel = samples()
     strict = evaluate(table_bundle(), known, [novel], false_reject_rate=0.9)
     assert strict.false_rejects.asked == 0.9
-    assert strict.numbers[0].detected == 1
+    assert strict.novel_metrics[0].detected == 1
 
 
 def test_several_novel_sets_are_also_counted_together():
     known, novel = samples()
     other = Sample("other", novel.rows[:1], novel.labels[:1], novel.truths[:1])
     found = evaluate(table_bundle(), known, [novel, other])
-    assert [(each.name, each.examples) for each in found.numbers] == [("novel", 3), ("other", 1), ("all novel sets", 4)]
+    assert [(each.name, each.examples) for each in found.novel_metrics] == [
+        ("novel", 3),
+        ("other", 1),
+        ("all novel sets", 4),
+    ]
 
 
 def test_without_novel_data_the_known_ones_are_measured():
     found = evaluate(table_bundle(), samples()[0], [])
-    assert found.numbers == ()
+    assert found.novel_metrics == ()
     assert found.open_ece == found.ece
 
 
 def test_mistakes_come_with_the_most_telling_first():
     found = evaluate(table_bundle(), *[[each] if i else each for i, each in enumerate(samples())])
-    assert [(m.row.name, m.true, m.said) for m in accepted_novel(found)] == [("n1", "d", "a")]
-    assert [(m.row.name, m.true, m.said) for m in wrong_known(found)] == [("k2", "a", "b")]
-    assert [(m.row.name, m.true, m.said) for m in rejected_known(found)] == [("k5", "b", "unknown")]
+    assert [(m.row.name, m.true, m.predicted) for m in novel_accepted(found)] == [("n1", "d", "a")]
+    assert [(m.row.name, m.true, m.predicted) for m in known_misclassified(found)] == [("k2", "a", "b")]
+    assert [(m.row.name, m.true, m.predicted) for m in known_rejected(found)] == [("k5", "b", "unknown")]
 
 
 def test_inputs_that_cannot_be_read_are_left_out_and_named():
@@ -104,15 +108,15 @@ def test_inputs_that_cannot_be_read_are_left_out_and_named():
 def test_a_score_that_is_no_number_counts_as_unknown():
     bundle = point_bundle()
     known = Sample("k", [Row("a", [1.0, 0.0]), Row("b", [0.0, 1.0])], np.array([0, 1]), ("a", "b"))
-    strange = Sample("n", [Row("n", [float("nan"), 0.0])], np.array([-1]), ("n",))
-    assert evaluate(bundle, known, [strange]).numbers[0].detected == 1
+    unseen = Sample("n", [Row("n", [float("nan"), 0.0])], np.array([-1]), ("n",))
+    assert evaluate(bundle, known, [unseen]).novel_metrics[0].detected == 1
 
 
 def test_a_model_that_rejects_nothing_cannot_be_evaluated():
     full = table_bundle()
     bare = OpenClassifier(full.classifier.net, full.classifier.head)
     bundle = Bundle(bare, full.network, full.options, full.classes, full.preprocessing)
-    with pytest.raises(HeadError, match="the model has no rejector, so it calls nothing unknown"):
+    with pytest.raises(HeadError, match="the model has no rejector, so it rejects no input"):
         evaluate(bundle, samples()[0], [])
 
 

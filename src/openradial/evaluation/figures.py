@@ -1,4 +1,4 @@
-"""The figures of an evaluation as SVG that takes its colours from the page, and thumbnails as PNG."""
+"""Draw the figures of an evaluation as SVG in the colours of the page, and thumbnails as PNG."""
 
 import base64
 import io
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from openradial import metrics
 from openradial.bundle import ImageInputs, Inputs
 from openradial.errors import DataError, require
-from openradial.evaluation.measuring import Answered, Evaluation, as_one_class
+from openradial.evaluation.evaluation import Evaluation, PredictedSample, as_one_class
 from openradial.evaluation.rows import Row
 
 INK = "#010203"  # stands for the text colour of the page
@@ -21,18 +21,19 @@ RATES = np.concatenate([np.linspace(0.001, 0.02, 20), np.linspace(0.025, 0.3, 56
 
 
 def figures(evaluation: Evaluation) -> dict[str, str]:
-    """SVG by name: scores, roc, oscr, rates, reliability, risk."""
-    require("matplotlib", "plot", "the pictures of a report")
-    from openradial.evaluation import curves
+    """Return SVG figures by name: scores, rates, roc, oscr, reliability, risk."""
+    require("matplotlib", "plot", "the report")
+    from openradial.evaluation.plots import curves
 
     known, novel = evaluation.known, {each.name: each for each in evaluation.novel}
     scores = {name: each.scores for name, each in novel.items()}
     bins = {"known": metrics.reliability_bins(*as_one_class(known), bins=10)}
     risks = {"known": metrics.risk_coverage_curve(known.scores, known.correct)}
     if novel:
-        together = (known, *novel.values())
-        bins["known and novel"] = metrics.reliability_bins(*as_one_class(*together), bins=10)
-        risks["known and novel"] = metrics.risk_coverage_curve(*_together(together))
+        both = (known, *novel.values())
+        bins["known and novel"] = metrics.reliability_bins(*as_one_class(*both), bins=10)
+        scored = np.concatenate([each.scores for each in both]), np.concatenate([each.correct for each in both])
+        risks["known and novel"] = metrics.risk_coverage_curve(*scored)
     rocs = {name: metrics.roc_curve(known.scores, each) for name, each in scores.items()}
     oscrs = {name: metrics.oscr_curve(known.scores, each, known.correct) for name, each in scores.items()}
     detected = {name: _rejected(each, RATES) for name, each in novel.items()}
@@ -48,7 +49,7 @@ def figures(evaluation: Evaluation) -> dict[str, str]:
 
 
 def thumbnail(row: Row, inputs: Inputs) -> str | None:
-    """A small picture of an input as a data URL, or None where it is no image."""
+    """Return a small image of an input as a data URL, or None if the input is not an image."""
     if not isinstance(inputs, ImageInputs):
         return None
     pillow = require("PIL.Image", "images", "thumbnails")
@@ -57,7 +58,7 @@ def thumbnail(row: Row, inputs: Inputs) -> str | None:
         image = image.convert("RGB")
     except (OSError, ValueError, DataError):
         return None
-    if max(image.size) < 32:  # a few pixels: enlarge them, and keep them sharp
+    if max(image.size) < 32:  # enlarge tiny images without blurring them
         factor = LARGEST // max(image.size)
         image = image.resize((image.width * factor, image.height * factor), pillow.Resampling.NEAREST)
     image.thumbnail((LARGEST, LARGEST))
@@ -67,25 +68,21 @@ def thumbnail(row: Row, inputs: Inputs) -> str | None:
 
 
 def _pixels(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Grey as (h, w); sets of few grey values, such as 0 to 16, are stretched so that one sees them."""
+    """Return grey images as (h, w), and stretch a small range of values, such as 0 to 16, to the full range."""
     pixels = array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
     peak = int(pixels.max(initial=1)) or 1
     return (pixels.astype(np.uint16) * 255 // peak).astype(np.uint8) if peak < 64 else pixels
 
 
-def _together(parts: tuple[Answered, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
-    return np.concatenate([each.scores for each in parts]), np.concatenate([each.correct for each in parts])
-
-
-def _rejected(part: Answered, rates: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The share whose p-value is at most each rate."""
-    assert part.said.p_values is not None
-    ordered = np.sort(np.nan_to_num(part.said.p_values))
+def _rejected(part: PredictedSample, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the share of inputs whose p-value is at most each rate."""
+    assert part.predictions.p_values is not None
+    ordered = np.sort(np.nan_to_num(part.predictions.p_values))
     return np.searchsorted(ordered, rates, side="right") / len(ordered)
 
 
 def _svg(name: str, draw: Any) -> str:
-    """A drawing as SVG without a size of its own and without a background; its ink is the page's."""
+    """Return a figure as SVG without fixed size and background; lines and text take the colour of the page."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -100,14 +97,10 @@ def _svg(name: str, draw: Any) -> str:
         draw(figure.subplots())
         stream = io.StringIO()
         figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return _of_the_page(stream.getvalue().replace(KNOWN_COLOR.lower(), "var(--known)"), name)
-
-
-def _of_the_page(text: str, name: str) -> str:
-    svg = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    svg = svg.replace(INK, "currentColor")
+    svg = stream.getvalue()
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = svg.replace(INK, "currentColor").replace(KNOWN_COLOR.lower(), "var(--known)")
     svg = svg.replace("'sans-serif'", "inherit").replace("sans-serif", "inherit")
     svg = svg.replace('id="', f'id="{name}-').replace('"#', f'"#{name}-').replace("url(#", f"url(#{name}-")
-    rest = svg.split(">", 1)[1]
     width, height = (72 * side for side in SIZE)
-    return f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{name}">{rest}'
+    return f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{name}">{svg.split(">", 1)[1]}'
