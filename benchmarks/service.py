@@ -200,7 +200,7 @@ def run_plain(model: Path) -> None:
     import uvicorn
     from fastapi import FastAPI, Request
 
-    from openradial.server.running import listen, url_of
+    from openradial.server.http_server import listen, url_of
 
     app, bundle = FastAPI(), load_bundle(model)
 

@@ -11,7 +11,6 @@ from torch import nn
 from openradial import cli
 from openradial.bundle import Bundle, PointInputs, save
 from openradial.classifier import OpenClassifier
-from openradial.cli import export as command
 from openradial.export import Agreement
 from openradial.heads import RadialHead
 
@@ -30,7 +29,8 @@ def export(monkeypatch, capsys):
         path.write_bytes(b"12345")
         return AGREED
 
-    monkeypatch.setattr(command, "WRITERS", {target: (write, end) for target, (_, end) in command.WRITERS.items()})
+    monkeypatch.setattr("openradial.export.to_onnx", write)
+    monkeypatch.setattr("openradial.export.to_torch", write)
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["openradial", "export", *map(str, arguments)])

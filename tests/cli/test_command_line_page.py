@@ -60,7 +60,7 @@ def test_the_fields_of_a_prediction_are_described():
 
 def test_exit_codes_are_those_of_the_commands():
     codes = [int(code) for code in re.findall(r"^\| (\d+) \|", section("Exit codes"), re.MULTILINE)]
-    assert codes == [0, cli.FAILURE, cli.BAD_USE, cli.BROKEN_INPUTS, cli.INTERRUPTED]
+    assert codes == [0, cli.FAILURE, cli.WRONG_USE, cli.BROKEN_INPUTS, cli.INTERRUPTED]
 
 
 def test_every_command_is_where_the_list_says():

@@ -4,21 +4,20 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from openradial.cli import INTERRUPTED
-from openradial.cli.modules import look_beside_the_run
+from openradial.cli.modules import add_working_directory_to_path
 from openradial.errors import listed
-from openradial.fitting import FitJob, FitReport, Fitted, fit_job
-from openradial.fitting.material import Material
-from openradial.fitting.running import StoppedError
-from openradial.training import Settings
-from openradial.training.job import merged
-from openradial.training.settings import read_toml
+
+if TYPE_CHECKING:
+    from openradial.fitting import FitReport, Fitted
+    from openradial.fitting.material import Material
+    from openradial.training import Settings
 
 PAUSE = 5.0  # seconds between two lines of progress
 
@@ -56,6 +55,11 @@ def fit_command(
 
     Known data are split by class into parts to train, to combine scores, to calibrate and to measure.
     """
+    from openradial.fitting import FitJob, fit_job
+    from openradial.fitting.running import StoppedError
+    from openradial.training.job import merged
+    from openradial.training.settings import read_toml
+
     given = {
         "data": data,
         "label": label,
@@ -74,7 +78,7 @@ def fit_command(
         merged(FitJob, values, {name: value for name, value in given.items() if value is not None})
     )
     if ":" in job.model:
-        look_beside_the_run()
+        add_working_directory_to_path()
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         fitted = fit_job(
@@ -89,8 +93,8 @@ def fit_command(
         _conclude(fitted, out)
 
 
-def _started(console: Console) -> Callable[[Material, Settings], None]:
-    def started(material: Material, settings: Settings) -> None:
+def _started(console: Console) -> Callable[["Material", "Settings"], None]:
+    def started(material: "Material", settings: "Settings") -> None:
         counts = material.counts()
         parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
         console.print(f"{material.name}: {len(material.split.known)} known classes; examples: {parts}", markup=False)
@@ -120,7 +124,7 @@ def _epochs(console: Console) -> Callable[[dict[str, Any]], None]:
     return report
 
 
-def _conclude(fitted: Fitted, out: Path) -> None:
+def _conclude(fitted: "Fitted", out: Path) -> None:
     console, report = Console(highlight=False, soft_wrap=True), fitted.report
     for name, text in _lines(fitted):
         console.print(f"{name:<16}{text}", markup=False)
@@ -129,7 +133,7 @@ def _conclude(fitted: Fitted, out: Path) -> None:
     console.print(f"model in {out}; next: openradial evaluate, predict, inspect or export {out}", markup=False)
 
 
-def _lines(fitted: Fitted) -> list[tuple[str, str]]:
+def _lines(fitted: "Fitted") -> list[tuple[str, str]]:
     report, lines = fitted.report, []
     if report.accuracy is not None and report.false_rejects is not None:
         asked = report.false_rejects
@@ -152,7 +156,7 @@ def _lines(fitted: Fitted) -> list[tuple[str, str]]:
     return [*lines, ("time", f"{report.seconds:.1f} s")]
 
 
-def _matrix(report: FitReport, classes: tuple[str, ...]) -> Table:
+def _matrix(report: "FitReport", classes: tuple[str, ...]) -> Table:
     assert report.matrix is not None
     table = Table(title="taken for (rows: true class)", title_justify="left", box=None, pad_edge=False)
     table.add_column("", justify="right")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from openradial.cli.modules import look_beside_the_run
+from openradial.cli.modules import add_working_directory_to_path
 from openradial.errors import OptionError
 from openradial.training import Machine
 from openradial.training.execution import JobResult, run_job
@@ -70,7 +70,7 @@ def train(
     if option:
         job = dataclasses.replace(job, model_options={**job.model_options, **dict(map(_pair, option))})
     if ":" in job.model:
-        look_beside_the_run()
+        add_working_directory_to_path()
     number: int | str = int(devices) if devices.isdecimal() else devices
     machine = Machine(job.training, accelerator=accelerator, devices=number, nodes=nodes, strategy=strategy)
     result = run_job(job, out, resume=resume, machine=machine, tensorboard=tensorboard, report=_report(job))

@@ -4,15 +4,15 @@ import time
 
 import numpy as np
 import pytest
-from asking import PATIENCE, assert_says, predict
+from asking import PATIENCE, assert_says
 from made_bundles import RAW, point_bundle, sequence_bundle
 
 from openradial.bundle import Bundle
-from openradial.server import Batcher, Limits, RequestError, create_app
-from openradial.server import service as services
-from openradial.server.requests import Asked
+from openradial.server import Batcher, Limits, RequestError
 
 BUNDLE = point_bundle()
+
+
 X = np.random.default_rng(2).normal(size=(40, 2))
 
 
@@ -70,14 +70,14 @@ def test_what_comes_while_the_model_computes_goes_together(make_batcher, monkeyp
         first = asyncio.ensure_future(batcher.predict([X[0].tolist()]))
         await until_entered(model)
         others = [batcher.submit([x.tolist()]) for x in X[1:8]]
-        assert batcher.waiting == 7
+        assert batcher.queued == 7
         model.gate.set()
         return [await first, *await asyncio.gather(*others)]
 
     found = asyncio.run(several())
     assert model.rows == [1, 7]
     assert_says([rows[0] for rows in found], BUNDLE.predict(X[:8]))
-    assert batcher.waiting == 0
+    assert batcher.queued == 0
 
 
 def test_a_batch_is_never_larger_than_its_limit_but_for_a_request_that_is(make_batcher, monkeypatch):
@@ -226,7 +226,7 @@ def test_a_full_queue_is_503_and_says_when_to_come_again(make_batcher, monkeypat
 
     error = asyncio.run(several())
     assert (error.status, error.headers) == (503, {"Retry-After": "1"})
-    assert str(error) == "3 inputs wait for the model, and the queue has room for 5; ask again later"
+    assert str(error) == "the queue is full: 3 inputs wait, the limit is 5; retry later"
 
 
 def test_closing_finishes_what_was_taken_and_takes_nothing_more(make_batcher, monkeypatch):
@@ -238,7 +238,7 @@ def test_closing_finishes_what_was_taken_and_takes_nothing_more(make_batcher, mo
         closing = asyncio.ensure_future(asyncio.to_thread(batcher.close))
         while batcher.is_open:
             await asyncio.sleep(0)
-        with pytest.raises(RequestError, match=r"^the service is stopping; ask again later$"):
+        with pytest.raises(RequestError, match=r"^the service is stopping; retry later$"):
             batcher.submit([X[0].tolist()])
         model.gate.set()
         found = await asyncio.gather(*taken)
@@ -246,65 +246,6 @@ def test_closing_finishes_what_was_taken_and_takes_nothing_more(make_batcher, mo
         return found
 
     assert_says([rows[0] for rows in asyncio.run(several())], BUNDLE.predict(X[:5]))
-
-
-def test_a_client_that_vanishes_gives_its_place_in_the_queue_away(make_service, monkeypatch):
-    monkeypatch.setattr(services, "PATIENCE", 0.0)
-    model, service = Model(monkeypatch, is_open=False), make_service(BUNDLE)
-
-    async def several():
-        first = service.batcher.submit([X[0].tolist()])
-        await until_entered(model)
-        with pytest.raises(RequestError) as refused:
-            await service.predict(Asked([X[1].tolist()], None), lambda: asyncio.sleep(0))
-        model.gate.set()
-        await first
-        return refused.value.status
-
-    assert asyncio.run(several()) == 499
-    service.batcher.close()
-    assert model.rows == [1]
-    assert "openradial_vanished_total 1.0" in service.metrics.text().decode()
-
-
-def test_an_answer_that_takes_too_long_is_503(make_service, monkeypatch):
-    monkeypatch.setattr(services, "PATIENCE", 0.0)
-    model, service = Model(monkeypatch, is_open=False), make_service(BUNDLE, waiting=0.01)
-    answer = predict(service, [X[0].tolist()])
-    model.gate.set()
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-    assert answer.json() == {"error": "the answer took more than 0.01 s; ask again later"}
-
-
-def test_an_answer_that_takes_long_comes_nevertheless(make_service, monkeypatch):
-    monkeypatch.setattr(services, "PATIENCE", 0.0)
-    model, service = Model(monkeypatch, is_open=False), make_service(BUNDLE)
-
-    async def stay():
-        model.gate.set()
-        await asyncio.Event().wait()
-
-    assert_says(asyncio.run(service.predict(Asked([X[0].tolist()], None), stay)), BUNDLE.predict(X[:1]))
-
-
-def test_the_lifespan_of_the_application_warms_up_and_closes(make_service, monkeypatch):
-    model, service = Model(monkeypatch), make_service(BUNDLE)
-
-    async def live():
-        app = create_app(service)
-        async with app.router.lifespan_context(app):
-            assert model.rows == [1]
-            assert service.batcher.is_open
-
-    asyncio.run(live())
-    assert not service.batcher.is_open
-    assert predict(service, [X[0].tolist()]).json() == {"error": "the service is stopping; ask again later"}
-
-
-def test_a_model_of_inputs_of_any_length_is_not_warmed_up(make_service, monkeypatch):
-    model = Model(monkeypatch)
-    make_service(sequence_bundle()).warm_up()
-    assert model.rows == []
 
 
 def test_calls_of_several_event_loops_find_their_way(make_batcher):

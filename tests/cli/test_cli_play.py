@@ -13,9 +13,9 @@ import pytest
 
 from openradial import cli
 from openradial.cli import play
-from openradial.server import running
+from openradial.server import http_server
 
-MODEL = Path(__file__).parents[2] / "bundle" / "data" / "v1"
+MODEL = Path(__file__).parents[1] / "bundle" / "data" / "v1"
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def command(monkeypatch, capsys):
 def visitor(monkeypatch):
     """Let a function use the playground once it listens, and then stop it; what the function found."""
     found, address = [], queue.Queue()
-    url_of = running.url_of
-    monkeypatch.setattr(running, "url_of", lambda opened: (address.put(url_of(opened)), url_of(opened))[1])
+    url_of = http_server.url_of
+    monkeypatch.setattr(http_server, "url_of", lambda opened: (address.put(url_of(opened)), url_of(opened))[1])
 
     def start(use):
         def work():
@@ -102,5 +102,5 @@ def test_a_port_that_is_taken_is_refused_in_one_line(command):
         port = taken.getsockname()[1]
         code, _, err = command("--port", port)
     assert code == 2
-    assert err.startswith(f"error: port {port} of 127.0.0.1 cannot be opened")
+    assert err.startswith(f"error: cannot listen on port {port} of 127.0.0.1")
     assert err.count("\n") == 1

@@ -1,18 +1,32 @@
-import base64
 import json
 
 import numpy as np
 import pytest
-from asking import PATH, as_json, ask, assert_says, call, png, predict, send
+from asking import PATH, ask, assert_says, call, png, predict, says, send
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from made_bundles import CLASSES, RAW, image_bundle, pixels, point_bundle, table_bundle
+from made_bundles import CLASSES, image_bundle, pixels, point_bundle, sequence_bundle, table_bundle, text_bundle
 
 from openradial.server import Limits, Service
 
+IMAGES, POINTS, SEQUENCES, TABLE, TEXTS = (
+    make() for make in (image_bundle, point_bundle, sequence_bundle, table_bundle, text_bundle)
+)
+
+
 POINTS = point_bundle()
+
+
 finite = st.floats(-4, 4, width=32).filter(lambda value: value == 0 or abs(value) > 1e-3)
+
+
+def test_other_paths_and_methods_are_answered_in_json(make_service):
+    service = make_service(POINTS)
+    missing, wrong = ask(service, call("/nothing", "GET"), call(PATH, "GET"))
+    says(missing, 404, "Not Found")
+    says(wrong, 405, "Method Not Allowed")
+    assert wrong.headers["allow"] == "POST"
 
 
 @settings(max_examples=15)
@@ -30,31 +44,6 @@ def test_answers_are_those_of_the_bundle_whatever_the_batches(x, cuts, batch, ra
     for part, answer in zip(parts, answers, strict=True):
         assert answer.status_code == 200
         assert_says(answer.json()["predictions"], POINTS.predict(part, rate))
-
-
-@pytest.mark.parametrize("make", RAW, ids=lambda make: make.__name__)
-def test_every_kind_of_input_can_be_sent_as_json(make, make_service):
-    bundle, raw = make(), RAW[make]()
-    answer = predict(make_service(bundle), as_json(raw))
-    assert answer.status_code == 200
-    assert_says(answer.json()["predictions"], bundle.predict(raw))
-
-
-def test_images_may_come_as_rows_of_pixels_as_base64_as_files_and_as_forms(make_service):
-    bundle, image = image_bundle(), pixels(1, seed=5)[0, 0].numpy()
-    service, file = make_service(bundle), png(image)
-    text = base64.b64encode(file).decode()
-    form = call(files=[("images", ("a.png", file)), ("images", ("b.png", file))])
-    answers = [
-        predict(service, [image.tolist(), image[:, :, None].tolist(), text, f"data:image/png;base64,{text}"]),
-        send(service, file, "image/png"),
-        send(service, file, "application/octet-stream"),
-        ask(service, form)[0],
-    ]
-    assert [len(answer.json()["predictions"]) for answer in answers] == [4, 1, 1, 2]
-    for answer in answers:
-        for row in answer.json()["predictions"]:
-            assert_says([row], bundle.predict([file]))
 
 
 def test_a_rate_may_be_asked_for_in_every_way(make_service):
@@ -107,20 +96,6 @@ def test_where_no_input_can_be_used_the_first_sentence_is_the_answer(make_servic
     }
 
 
-def test_what_is_wrong_with_a_row_of_a_table_is_said_without_its_place_in_the_batch(make_service):
-    rows = [{"length": 1.0, "colour": "red"}, {"length": "long", "colour": "red"}, {"colour": "red"}]
-    good, word, missing = predict(make_service(table_bundle()), rows).json()["predictions"]
-    assert good["label"] in (*CLASSES, "unknown")
-    assert word == {"error": "column 'length' must hold numbers, got 'long' in the row; correct it"}
-    assert missing == {"error": "the row has no column 'length'; its columns are colour"}
-
-
-def test_gaps_in_a_table_are_no_errors(make_service):
-    row = {"length": None, "colour": "red", "other": 1}
-    answer = predict(make_service(table_bundle()), [row])
-    assert_says(answer.json()["predictions"], table_bundle().predict([row]))
-
-
 def test_the_model_is_described(make_service):
     found = ask(make_service(image_bundle(), batch=7), call("/v1/model", "GET"))[0].json()
     assert found["classes"] == list(CLASSES)
@@ -160,7 +135,7 @@ def test_the_description_for_people_loads_nothing_from_the_web(make_service):
     assert page.headers["content-type"].startswith("text/html")
     assert "POST /v1/predict" in page.text
     assert "src=" not in page.text
-    assert page.text.count("href=") == page.text.count("href='openapi.json'") == 1
+    assert page.text.count("href=") == page.text.count('href="openapi.json"') == 1
 
 
 def test_an_answer_is_json_even_where_a_number_is_infinite(make_service):

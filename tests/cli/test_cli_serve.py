@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from openradial import cli
-from openradial.server import logs, running
+from openradial.server import http_server, monitoring
+from openradial.server.settings import LogFormat, LogLevel
 
 MODEL = Path(__file__).parents[1] / "bundle" / "data" / "v1"
 
@@ -15,8 +16,8 @@ def serve(monkeypatch, capsys):
     """Run ``openradial serve`` without listening for long: exit code, output, errors, and what would have been run."""
     threads = torch.get_num_threads()
     calls = []
-    monkeypatch.setattr(running, "serve", lambda app, opened, **options: calls.append((app.state.service, options)))
-    monkeypatch.setattr(logs, "set_up", lambda *levels: calls.append(levels))
+    monkeypatch.setattr(http_server, "serve", lambda app, opened, **options: calls.append((app.state.service, options)))
+    monkeypatch.setattr(monitoring, "configure_logging", lambda *levels: calls.append(levels))
     monkeypatch.delenv("OPENRADIAL_TOKEN", raising=False)
 
     def run(*arguments):
@@ -34,7 +35,7 @@ def test_a_model_is_served_on_loopback(serve):
     code, out, err, (levels, (service, options)) = serve(MODEL, "--port", 0)
     assert (code, err) == (0, "")
     assert out.startswith(f"{MODEL} at http://127.0.0.1:")
-    assert levels == (logs.Level.INFO, logs.Form.PLAIN)
+    assert levels == (LogLevel.INFO, LogFormat.PLAIN)
     assert service.token is None
     assert options == {"limits": service.limits, "grace": 30}
 
@@ -45,7 +46,7 @@ def test_options_become_limits_and_levels(serve):
     log = ("--log-level", "warning", "--log-format", "json")
     _, _, _, (levels, (service, _)) = serve(MODEL, "--port", 0, *options, *log, "--threads", 1)
     assert [getattr(service.limits, name) for name in names] == [10, 11, 12, 13, 14, 15, 16.0]
-    assert levels == (logs.Level.WARNING, logs.Form.JSON)
+    assert levels == (LogLevel.WARNING, LogFormat.JSON)
     assert torch.get_num_threads() == 1
 
 
@@ -59,7 +60,7 @@ def test_a_token_is_taken_from_the_environment_alone(serve, monkeypatch):
 def test_an_address_for_others_without_a_token_is_bad_use(serve):
     code, _, err, calls = serve(MODEL, "--host", "0.0.0.0", "--port", 0)
     assert (code, calls) == (2, [])
-    assert err.startswith("error: others can reach 0.0.0.0, so clients must send a token: set OPENRADIAL_TOKEN")
+    assert err.startswith("error: other computers can reach 0.0.0.0, so a token is required: set OPENRADIAL_TOKEN")
 
 
 def test_an_address_for_others_may_be_asked_for(serve):
