@@ -22,16 +22,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from openradial.fitting.recipe import REFERENCES, Held, make_recipe, open_classifier
 
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table, write
 from benchmarks.service_load import Request, load
 from benchmarks.service_requests import good_requests, mixed_requests, parsed
 from openradial import data
-from openradial.bundle import Bundle, ImageInputs, save
 from openradial.bundle import load as load_bundle
+from openradial.bundle import save
+from openradial.classifier import OpenClassifier
 from openradial.data import Batches, Examples
-from openradial.fitting.recipe import REFERENCES, Held, make_recipe, open_classifier
+from openradial.data.inputs import ImageInputs
 from openradial.models import build
 
 NETWORK, CLIENTS, AT_LEAST = "mnist_radial", 32, 3.0  # times the plain loop's requests per second: set before measuring
@@ -68,7 +70,7 @@ def main() -> None:
     return None
 
 
-def mnist_bundle() -> Bundle:
+def mnist_bundle() -> OpenClassifier:
     """The MNIST network with all that openradial fit puts around it. Speed does not depend on its weights: none."""
     torch.manual_seed(0)
     known = data.load("mnist")
@@ -77,7 +79,7 @@ def mnist_bundle() -> Bundle:
     recipe = make_recipe(net, NETWORK, "images", len(known.classes))
     train, combination, calibration = (held(known, inputs, part) for part in (0, 1, 2))
     made = open_classifier(net, recipe, 0.05, train=train, combination=combination, calibration=calibration)
-    return Bundle(made, NETWORK, {}, known.classes, inputs)
+    return made.replace(network=(NETWORK, {}), classes=known.classes, preprocessing=inputs)
 
 
 def held(known: Examples, inputs: ImageInputs, part: int) -> Held:
@@ -112,7 +114,7 @@ def measure(model: Path, kind: str, rounds: int, seconds: float) -> dict[str, An
     return {"rounds": rounds, "seconds": seconds, "rivals": summary, "gain": gain, "memory": memory}
 
 
-def looped(bundle: Bundle, requests: list[Request], threads: int, seconds: float) -> dict[str, float]:
+def looped(bundle: OpenClassifier, requests: list[Request], threads: int, seconds: float) -> dict[str, float]:
     """One request after the other in this process: from the body to the JSON of the answer."""
     torch.set_num_threads(threads)
     bodies = [parsed(request.data) for request in requests]
@@ -200,7 +202,7 @@ def run_plain(model: Path) -> None:
     import uvicorn
     from fastapi import FastAPI, Request
 
-    from openradial.server.running import listen, url_of
+    from openradial.server.http_server import listen, url_of
 
     app, bundle = FastAPI(), load_bundle(model)
 

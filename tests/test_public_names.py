@@ -200,7 +200,7 @@ PUBLIC = {
         "worst",
     ],
     bundle: [
-        "Bundle",
+        "OpenClassifier",
         "ImageInputs",
         "Inputs",
         "PointInputs",

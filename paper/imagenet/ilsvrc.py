@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
 
-from openradial.data import ImageFolder, labelled, scan
+from openradial.data import ImageFolder, scan, scan_listed
 from openradial.errors import DataError, MissingError, OptionError
 from paper.imagenet.ilsvrc_classes import wnids
 
@@ -35,7 +35,7 @@ def ilsvrc(root: str | PathLike[str], split: str = "train", *, classes: Iterable
     if split == "train" or any(entry.is_dir() for entry in (base / split).iterdir()):
         folder = scan(base / split, classes=wanted)
     else:
-        folder = labelled(base / split, _flat_labels(root, base), classes=wanted)
+        folder = scan_listed(base / split, _flat_labels(root, base), classes=wanted)
     return folder if classes is not None else _with_note(folder)
 
 

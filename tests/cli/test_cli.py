@@ -9,7 +9,7 @@ from openradial import cli
 
 def run(*arguments):
     """The command as a program: its exit code, output and errors."""
-    done = subprocess.run([sys.executable, "-m", "openradial.cli", *arguments], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "openradial", *arguments], capture_output=True, text=True)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -44,12 +44,12 @@ def test_a_failure_is_exit_code_1(monkeypatch, capsys, tmp_path):
 
 
 def test_an_interrupted_command_says_so(monkeypatch, capsys):
-    from openradial.cli import data
+    from openradial.data import catalog
 
     def interrupt(name):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(data, "entry", interrupt)
+    monkeypatch.setattr(catalog, "entry", interrupt)
     code, _, err = call(monkeypatch, capsys, "data", "get", "mnist")
     assert code != 0
     assert "Traceback" not in err

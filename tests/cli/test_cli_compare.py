@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from openradial import cli
-from openradial.evaluation.comparison import running
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from openradial import cli
-from openradial.data import mnist
+from openradial.data.sets import mnist
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_get_and_check_use_a_folder_of_the_users(openradial, own_mnist):
         f"mnist: 4 files, 0.0 MB in {own_mnist}; licence: {mnist.SOURCE.licence}\n",
     )
     code, out = openradial("check", "mnist", "--root", own_mnist)
-    assert (code, out) == (0, f"mnist: 4 files, 0.0 MB in {own_mnist}, all as they should be\n")
+    assert (code, out) == (0, f"mnist: 4 files, 0.0 MB in {own_mnist}, all checksums match\n")
 
 
 def test_check_names_a_damaged_file(openradial, own_mnist):
@@ -57,7 +57,7 @@ def test_check_names_a_damaged_file(openradial, own_mnist):
     code, out = openradial("check", "mnist", "--root", own_mnist)
     assert code == 1
     assert "t10k-labels-idx1-ubyte: has sha256:" in out
-    assert out.endswith("; replace what is wrong there\n")
+    assert out.endswith("; replace the wrong files\n")
 
 
 def test_check_of_an_absent_set_names_the_command(openradial, own_mnist):
@@ -80,7 +80,7 @@ def test_a_part_of_an_archive_is_found_by_the_archives_name(openradial, tmp_path
     assert "run: openradial data get ucr" in said
 
 
-def test_scan_reports_and_counts_broken_images_by_choice(openradial, tmp_path):
+def test_scan_reports_and_counts_broken_images_optionally(openradial, tmp_path):
     root = tmp_path / "images"
     for name in ("cat", "dog"):
         (root / name).mkdir(parents=True)

@@ -9,9 +9,9 @@ from PIL import Image
 from torch import nn
 
 from openradial import cli
-from openradial.bundle import Bundle, PointInputs, save
+from openradial.bundle import save
 from openradial.classifier import OpenClassifier
-from openradial.cli import export as command
+from openradial.data.inputs import PointInputs
 from openradial.export import Agreement
 from openradial.heads import RadialHead
 
@@ -30,7 +30,8 @@ def export(monkeypatch, capsys):
         path.write_bytes(b"12345")
         return AGREED
 
-    monkeypatch.setattr(command, "WRITERS", {target: (write, end) for target, (_, end) in command.WRITERS.items()})
+    monkeypatch.setattr("openradial.export.to_onnx", write)
+    monkeypatch.setattr("openradial.export.to_torch", write)
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["openradial", "export", *map(str, arguments)])
@@ -91,7 +92,7 @@ def test_a_module_of_the_users_beside_the_run_is_found(export, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     model = OpenClassifier(nn.Linear(2, 2), RadialHead(2))
-    save(Bundle(model, "nets_beside:make", {}, ("a", "b"), PointInputs(2)), "model")
+    save(model.replace(network=("nets_beside:make", {}), classes=("a", "b"), preprocessing=PointInputs(2)), "model")
     monkeypatch.setattr(sys, "path", [place for place in sys.path if place != str(tmp_path)])
     monkeypatch.delitem(sys.modules, "nets_beside")
     code, _, err, _ = export("model")

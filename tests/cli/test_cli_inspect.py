@@ -36,7 +36,7 @@ def test_a_model_is_described_by_section(inspect):
         "Facts",
         "Versions",
         "Files",
-        f"checksums are right; card in {MODEL / 'card.md'}",
+        f"checksums match; card in {MODEL / 'card.md'}",
     ]
     for fact in (
         "6: 0, 1, 2, 3, 4, 5",

@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from openradial.bundle import Bundle, PointInputs, save
+from openradial.bundle import save
 from openradial.classifier import OpenClassifier
+from openradial.data.inputs import PointInputs
 from openradial.heads import RadialHead
 
 NETWORK = "from torch.nn import Linear\nmake = lambda num_classes: Linear(2, num_classes)\n"
@@ -20,14 +21,17 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     torch.manual_seed(0)
     model = OpenClassifier(nn.Linear(2, 2), RadialHead(2))
-    save(Bundle(model, "nets_of_mine:make", {}, ("a", "b"), PointInputs(2)), tmp_path / "model")
+    save(
+        model.replace(network=("nets_of_mine:make", {}), classes=("a", "b"), preprocessing=PointInputs(2)),
+        tmp_path / "model",
+    )
     sys.modules.pop("nets_of_mine")
     return tmp_path
 
 
 def openradial(folder, *arguments):
-    # the console script has its own folder on sys.path, not the one it is started in; -I does as it does
-    command = [sys.executable, "-I", "-c", "from openradial.cli import main; main()", *arguments]
+    # the console script has its own folder on sys.path, not the one it is started in; -P does the same
+    command = [sys.executable, "-P", "-c", "from openradial.cli import main; main()", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 

@@ -14,7 +14,7 @@ import pytest
 import openradial
 from openradial import cli
 from openradial.bundle import load
-from openradial.cli import fit, predict
+from openradial.cli import fit
 from openradial.cli.app import COMMANDS
 from openradial.evaluation import Row, samples
 
@@ -235,7 +235,7 @@ def test_a_rate_that_was_not_calibrated_for_is_refused(call, folder):
 def test_a_reader_that_goes_away_ends_the_run_quietly(folder, tmp_path):
     root, _, _ = folder
     (tmp_path / "big.csv").write_text("length,width\n" + "1,2\n" * 5_000)
-    command = [sys.executable, "-m", "openradial.cli", "predict", str(root / "model"), str(tmp_path / "big.csv")]
+    command = [sys.executable, "-m", "openradial", "predict", str(root / "model"), str(tmp_path / "big.csv")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stdout.readline().startswith("input")
         run.stdout.close()
@@ -258,7 +258,7 @@ def test_the_runtime_onnx_runs_the_file_that_is_named(call, folder, monkeypatch)
         named.append(path)
         return load(root / "model")
 
-    monkeypatch.setattr(predict, "OnnxModel", model)
+    monkeypatch.setattr("openradial.export.OnnxModel", model)
     code, out, _ = call("predict", "model.onnx", "-", "--runtime", "onnx", stdin="length,width\n0,5\n")
     assert (code, named) == (0, [Path("model.onnx")])
     assert out.splitlines()[1].split()[:2] == ["-:1", "a"]
@@ -267,7 +267,12 @@ def test_the_runtime_onnx_runs_the_file_that_is_named(call, folder, monkeypatch)
 def test_help_lists_all_commands_in_groups(call):
     code, out, _ = call("--help")
     assert code == 0
-    for text in ("Your own data", "Networks and experiments", "Data sets", "Exit codes: 0 done, 1 failure, 2 bad use"):
+    for text in (
+        "Your own data",
+        "Networks and experiments",
+        "Data sets",
+        "Exit codes: 0 success, 1 failure, 2 wrong use",
+    ):
         assert text in out
     assert all(name in out for name in COMMANDS)
 

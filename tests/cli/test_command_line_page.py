@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from openradial import cli
-from openradial.bundle.predictions import Predictions
+from openradial.classifier import Predictions
 from openradial.cli.app import COMMANDS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -44,7 +44,7 @@ def test_commands_that_are_shown_have_the_options_they_use(page):
 
 def test_the_fields_of_a_prediction_are_described():
     none = np.zeros(1)
-    said = Predictions.of(
+    said = Predictions.from_arrays(
         ("a",),
         labels=np.zeros(1, int),
         nearest=np.zeros(1, int),
@@ -60,7 +60,7 @@ def test_the_fields_of_a_prediction_are_described():
 
 def test_exit_codes_are_those_of_the_commands():
     codes = [int(code) for code in re.findall(r"^\| (\d+) \|", section("Exit codes"), re.MULTILINE)]
-    assert codes == [0, cli.FAILURE, cli.BAD_USE, cli.BROKEN_INPUTS, cli.INTERRUPTED]
+    assert codes == [0, cli.FAILURE, cli.WRONG_USE, cli.BROKEN_INPUTS, cli.INTERRUPTED]
 
 
 def test_every_command_is_where_the_list_says():

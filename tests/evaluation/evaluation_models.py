@@ -4,9 +4,9 @@ import numpy as np
 import torch
 
 from openradial import models
-from openradial.bundle import Bundle, ImageInputs, PointInputs, TableInputs, TextInputs
 from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
+from openradial.data.inputs import ImageInputs, PointInputs, TableInputs, TextInputs
 from openradial.data.table_encoder import NumberFeature, TableEncoder, WordFeature
 from openradial.heads import RadialHead
 
@@ -20,7 +20,7 @@ def open_bundle(inputs, network, options, weight, classes=("a", "b"), rate=0.2, 
         net.classifier.weight.copy_(torch.as_tensor(weight, dtype=torch.float32))
     rejector = Rejector(rate).fit(np.arange(1, 100) / 100)
     classifier = OpenClassifier(net, RadialHead(len(classes)), rejector=rejector)
-    return Bundle(classifier, network, options, classes, inputs, facts or {})
+    return classifier.replace(network=(network, options), classes=classes, preprocessing=inputs, metadata=facts or {})
 
 
 def table_bundle(**options):

@@ -8,9 +8,9 @@ from openradial.evaluation.rows import count_rows, image_files
 from PIL import Image
 
 from openradial.bundle import SequenceInputs
+from openradial.classifier.streaming import Run
 from openradial.errors import DataError, OptionError
 from openradial.evaluation import Row, predict_rows, records, rows_of
-from openradial.evaluation.streaming import Run
 
 TABLE = table_bundle().preprocessing
 IMAGES = image_bundle().preprocessing

@@ -11,7 +11,7 @@ from made_bundles import CLASSES, RAW, classifier, image_bundle, pixels, point_b
 from onnx import helper
 from torch import nn
 
-from openradial.bundle import Bundle, PointInputs
+from openradial.data.inputs import PointInputs
 from openradial.errors import ExportError, MissingError, OptionError
 from openradial.export import to_onnx, to_torch
 from openradial.export.checking import compare, made_up
@@ -75,14 +75,14 @@ def test_what_differs_by_more_than_rounding_is_refused(bundle, change, message):
 
 def test_a_decision_on_the_border_is_a_tie_and_counted(bundle):
     """Scores of calibration data are thresholds themselves; the last bit of one decides."""
-    limit = bundle.classifier.rejector.threshold(0.1)
+    limit = bundle.rejector.threshold(0.1)
 
     def predict(x, rate):
         own = bundle.predict(x, rate)
         above = np.nextafter(own.unknown_score, np.float32(np.inf))
         border = np.isclose(own.unknown_score, limit, rtol=1e-6)
         scores = np.where(border, above, own.unknown_score)
-        decided = bundle.classifier.rejector.decide(torch.from_numpy(scores), torch.from_numpy(own.nearest), rate)
+        decided = bundle.rejector.decide(torch.from_numpy(scores), torch.from_numpy(own.nearest), rate)
         return dataclasses.replace(own, unknown_score=scores, labels=decided.numpy())
 
     agreement = compare(bundle, predict, pixels())
@@ -110,7 +110,9 @@ class Choosy(nn.Module):
 
 def test_a_network_with_choices_cannot_be_traced(tmp_path):
     torch.manual_seed(0)
-    made = Bundle(classifier(Choosy(3), torch.randn(40, 2)), f"{__name__}:Choosy", {}, CLASSES, PointInputs(2))
+    made = classifier(Choosy(3), torch.randn(40, 2)).replace(
+        network=(f"{__name__}:Choosy", {}), classes=CLASSES, preprocessing=PointInputs(2)
+    )
     message = (
         r"^the network \S+:Choosy with RadialHead cannot be traced \(.+\); a graph holds no choice that depends on"
     )

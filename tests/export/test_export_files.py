@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 
 from openradial import data
-from openradial.bundle import Predictions, load
+from openradial.bundle import load
+from openradial.classifier import Predictions
 from openradial.errors import DataError, ExportError, OptionError, ShapeError
 from openradial.export import OnnxModel, TorchModel, to_onnx, to_torch
 from openradial.export.graph import Graph

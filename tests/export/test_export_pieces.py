@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_bundles import RAW, image_bundle, pixels, point_bundle, table_bundle
 
-from openradial.bundle import ImageInputs
 from openradial.conformal import Rejector
 from openradial.data import Normalise
+from openradial.data.inputs import ImageInputs
 from openradial.export.graph import Graph, Pixels
 from openradial.export.rejection import GraphRejector, count_below
 from openradial.export.scorers import traceable
@@ -108,7 +108,7 @@ def test_pixels_are_normalised_to_the_last_bit():
 def assert_graph_agrees(bundle, x):
     graph = Graph(bundle)
     for rate in (0.1, 0.4):
-        own = bundle.predict(x, None if bundle.classifier.rejector is None else rate)
+        own = bundle.predict(x, None if bundle.rejector is None else rate)
         found = dict(zip(graph.outputs, graph(x, torch.tensor(rate, dtype=torch.float64)), strict=True))
         np.testing.assert_array_equal(found["decision"], own.labels)
         np.testing.assert_array_equal(found["nearest"], own.nearest)
@@ -123,7 +123,7 @@ def assert_graph_agrees(bundle, x):
 @pytest.mark.parametrize("make", RAW, ids=lambda make: make.__name__)
 def test_the_graph_of_a_bundle_says_what_the_bundle_says(make):
     bundle = make()
-    assert_graph_agrees(bundle, bundle.prepare(RAW[make]()))
+    assert_graph_agrees(bundle, bundle.preprocessing.ready(RAW[make]()))
 
 
 HEADS = {"softmax": SoftmaxHead(3), "doc": DOCHead(3), "cac": CACHead(3), "openmax": OpenMaxHead(3, tail=5)}
@@ -147,9 +147,9 @@ def test_a_graph_without_rejector_decides_for_the_nearest():
 def test_making_a_graph_leaves_the_bundle_alone():
     bundle = image_bundle(scorers={"inputs": ParzenDensity(0.4)})
     Graph(bundle)
-    scorer = bundle.classifier.scorers[0]
+    scorer = bundle.scorers[0]
     assert scorer._rows_at_once() < 10**6
-    assert all(parameter.requires_grad for parameter in bundle.classifier.net.parameters())
+    assert all(parameter.requires_grad for parameter in bundle.net.parameters())
 
 
 @pytest.mark.parametrize("bundle", [point_bundle(), table_bundle()], ids=["points", "table"])

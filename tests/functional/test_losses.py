@@ -12,7 +12,6 @@ from openradial.functional import eager
 from openradial.functional.norms import METRICS
 
 
-
 def draw_targets(data: st.DataObject, o: torch.Tensor) -> torch.Tensor:
     return torch.tensor(data.draw(st.lists(st.integers(0, o.shape[1] - 1), min_size=len(o), max_size=len(o))))
 

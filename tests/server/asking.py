@@ -63,3 +63,8 @@ def assert_says(found, expected):
 
 def number(value):
     return np.nan if value is None else value
+
+
+def says(answer, status, message):
+    """Assert the status and the error message of a response."""
+    assert (answer.status_code, answer.json()["error"]) == (status, message)

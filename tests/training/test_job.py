@@ -5,15 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from openradial.training.execution import make_net, run_job
+from openradial.training.job import Job
+from openradial.training.preparation import prepare
 from PIL import Image
 from safetensors.torch import save_file
 
 from openradial import models
 from openradial.errors import DataError, OptionError, WeightsError
 from openradial.training import Devices, Settings
-from openradial.training.execution import make_net, run_job
-from openradial.training.job import Job
-from openradial.training.preparation import prepare
 
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
 SHORT = {"epochs": 1, "batch_size": 16}

@@ -49,14 +49,12 @@ def save(model: OpenClassifier, folder: Path | str, overwrite: bool = False) -> 
 
 def make_record(model: OpenClassifier) -> BundleRecord:
     """Return what ``bundle.json`` holds, except the checksums of files."""
-    if model.network is None:
+    name, options = model.network
+    if not name:
         raise OptionError(
             "a model is saved with the name of its network, so that it can be built again: set "
             "network=(name, options), as openradial.models.build takes them"
         )
-    if model.preprocessing is None:
-        raise OptionError("a model is saved with its preprocessing, and this one has none; set preprocessing=...")
-    name, options = model.network
     return BundleRecord(
         classes=list(model.classes),
         network={"name": name, "options": _json("options", options), "parameters": model.num_parameters},

@@ -2,6 +2,7 @@
 
 from openradial.classifier.classifier import Decisions, OpenClassifier, check_rate_has_rejector
 from openradial.classifier.predictions import TOP, UNKNOWN, ClassProbability, Prediction, Predictions
+from openradial.classifier.streaming import PredictedRows, predict_rows, records
 
 __all__ = [
     "TOP",
@@ -9,7 +10,10 @@ __all__ = [
     "ClassProbability",
     "Decisions",
     "OpenClassifier",
+    "PredictedRows",
     "Prediction",
     "Predictions",
     "check_rate_has_rejector",
+    "predict_rows",
+    "records",
 ]

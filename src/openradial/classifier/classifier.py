@@ -4,7 +4,7 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from openradial.classifier.predictions import Predictions
 from openradial.conformal import Rejector
-from openradial.data.inputs import Inputs
+from openradial.data.inputs import Inputs, TensorInputs
 from openradial.errors import HeadError, OptionError
 from openradial.heads import Head, HeadOutput
 from openradial.nn import hidden_layers
@@ -74,7 +74,7 @@ class OpenClassifier(nn.Module):
         rejector: Rejector | None = None,
         classes: Sequence[str] | None = None,
         preprocessing: Inputs | None = None,
-        network: tuple[str, Mapping[str, Any]] | None = None,
+        network: tuple[str, Mapping[str, Any]] = ("", {}),
         metadata: Mapping[str, Any] | None = None,
         versions: Mapping[str, str] | None = None,
     ) -> None:
@@ -87,7 +87,8 @@ class OpenClassifier(nn.Module):
         self.net, self.head, self.combination, self.rejector = net, head, combination, rejector
         self.scorers = nn.ModuleList((scorers or {}).values())
         self.set_classes(tuple(map(str, range(head.num_classes))) if classes is None else classes)
-        self.preprocessing, self.network, self.metadata = preprocessing, network, dict(metadata or {})
+        self.preprocessing: Inputs = TensorInputs() if preprocessing is None else preprocessing
+        self.network, self.metadata = network, dict(metadata or {})
         self.versions = dict(library_versions() if versions is None else versions)
         self.report: Any = None  # after openradial.fit: a FitReport
         self.eval()  # the network has been trained
@@ -102,10 +103,6 @@ class OpenClassifier(nn.Module):
         """
         check_rate_has_rejector(false_reject_rate, self.rejector is not None)
         self.eval()
-        if self.preprocessing is None:
-            if not isinstance(inputs, Tensor):
-                raise OptionError(f"a model without preprocessing predicts tensors, got {type(inputs).__name__}")
-            return self._predict_batch(inputs, false_reject_rate)
         inputs = self.preprocessing.expand(inputs)
         if isinstance(inputs, Tensor):
             self.preprocessing.check(inputs)
@@ -200,11 +197,11 @@ class OpenClassifier(nn.Module):
 
         return evaluation.evaluate_model(self, known, novel, label=label, false_reject_rate=false_reject_rate)
 
-    def export(self, path: Path | str, **options: Any) -> Any:
+    def export(self, path: Path | str, *, to: Literal["onnx", "torch"] | None = None, check: Any = None) -> Any:
         """Write the model as one file for another runtime; see :func:`openradial.export.export`."""
         from openradial import export
 
-        return export.export(self, path, **options)
+        return export.export(self, path, to, check)
 
     @property
     def device(self) -> torch.device:
@@ -269,7 +266,6 @@ class OpenClassifier(nn.Module):
 
     def _network_inputs(self, x: Tensor) -> Tensor:
         """Return prepared inputs transformed, on the device and in the precision of the network."""
-        assert self.preprocessing is not None
         z = self.preprocessing.transform(x.to(self.device))
         return z.to(self.dtype) if z.is_floating_point() else z
 

@@ -4,23 +4,23 @@ import sys
 
 from openradial.errors import OpenRadialError, OptionError, require
 
-FAILURE, BAD_USE, BROKEN_INPUTS, INTERRUPTED = 1, 2, 3, 130  # exit codes, see docs/command-line.md
+FAILURE, WRONG_USE, BROKEN_INPUTS, INTERRUPTED = 1, 2, 3, 130  # exit codes, see docs/command-line.md
 
 
 def main() -> None:
-    """Run the command ``openradial``. An error is one line; exit code 2 for bad use, 1 for failure."""
+    """Run the command ``openradial``. An error is one line; exit code 2 for wrong use, 1 for failure."""
     try:
         for package in ("typer", "rich"):
             require(package, "cli", "the command openradial")
-        from openradial.cli.app import app
+        from openradial.cli.app import command
 
-        app(prog_name="openradial")
+        command()(prog_name="openradial")
     except OpenRadialError as error:
-        _fail(str(error), BAD_USE if isinstance(error, OptionError) else FAILURE)
+        _fail(str(error), WRONG_USE if isinstance(error, OptionError) else FAILURE)
     except KeyboardInterrupt:
         _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output is gone: nothing to say, nobody to say it to
+        sys.stderr.close()  # the reader of our output has closed it, so nothing can be reported
         sys.exit(FAILURE)
 
 

@@ -1,46 +1,99 @@
-"""The tree of commands."""
+"""The list of commands. A command's module is imported when it is called, and imports torch when it runs."""
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperGroup
 
 import openradial
-from openradial.cli.lazy import Place, lazy_app
 
-YOURS, RESEARCH, SETS = "Your own data", "Networks and experiments", "Data sets"
-HERE = "openradial.cli"
+OWN_DATA, RESEARCH, DATA_SETS = "Your own data", "Networks and experiments", "Data sets"
+
+
+class LazyCommand(NamedTuple):
+    """Where a command is defined, its line in the list of commands, and the panel of that list."""
+
+    target: str  # module:function, or module:app for a command with subcommands
+    help: str
+    panel: str
+
+    def load(self, name: str) -> Any:
+        """Import the module and return the command."""
+        module, _, attribute = self.target.partition(":")
+        target, parent = getattr(import_module(f"openradial.cli.{module}"), attribute), typer.Typer()
+        if isinstance(target, typer.Typer):
+            parent.add_typer(target, name=name)
+        else:
+            parent.command(name)(target)
+        return _without_flag_types(typer.main.get_group(parent).commands[name])
+
+
 COMMANDS = {
-    "fit": Place(f"{HERE}.fit:fit_command", "A model from a folder of images or a table, calibrated.", YOURS),
-    "evaluate": Place(f"{HERE}.evaluate:evaluate_command", "Numbers and a report on known and novel data.", YOURS),
-    "predict": Place(f"{HERE}.predict:predict_command", "A class or unknown for each input.", YOURS),
-    "inspect": Place(f"{HERE}.inspect:inspect_command", "What a model holds: classes, network, decision.", YOURS),
-    "export": Place(f"{HERE}.export:export_command", "A model as one file, ONNX or torch.export.", YOURS),
-    "serve": Place(f"{HERE}.serve:serve_command", "The model over HTTP.", YOURS),
-    "play": Place(f"{HERE}.play:play_command", "A page to see, draw and try: softmax beside radial.", YOURS),
-    "compare": Place(f"{HERE}.compare:compare_command", "Ways of being open-world, side by side.", RESEARCH),
-    "data": Place(f"{HERE}.data:app", "List, get, find, check and split data sets.", SETS),
+    "fit": LazyCommand("fit:fit_command", "Fit a calibrated model to a folder of images or a table.", OWN_DATA),
+    "evaluate": LazyCommand("evaluate:evaluate_command", "Evaluate a model on known and novel data.", OWN_DATA),
+    "predict": LazyCommand("predict:predict_command", "Predict a class or unknown for each input.", OWN_DATA),
+    "inspect": LazyCommand("inspect:inspect_command", "Show classes, network and decision of a model.", OWN_DATA),
+    "export": LazyCommand("export:export_command", "Export a model to ONNX or torch.export.", OWN_DATA),
+    "serve": LazyCommand("serve:serve_command", "Serve a model over HTTP.", OWN_DATA),
+    "play": LazyCommand("play:play_command", "Open a page that compares softmax and radial.", OWN_DATA),
+    "compare": LazyCommand("compare:compare_command", "Compare methods for open-world classification.", RESEARCH),
+    "data": LazyCommand("data:app", "List, download and check data sets.", DATA_SETS),
 }
 HELP = """Open-world classification: a class, or unknown.
 
-[dim]# from a folder with one folder of images per class, or from a table[/dim]
+[dim]# from a folder with one subfolder of images per class, or from a table[/dim]
 openradial [bold]fit[/bold] animals/ --out model
 openradial [bold]fit[/bold] flowers.csv --label species --out model
 
-[dim]# numbers and report.html[/dim]
+[dim]# metrics and report.html[/dim]
 openradial [bold]evaluate[/bold] model --known test/ --novel other/
 
-[dim]# class or unknown for each[/dim]
+[dim]# class or unknown for each input[/dim]
 openradial [bold]predict[/bold] model photo.jpg more/
 """
-EPILOG = "Exit codes: 0 done, 1 failure, 2 bad use, 3 some inputs could not be read, 130 interrupted."
+EPILOG = "Exit codes: 0 success, 1 failure, 2 wrong use, 3 some inputs could not be read, 130 interrupted."
 
-app = lazy_app(
-    COMMANDS,
+
+class LazyGroup(TyperGroup):
+    """A group that imports a command when it is called, so that help and completion do not wait for it."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, None if name is None else COMMANDS[name].load(name), rest
+
+
+app = typer.Typer(
+    cls=LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+for _name, _command in COMMANDS.items():
+    app.command(_name, help=_command.help, rich_help_panel=_command.panel)(lambda: None)
+
+
+def command() -> Any:
+    """Return the command ``openradial``."""
+    return _without_flag_types(typer.main.get_command(app))
+
+
+def _without_flag_types(command: Any) -> Any:
+    """Change a command so that its help does not show <bool> after flags."""
+    get_params = command.get_params
+
+    def params(ctx: Any) -> list[Any]:
+        found: list[Any] = get_params(ctx)
+        for param in found:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+        return found
+
+    command.get_params = params
+    for each in getattr(command, "commands", {}).values():
+        _without_flag_types(each)
+    return command
 
 
 def show_version(wanted: bool) -> None:

@@ -1,59 +1,68 @@
-"""``openradial data``: list, get, find and check data sets; split and check folders."""
+"""``openradial data``: list, download and check data sets; check folders of images."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from openradial.data import download as fetch
-from openradial.data.catalog import ENTRIES, Entry, entry
-from openradial.data.download import Source
-from openradial.data.readers import folder as folders
 from openradial.errors import FetchError, OptionError
 
-app = typer.Typer(help="Data sets: list, get, find, check, split.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from openradial.data.catalog import Entry
+    from openradial.data.download import Source
+
+app = typer.Typer(help="List, download and check data sets.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="A name from: openradial data list")]
-Root = Annotated[Path | None, typer.Option(help="A folder of yours with the files, used where it lies.")]
+Root = Annotated[Path | None, typer.Option(help="Your own folder with the files, used in place of the cache.")]
 
 
 @app.command("list")
 def list_sets() -> None:
-    """List all data sets, and which of them are on this machine."""
+    """List all data sets, and whether they are on this machine."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from openradial.data.catalog import ENTRIES
+
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "kind", "classes", "train / test", "size (MB)", "here"):
         table.add_column(heading, no_wrap=True, justify="right" if heading == "size (MB)" else "left")
-    for found in ENTRIES.values():
-        table.add_row(*_row(found))
+    for entry in ENTRIES.values():
+        table.add_row(*_row(entry))
     Console().print(table)
 
 
 @app.command()
 def get(name: Name, root: Root = None) -> None:
-    """Fetch a data set into the cache, and check it."""
+    """Download a data set into the cache, and verify it."""
+    from openradial.data.download import fetch
+
     source = _source(name)
-    place = fetch.fetch(source, root=root)
-    typer.echo(f"{source.name}: {_amount(place, source)} in {place}; licence: {source.licence}")
+    folder = fetch(source, root=root)
+    typer.echo(f"{source.name}: {_amount(folder, source)} in {folder}; licence: {source.licence}")
 
 
 @app.command()
 def path(name: Name) -> None:
     """Print the folder of a data set that is on this machine."""
-    typer.echo(fetch.fetch(_source(name), download=False))
+    from openradial.data.download import fetch
+
+    typer.echo(fetch(_source(name), download=False))
 
 
 @app.command()
 def check(name: Name, root: Root = None) -> None:
     """Read every file of a data set and compare its checksum."""
+    from openradial.data import download
+
     source = _source(name)
-    problems = fetch.check(source, root=root)
+    problems = download.check(source, root=root)
     if problems:
         more = f" ({len(problems) - 1} more files are wrong)" if len(problems) > 1 else ""
-        way_out = f"run: openradial data get {source.name}" if root is None else "replace what is wrong there"
+        way_out = f"run: openradial data get {source.name}" if root is None else "replace the wrong files"
         raise FetchError(f"{problems[0]}{more}; {way_out}")
-    place = root or fetch.folder(source)
-    typer.echo(f"{source.name}: {_amount(place, source)} in {place}, all as they should be")
+    folder = root or download.folder(source)
+    typer.echo(f"{source.name}: {_amount(folder, source)} in {folder}, all checksums match")
 
 
 @app.command()
@@ -63,41 +72,43 @@ def scan(
     skip_broken: Annotated[bool, typer.Option("--skip-broken", help="Count broken images instead of failing.")] = False,
 ) -> None:
     """Decode every image of a folder and report what is wrong or unusual."""
-    folder = folders.scan(root)
+    from openradial.data.readers.folder import compare_classes
+    from openradial.data.readers.folder import scan as scan_folder
+
+    folders = [scan_folder(each) for each in (root, validation) if each is not None]
     if validation is not None:
-        folders.compare_classes(folder, folders.scan(validation))
-    for found in [folder] if validation is None else [folder, folders.scan(validation)]:
-        typer.echo(found.check(skip_broken=skip_broken).report)
+        compare_classes(*folders)
+    for folder in folders:
+        typer.echo(folder.check(skip_broken=skip_broken).report)
 
 
-def _source(name: str) -> Source:
+def _source(name: str) -> "Source":
+    from openradial.data.catalog import entry
+
     source = entry(name.partition(":")[0]).source()
     if source is None:
         raise OptionError(f"{name} needs no files: load it with openradial.data.load({name!r})")
     return source
 
 
-def _row(found: Entry) -> list[str]:
-    source = found.source()
-    facts = [found.name, found.kind, found.classes, found.examples]
+def _row(entry: "Entry") -> list[str]:
+    from openradial.data.download import fetch
+
+    source = entry.source()
+    facts = [entry.name, entry.kind, entry.classes, entry.examples]
     if source is None:
         return [*facts, "", "always"]
-    return [*facts, f"{source.size / 1e6:.0f}", "yes" if _is_here(source) else ""]
-
-
-def _is_here(source: Source) -> bool:
     try:
-        fetch.fetch(source, download=False)
+        fetch(source, download=False)
     except FetchError:
-        return False
-    return True
+        return [*facts, f"{source.size / 1e6:.0f}", ""]
+    return [*facts, f"{source.size / 1e6:.0f}", "yes"]
 
 
-def _amount(place: Path, source: Source) -> str:
-    form = next(form for form in source.forms() if all(_file(place, name).exists() for name in form))
-    size = sum(_file(place, name).stat().st_size for name in form)
+def _amount(folder: Path, source: "Source") -> str:
+    def file(name: str) -> Path:
+        return folder / name if (folder / name).exists() else folder / f"{name}.gz"
+
+    form = next(form for form in source.forms() if all(file(name).exists() for name in form))
+    size = sum(file(name).stat().st_size for name in form)
     return f"{len(form)} file{'s'[: len(form) > 1]}, {size / 1e6:.1f} MB"
-
-
-def _file(place: Path, name: str) -> Path:
-    return place / name if (place / name).exists() else place / f"{name}.gz"

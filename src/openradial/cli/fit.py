@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from openradial.cli import INTERRUPTED
-from openradial.cli.modules import look_beside_the_run
+from openradial.cli.modules import add_working_directory_to_path
 from openradial.errors import OptionError, listed
 from openradial.training.settings import Settings, read_toml
 
@@ -141,7 +141,7 @@ def fit_command(
     options = {} if config is None else read_toml(config)
     options |= {name: value for name, value in given.items() if value is not None}
     if ":" in str(options.get("model", "")):
-        look_beside_the_run()
+        add_working_directory_to_path()
     from rich.console import Console
 
     from openradial.fitting import StoppedError, fit

@@ -1,22 +1,21 @@
-"""``openradial inspect``: what a bundle holds."""
+"""``openradial inspect``: show the contents of a model."""
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from openradial.bundle import describe
-from openradial.bundle.card import lines, sections
-
-Model = Annotated[Path, typer.Argument(help="The folder of a bundle, as openradial fit writes it.")]
+from openradial.cli.modules import Model
 
 
 def inspect_command(
     model: Model,
-    as_json: Annotated[bool, typer.Option("--json", help="All of bundle.json, for a script.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print bundle.json.")] = False,
 ) -> None:
-    """Show what a trained model is: classes, network, inputs, decision, facts and checksums, which are compared."""
+    """Show classes, network, inputs, decision, facts and checksums of a model, and verify the checksums."""
+    from openradial.bundle import describe
+    from openradial.bundle.card import lines, sections
+
     record = describe(model)
     if as_json:
         typer.echo(json.dumps(record, indent=1))
@@ -25,4 +24,4 @@ def inspect_command(
         typer.echo(title)
         for depth, name, text in lines(facts):
             typer.echo(f"{'  ' * (depth + 1)}{name}: {text}".rstrip())
-    typer.echo(f"checksums are right; card in {model / 'card.md'}")
+    typer.echo(f"checksums match; card in {model / 'card.md'}")

@@ -1,4 +1,4 @@
-"""``openradial play``: a page on which one sees what a model says."""
+"""``openradial play``: open the playground."""
 
 import webbrowser
 from pathlib import Path
@@ -6,41 +6,35 @@ from typing import Annotated
 
 import typer
 
-from openradial.bundle import Bundle
 from openradial.cli.modules import Modules, open_model
-from openradial.server import Limits, Service, logs, running
-from openradial.server.playground import create_playground
-from openradial.server.playground.digits import digit_model
+from openradial.server.settings import LogFormat, LogLevel
 
-GRACE = 3  # seconds for what was taken, when the playground stops
+GRACE = 3  # seconds to finish accepted requests at shutdown
 
 
 def play_command(
-    model: Annotated[
-        Path | None, typer.Argument(help="The folder of a model of yours, as openradial fit writes it.")
-    ] = None,
-    port: Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)] = 8080,
+    model: Annotated[Path | None, typer.Argument(help="The folder of your model, written by openradial fit.")] = None,
+    port: Annotated[int, typer.Option(help="Port; 0 chooses a free one.", min=0, max=65535)] = 8080,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     module: Modules = None,
-    log_level: Annotated[logs.Level, typer.Option(help="What is written.")] = logs.Level.WARNING,
+    log_level: Annotated[LogLevel, typer.Option(help="Lowest level to log.")] = LogLevel.WARNING,
 ) -> None:
-    """Serve the playground on this computer until Ctrl+C: the spiral live, digits to draw, and a model of yours to try.
+    """Serve the playground on this computer until Ctrl+C: train on the spiral, draw digits, and try your model.
 
-    Nothing is fetched from elsewhere, and nobody else can reach it.
+    The page loads nothing from the web, and other computers cannot reach it.
     """
-    bundle, title = _model(model, module)
-    logs.set_up(log_level, logs.Form.PLAIN)
+    from openradial.server import Limits, Service, http_server, monitoring
+    from openradial.server.playground import create_playground
+    from openradial.server.playground.digits import digit_model
+
+    bundle = digit_model("radial") if model is None else open_model(model, module)
+    title = None if model is None else model.resolve().name
+    monitoring.configure_logging(log_level, LogFormat.PLAIN)
     limits = Limits()
-    with running.listen("127.0.0.1", port) as opened:
-        url = running.url_of(opened)
-        app = create_playground(Service(bundle, limits), title=title, stopped=lambda: opened.fileno() < 0)
+    with http_server.listen("127.0.0.1", port) as listening:
+        url = http_server.url_of(listening)
+        app = create_playground(Service(bundle, limits), title=title, stopped=lambda: listening.fileno() < 0)
         typer.echo(f"the playground is at {url}")
         if browser:
             webbrowser.open(url)
-        running.serve(app, opened, limits=limits, grace=GRACE)
-
-
-def _model(folder: Path | None, modules: list[str] | None) -> tuple[Bundle, str | None]:
-    if folder is None:
-        return digit_model("radial"), None
-    return open_model(folder, modules), folder.resolve().name
+        http_server.serve(app, listening, limits=limits, grace=GRACE)

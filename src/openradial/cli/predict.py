@@ -1,4 +1,4 @@
-"""``openradial predict``: a class or unknown for each input, as they come."""
+"""``openradial predict``: predict a class or unknown for each input."""
 
 import csv
 import json
@@ -6,26 +6,24 @@ import sys
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from openradial.bundle import Bundle, Predictions
-from openradial.bundle.predictions import TOP
 from openradial.cli import BROKEN_INPUTS
-from openradial.cli.modules import Modules, open_model
-from openradial.data import progress
-from openradial.data.sources import count_inputs, stream
+from openradial.cli.modules import Modules, Rate, open_model
 from openradial.errors import OptionError
-from openradial.evaluation import predict_rows, records
-from openradial.export import OnnxModel
+
+if TYPE_CHECKING:
+    from openradial.classifier import OpenClassifier, Predictions
+    from openradial.export import OnnxModel
 
 WIDTHS = {"input": 40, "label": 16, "probability": 13, "distance": 10, "p-value": 10}
 NUMBERS = ("probability", "distance", "p_value", "unknown_score")
 
 
-class Format(StrEnum):
-    """How answers are written."""
+class OutputFormat(StrEnum):
+    """The format of the predictions."""
 
     TABLE = "table"
     JSONL = "jsonl"
@@ -33,7 +31,7 @@ class Format(StrEnum):
 
 
 class Runtime(StrEnum):
-    """What computes."""
+    """The library that computes."""
 
     TORCH = "torch"
     ONNX = "onnx"
@@ -41,27 +39,31 @@ class Runtime(StrEnum):
 
 def predict_command(
     model: Annotated[
-        Path, typer.Argument(help="The folder of a model, as openradial fit writes it; with --runtime onnx a file.")
+        Path, typer.Argument(help="The folder of a model, written by openradial fit; with --runtime onnx a file.")
     ],
     inputs: Annotated[
-        list[str], typer.Argument(help="Images, folders of images, tables; - reads paths or rows from the input.")
+        list[str], typer.Argument(help="Images, folders of images, tables; - reads paths or rows from standard input.")
     ],
-    form: Annotated[
-        Format, typer.Option("--format", help="table for people, jsonl or csv for programs.")
-    ] = Format.TABLE,
-    false_reject_rate: Annotated[float | None, typer.Option(help="Another rate than the model's own.")] = None,
+    form: Annotated[OutputFormat, typer.Option("--format", help="A table, or jsonl or csv for programs.")] = (
+        OutputFormat.TABLE
+    ),
+    false_reject_rate: Rate = None,
     runtime: Annotated[
-        Runtime, typer.Option(help="torch, or onnx: the file that openradial export wrote, by onnxruntime.")
+        Runtime, typer.Option(help="torch, or onnx for a file written by openradial export.")
     ] = Runtime.TORCH,
     module: Modules = None,
 ) -> None:
-    """Say for each input which class it is, or unknown; with probability, distance, p-value and the nearest classes.
+    """Predict a class or unknown for each input, with probability, distance, p-value and the nearest classes.
 
-    Answers are written as inputs are read. A broken input is a line with its error; the exit code is then 3.
+    Predictions are printed as inputs are read. An input that cannot be read gets a line with its error; the exit code
+    is then 3.
     """
-    loaded = _loaded(model, runtime, module)
+    loaded = _load(model, runtime, module)
+    from openradial.classifier import predict_rows, records
+    from openradial.data import progress
+    from openradial.data.sources import count_inputs, stream
 
-    def predict(raw: Sequence[Any]) -> Predictions:
+    def predict(raw: Sequence[Any]) -> "Predictions":
         return loaded.predict(raw, false_reject_rate)
 
     write, broken = WRITERS[form](sys.stdout), 0
@@ -78,15 +80,17 @@ def predict_command(
         raise typer.Exit(BROKEN_INPUTS)
 
 
-def _loaded(model: Path, runtime: Runtime, modules: list[str] | None) -> Bundle | OnnxModel:
+def _load(model: Path, runtime: Runtime, modules: list[str] | None) -> "OpenClassifier | OnnxModel":
     if runtime is Runtime.TORCH:
         return open_model(model, modules)
     if model.is_dir():
         raise OptionError(
-            f"--runtime onnx takes the file that openradial export wrote, got the folder {model}; run: openradial "
-            f"export {model} --to onnx"
+            f"--runtime onnx needs a file written by openradial export, got the folder {model}; run: openradial export "
+            f"{model} --to onnx"
         )
-    return OnnxModel(model)
+    from openradial import export
+
+    return export.OnnxModel(model)
 
 
 def _table_writer(stream: TextIO) -> Callable[[dict[str, Any]], None]:
@@ -100,8 +104,8 @@ def _table_writer(stream: TextIO) -> Callable[[dict[str, Any]], None]:
         label = _cut(record["label"], WIDTHS["label"] - 2)
         numbers = (record["probability"], record["distance"], record["p_value"])
         cells = (name, label, *(f"{value:.4f}" if value is not None else "" for value in numbers))
-        near = ", ".join(f"{each['class']} {each['probability'] or 0:.2f}" for each in record["top"])
-        stream.write("".join(f"{c:<{width}}" for c, width in zip(cells, WIDTHS.values(), strict=True)) + near + "\n")
+        top = ", ".join(f"{each['class']} {each['probability'] or 0:.2f}" for each in record["top"])
+        stream.write("".join(f"{c:<{width}}" for c, width in zip(cells, WIDTHS.values(), strict=True)) + top + "\n")
 
     return write
 
@@ -114,22 +118,24 @@ def _jsonl_writer(stream: TextIO) -> Callable[[dict[str, Any]], None]:
 
 
 def _csv_writer(stream: TextIO) -> Callable[[dict[str, Any]], None]:
-    near = [f"{name}_{place}" for place in range(1, TOP + 1) for name in ("class", "probability")]
-    names = ["input", "label", "is_unknown", "nearest", *NUMBERS, *near, "error"]
+    from openradial.classifier import TOP
+
+    top_names = [f"{name}_{rank}" for rank in range(1, TOP + 1) for name in ("class", "probability")]
+    names = ["input", "label", "is_unknown", "nearest", *NUMBERS, *top_names, "error"]
     writer = csv.DictWriter(stream, names, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
 
     def write(record: dict[str, Any]) -> None:
         top = enumerate(record.get("top", []), 1)
-        flat = {f"{name}_{place}": each[name] for place, each in top for name in ("class", "probability")}
+        flat = {f"{name}_{rank}": each[name] for rank, each in top for name in ("class", "probability")}
         writer.writerow({**record, **flat})
 
     return write
 
 
-WRITERS = {Format.TABLE: _table_writer, Format.JSONL: _jsonl_writer, Format.CSV: _csv_writer}
+WRITERS = {OutputFormat.TABLE: _table_writer, OutputFormat.JSONL: _jsonl_writer, OutputFormat.CSV: _csv_writer}
 
 
 def _cut(text: str, width: int) -> str:
-    """The end of a text that is too long: of a path the end says more."""
+    """Return the end of a text that is too long: the end of a path is the informative part."""
     return text if len(text) <= width else f"…{text[1 - width :]}"

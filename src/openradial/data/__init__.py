@@ -10,7 +10,7 @@ from openradial.data import download
 from openradial.data.batches import Batches, FolderBatches, loader_for
 from openradial.data.catalog import load, names
 from openradial.data.examples import Examples
-from openradial.data.readers.folder import ImageFolder, compare_classes, labelled, scan
+from openradial.data.readers.folder import ImageFolder, compare_classes, scan, scan_listed
 from openradial.data.readers.tables import Table, read_table
 from openradial.data.readers.ts import read_ts, read_tsv
 from openradial.data.sets.tiny_imagenet import tiny_imagenet
@@ -45,7 +45,6 @@ __all__ = [
     "compare_classes",
     "divide",
     "download",
-    "labelled",
     "load",
     "loader_for",
     "named_split",
@@ -57,6 +56,7 @@ __all__ = [
     "read_ts",
     "read_tsv",
     "scan",
+    "scan_listed",
     "tiny_imagenet",
     "train_test_split",
 ]

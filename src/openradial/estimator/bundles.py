@@ -48,7 +48,6 @@ def estimator_state(path: Path | str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the parameters and the fitted attributes of an estimator from a bundle."""
     model = load(path)
     inputs, network = model.preprocessing, model.network
-    assert network is not None
     columns = inputs.encoder.features if isinstance(inputs, TableInputs) else ()
     is_numeric = bool(columns) and all(isinstance(column, NumberFeature) for column in columns)
     if not is_numeric or not isinstance(model.head, RadialHead) or not isinstance(model.net, MLP):

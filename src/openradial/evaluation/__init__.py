@@ -1,18 +1,17 @@
-"""What a bundle says of data: predictions of rows as they come, numbers on known and novel data, and a report."""
+"""Evaluate a classifier: metrics on known and novel data, an HTML report, and the comparison of methods."""
 
-from openradial.evaluation.measuring import Evaluation, evaluate
-from openradial.evaluation.page import write_report
+from openradial.evaluation import plots
+from openradial.evaluation.evaluation import Evaluation, evaluate, evaluate_model
+from openradial.evaluation.html_report import write_report
 from openradial.evaluation.samples import Sample, known_sample, novel_sample
-from openradial.evaluation.streaming import PredictedRows, predict_rows, records
 
 __all__ = [
     "Evaluation",
-    "PredictedRows",
     "Sample",
     "evaluate",
+    "evaluate_model",
     "known_sample",
     "novel_sample",
-    "predict_rows",
-    "records",
+    "plots",
     "write_report",
 ]

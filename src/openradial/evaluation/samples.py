@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from openradial.bundle import Bundle, TableInputs
+from openradial.classifier import OpenClassifier
 from openradial.data import sources
+from openradial.data.inputs import TableInputs
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
 from openradial.data.sources import Data, RawInput
@@ -29,12 +30,12 @@ class Sample:
     notes: tuple[str, ...] = ()
 
 
-def known_sample(bundle: Bundle, data: str, label: str | None = None) -> Sample:
+def known_sample(bundle: OpenClassifier, data: str, label: str | None = None) -> Sample:
     """Return the examples of the classes that a bundle knows; those of other classes are left out and noted.
 
     ``data`` is what ``openradial fit`` takes. Of data with a test part, that part is used.
     """
-    fitted = bundle.facts.get("data")
+    fitted = bundle.metadata.get("data")
     fitted = fitted if isinstance(fitted, dict) else {}
     if isinstance(bundle.preprocessing, TableInputs) and label is None:
         label = fitted.get("label")
@@ -54,7 +55,7 @@ def known_sample(bundle: Bundle, data: str, label: str | None = None) -> Sample:
     return Sample(_title(data), _rows(examples, keep, data), labels[keep], truths, tuple(notes))
 
 
-def novel_sample(bundle: Bundle, data: str, label: str | None = None) -> Sample:
+def novel_sample(bundle: OpenClassifier, data: str, label: str | None = None) -> Sample:
     """Return data of no known class; classes that the bundle knows are left out and noted."""
     examples, _ = _open(bundle, data, label, labelled=False)
     labels = _labels(bundle, examples)
@@ -69,7 +70,7 @@ def novel_sample(bundle: Bundle, data: str, label: str | None = None) -> Sample:
     return Sample(name, _rows(examples, keep, data), np.full(len(keep), -1), truths, notes)
 
 
-def _open(bundle: Bundle, data: str, label: str | None, labelled: bool) -> tuple[Data, bool]:
+def _open(bundle: OpenClassifier, data: str, label: str | None, labelled: bool) -> tuple[Data, bool]:
     """Open data of the kind that the bundle takes; returns the test part if there is one, and whether there is."""
     inputs = bundle.preprocessing
     options: dict[str, Any] = {}
@@ -90,7 +91,7 @@ def _title(data: str) -> str:
     return "/".join(part for part in Path(data).parts[-2:] if part != "/")
 
 
-def _labels(bundle: Bundle, data: Data) -> Labels:
+def _labels(bundle: OpenClassifier, data: Data) -> Labels:
     """Return the labels as indices into the bundle's classes, -1 for all others."""
     index = {name: i for i, name in enumerate(bundle.classes)}
     table = np.array([*(index.get(name, -1) for name in data.classes), -1])  # label -1 selects the last one

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from openradial.bundle import Bundle, ImageInputs, Inputs, Predictions, TextInputs
+from openradial.classifier import OpenClassifier, Predictions
+from openradial.data.inputs import ImageInputs, Inputs, TextInputs
 from openradial.errors import ExportError
 
 RELATIVE, ABSOLUTE = 1e-3, 1e-4  # what rounding in another order may change
@@ -44,12 +45,12 @@ class Agreement:
         return f"{self.examples:,} {'given' if self.real else 'made-up'} inputs: {same}; largest differences: {worst}"
 
 
-def compare(bundle: Bundle, predict: Predict, check: Any = None) -> Agreement:
+def compare(bundle: OpenClassifier, predict: Predict, check: Any = None) -> Agreement:
     """Compare an exported graph with its bundle; raise where they do not agree.
 
     ``check`` are raw or prepared inputs. Without them, inputs are made up: noise, and extremes.
     """
-    x = made_up(bundle.preprocessing) if check is None else bundle.prepare(check)
+    x = made_up(bundle.preprocessing) if check is None else bundle.preprocessing.ready(check)
     if not len(x):
         raise ExportError("an export is checked on at least one input, got none; give some, or leave check out")
     rates = _rates(bundle)
@@ -68,9 +69,9 @@ def compare(bundle: Bundle, predict: Predict, check: Any = None) -> Agreement:
     )
 
 
-def _rates(bundle: Bundle) -> Sequence[float | None]:
+def _rates(bundle: OpenClassifier) -> Sequence[float | None]:
     """The rate that was calibrated for and one that rejects half: an export must know both."""
-    rejector = bundle.classifier.rejector
+    rejector = bundle.rejector
     return (None,) if rejector is None else (None, rejector.false_reject_rate, 0.5)
 
 
@@ -94,16 +95,16 @@ def _gap(name: str, own: NDArray[Any], found: NDArray[Any] | None, allow: float 
     return float(gap.max(initial=0.0))
 
 
-def _ties(bundle: Bundle, own: Predictions, found: Predictions, rate: float | None) -> int:
+def _ties(bundle: OpenClassifier, own: Predictions, found: Predictions, rate: float | None) -> int:
     """Inputs that are decided otherwise because rounding moved them across a border; raise for any other reason."""
     # of an input that is nan, no class is the nearest
     differ = (own.labels != found.labels) | ((own.nearest != found.nearest) & ~np.isnan(own.unknown_score))
     close = own.nearest == found.nearest
     close |= np.abs(own.top_probability[:, 0] - own.top_probability[:, 1]) <= ABSOLUTE
     expected = found.nearest
-    if bundle.classifier.rejector is not None:
+    if bundle.rejector is not None:
         scores = torch.from_numpy(found.unknown_score)
-        expected = bundle.classifier.rejector.decide(scores, torch.from_numpy(found.nearest), rate).numpy()
+        expected = bundle.rejector.decide(scores, torch.from_numpy(found.nearest), rate).numpy()
     wrong = differ & ~(close & (found.labels == expected))
     if wrong.any():
         raise ExportError(

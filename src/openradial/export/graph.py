@@ -1,4 +1,4 @@
-"""A whole bundle as one module of tensors: prepared inputs and a rate in, everything that is said of them out."""
+"""A classifier as one module of tensors: prepared inputs and a rate in, all results out."""
 
 import copy
 
@@ -6,49 +6,50 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from openradial.bundle import Bundle, ImageInputs, Inputs
-from openradial.bundle.bundle import nearest_distance
 from openradial.classifier import OpenClassifier
+from openradial.data.inputs import ImageInputs, Inputs
 from openradial.export.rejection import GraphRejector
 from openradial.export.scorers import GraphCombination, traceable
 from openradial.heads import RadialHead
-from openradial.scorers import Scorer
 
 INPUTS, RATE = "inputs", "false_reject_rate"
 
 
 class Graph(nn.Module):
-    """What :meth:`openradial.bundle.Bundle.predict` computes of prepared inputs, in a form that can be exported."""
+    """What ``OpenClassifier.predict`` computes from prepared inputs, in a form that can be exported."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, model: OpenClassifier) -> None:
         super().__init__()
-        whole = copy.deepcopy(bundle.classifier).requires_grad_(False).cpu()
-        pairs = zip(whole.places, whole.scorers, strict=True)
-        scorers = {place: traceable(scorer) for place, scorer in pairs if isinstance(scorer, Scorer)}
-        merge = None if whole.combination is None else GraphCombination(whole.combination)
-        self.classifier = OpenClassifier(whole.net, whole.head, scorers=scorers, combination=merge)
-        self.transform, self.dtype = _transform(bundle.preprocessing), bundle.dtype
-        self.rejector = None if whole.rejector is None else GraphRejector(whole.rejector)
+        copied = copy.deepcopy(model).requires_grad_(False).cpu()
+        scorers = {
+            layer: scorer if scorer is copied.head else traceable(scorer)
+            for layer, scorer in copied.scorers_by_layer().items()
+        }
+        merge = None if copied.combination is None else GraphCombination(copied.combination)
+        self.classifier = OpenClassifier(copied.net, copied.head, scorers=scorers, combination=merge)
+        self.transform, self.dtype = _transform(model.preprocessing), model.dtype
+        self.rejector = None if copied.rejector is None else GraphRejector(copied.rejector)
         self.eval()
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The names of what comes out, in its order."""
+        """Names of the outputs, in order."""
         distance = ("distance",) if isinstance(self.classifier.head, RadialHead) else ()
         decided = ("p_value", "decision") if self.rejector is not None else ("decision",)
         return ("log_probs", "nearest", *distance, "unknown_score", *decided)
 
     def forward(self, inputs: Tensor, false_reject_rate: Tensor) -> tuple[Tensor, ...]:
         x = self.transform(inputs)
-        answer = self.classifier.answer(x.to(self.dtype) if x.is_floating_point() else x)
+        result = self.classifier.decide(x.to(self.dtype) if x.is_floating_point() else x)
         # nan must reach the decision, and what clamps or sorts elsewhere may lose it
-        score = torch.where(answer.log_probs.isnan().any(1), torch.nan, answer.unknown_score)
-        distance = nearest_distance(self.classifier.head, answer)
-        said = (answer.log_probs, answer.nearest, *([] if distance is None else [distance]), score)
+        score = torch.where(result.log_probs.isnan().any(1), torch.nan, result.unknown_score)
+        distances = result.distances if isinstance(self.classifier.head, RadialHead) else None
+        distance = [] if distances is None else [distances.gather(1, result.nearest[:, None]).squeeze(1)]
+        values = (result.log_probs, result.nearest, *distance, score)
         if self.rejector is None:
-            return *said, answer.nearest.clone()
-        p_value, decision = self.rejector(score, answer.nearest, false_reject_rate)
-        return *said, p_value, decision
+            return *values, result.nearest.clone()
+        p_value, decision = self.rejector(score, result.nearest, false_reject_rate)
+        return *values, p_value, decision
 
 
 class Pixels(nn.Module):

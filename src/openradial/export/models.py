@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from openradial.bundle import Bundle, Inputs, Predictions
-from openradial.bundle.bundle import check_rejector
 from openradial.bundle.loading import KINDS
+from openradial.classifier import OpenClassifier, Predictions, check_rate_has_rejector
 from openradial.conformal.inputs import check_rate
+from openradial.data.inputs import Inputs
 from openradial.errors import ExportError, OptionError, require
 from openradial.export.graph import INPUTS, RATE
 from openradial.export.rejection import GraphRejector
@@ -24,9 +24,9 @@ FORMAT = "openradial export 1"
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def export_facts(bundle: Bundle, outputs: tuple[str, ...]) -> dict[str, Any]:
+def export_facts(bundle: OpenClassifier, outputs: tuple[str, ...]) -> dict[str, Any]:
     """What must be known of a graph to use it without its bundle."""
-    rejector = bundle.classifier.rejector
+    rejector = bundle.rejector
     record = {"kind": bundle.preprocessing.kind, **bundle.preprocessing.record()}
     return {
         "format": FORMAT,
@@ -40,7 +40,7 @@ def export_facts(bundle: Bundle, outputs: tuple[str, ...]) -> dict[str, Any]:
 
 
 class ExportedModel(ABC):
-    """A graph with the facts of its bundle. :meth:`predict` is that of :class:`openradial.bundle.Bundle`."""
+    """A graph with the facts of its bundle. :meth:`predict` is that of :class:`openradial.bundle.OpenClassifier`."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         given = dict(facts["preprocessing"])
@@ -61,14 +61,14 @@ class ExportedModel(ABC):
             self.preprocessing.check(raw)
         prepared = (self.preprocessing.ready(chunk) for chunk in self.preprocessing.chunks(raw))
         parts = [self._predictions(self._run(x, rate)) for x in prepared if len(x)]
-        return Predictions.joined(parts) if parts else self._predictions(self._nothing())
+        return Predictions.concatenate(parts) if parts else self._predictions(self._nothing())
 
     @abstractmethod
     def _run(self, x: Tensor, rate: float | None) -> Arrays:
         """All outputs of the graph, by name."""
 
     def _rate(self, asked: float | None) -> float | None:
-        check_rejector(asked, self.smallest_rate is not None)
+        check_rate_has_rejector(asked, self.smallest_rate is not None)
         if asked is None or self.smallest_rate is None:
             return None
         rate = check_rate("false_reject_rate", asked)
@@ -80,7 +80,7 @@ class ExportedModel(ABC):
         return rate
 
     def _predictions(self, found: Arrays) -> Predictions:
-        return Predictions.of(
+        return Predictions.from_arrays(
             self.classes,
             labels=found["decision"],
             nearest=found["nearest"],

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from openradial.bundle import Bundle, Inputs
+from openradial.classifier import OpenClassifier
+from openradial.data.inputs import Inputs
 from openradial.errors import ExportError
 from openradial.export.checking import made_up
 from openradial.export.graph import Graph
@@ -18,7 +19,7 @@ from openradial.export.graph import Graph
 MOST = 2**30  # inputs or steps of a batch
 
 
-def trace(graph: Graph, bundle: Bundle) -> torch.export.ExportedProgram:
+def trace(graph: Graph, bundle: OpenClassifier) -> torch.export.ExportedProgram:
     """The graph of a bundle with any number of inputs in a batch."""
     example = made_up(bundle.preprocessing, 3)
     try:
@@ -28,14 +29,14 @@ def trace(graph: Graph, bundle: Bundle) -> torch.export.ExportedProgram:
             )
     except Exception as error:  # a tracer may stumble over anything
         raise ExportError(
-            f"the network {bundle.network} with {_parts(bundle)} cannot be traced ({first_line(error)}); a graph holds "
+            f"the network {bundle.network[0]} with {_parts(bundle)} cannot be traced ({first_line(error)}); a graph holds "
             "no choice that depends on values"
         ) from error
 
 
-def default_rate(bundle: Bundle) -> Tensor:
+def default_rate(bundle: OpenClassifier) -> Tensor:
     """The rate that the rejector was calibrated for; without one it has no meaning."""
-    rejector = bundle.classifier.rejector
+    rejector = bundle.rejector
     return torch.tensor(0.0 if rejector is None else rejector.false_reject_rate, dtype=torch.float64)
 
 
@@ -78,6 +79,6 @@ def _dynamic(inputs: Inputs) -> dict[str, Any]:
     return {"inputs": {**dims, **steps}, "false_reject_rate": None}
 
 
-def _parts(bundle: Bundle) -> str:
-    kinds = [type(bundle.classifier.head).__name__, *(type(scorer).__name__ for scorer in bundle.classifier.scorers)]
+def _parts(bundle: OpenClassifier) -> str:
+    kinds = [type(bundle.head).__name__, *(type(scorer).__name__ for scorer in bundle.scorers)]
     return ", ".join(kinds)

@@ -4,11 +4,11 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
-from openradial.bundle import Bundle
+from openradial.classifier import OpenClassifier
 from openradial.errors import ExportError, OptionError, require
 from openradial.export.checking import Agreement, compare
 from openradial.export.graph import INPUTS, RATE, Graph
@@ -18,7 +18,17 @@ from openradial.export.tracing import default_rate, first_line, quiet, trace
 LARGEST = 2**31 - 1  # bytes of one ONNX file
 
 
-def to_onnx(bundle: Bundle, path: Path | str, check: Any = None) -> Agreement:
+def export(
+    model: OpenClassifier, path: Path | str, to: Literal["onnx", "torch"] | None = None, check: Any = None
+) -> Agreement:
+    """Export a model; the format follows from the name of the file (``.onnx`` or ``.pt2``) unless ``to`` says it."""
+    kind = to or {".onnx": "onnx", ".pt2": "torch"}.get(Path(path).suffix)
+    if kind not in ("onnx", "torch"):
+        raise OptionError(f"the file of an export ends in .onnx or .pt2, got {Path(path).name!r}; or pass to='onnx'")
+    return (to_onnx if kind == "onnx" else to_torch)(model, path, check)
+
+
+def to_onnx(bundle: OpenClassifier, path: Path | str, check: Any = None) -> Agreement:
     """Write a bundle as an ONNX file and say how far it is from PyTorch.
 
     The file takes ``inputs``, prepared ones such as uint8 pixels ``(b, c, h, w)``, and, if wished,
@@ -31,7 +41,7 @@ def to_onnx(bundle: Bundle, path: Path | str, check: Any = None) -> Agreement:
     return _kept(path, lambda scratch: scratch.write_bytes(_onnx_bytes(graph, bundle)), OnnxModel, bundle, check)
 
 
-def to_torch(bundle: Bundle, path: Path | str, check: Any = None) -> Agreement:
+def to_torch(bundle: OpenClassifier, path: Path | str, check: Any = None) -> Agreement:
     """Write a bundle as a ``.pt2`` file of torch.export and say how far it is from PyTorch; see :func:`to_onnx`.
 
     Its program takes both, inputs and the rate as a float64 scalar, and gives the same outputs in the same order.
@@ -50,7 +60,7 @@ def to_torch(bundle: Bundle, path: Path | str, check: Any = None) -> Agreement:
     return _kept(path, write, TorchModel, bundle, check)
 
 
-def _onnx_bytes(graph: Graph, bundle: Bundle) -> bytes:
+def _onnx_bytes(graph: Graph, bundle: OpenClassifier) -> bytes:
     onnx, program = require("onnx", "onnx", "exporting to ONNX"), trace(graph, bundle)
     try:
         with quiet():
@@ -58,7 +68,7 @@ def _onnx_bytes(graph: Graph, bundle: Bundle) -> bytes:
                 program, dynamo=True, verbose=False, input_names=[INPUTS, RATE], output_names=list(graph.outputs)
             )
     except Exception as error:  # an exporter may stumble over anything
-        raise ExportError(f"the network {bundle.network} has no form in ONNX ({first_line(error)})") from error
+        raise ExportError(f"the network {bundle.network[0]} has no form in ONNX ({first_line(error)})") from error
     assert made is not None
     model = made.model_proto
     _strip(model)
@@ -79,10 +89,10 @@ def _strip(model: Any) -> None:
         thing.ClearField("doc_string")
 
 
-def _set_default_rate(onnx: Any, model: Any, bundle: Bundle) -> None:
+def _set_default_rate(onnx: Any, model: Any, bundle: OpenClassifier) -> None:
     """Give the rate a value for those who do not: an initializer of the same name as the input."""
     inputs = model.graph.input
-    if bundle.classifier.rejector is None:
+    if bundle.rejector is None:
         for place in [place for place, value in enumerate(inputs) if value.name == RATE]:
             del inputs[place]
         return
@@ -94,7 +104,7 @@ def _kept(
     path: Path | str,
     write: Callable[[Path], Any],
     opened: Callable[[Path], ExportedModel],
-    bundle: Bundle,
+    bundle: OpenClassifier,
     check: Any,
 ) -> Agreement:
     """Write a file beside, compare what it says, and only then let it take its place."""

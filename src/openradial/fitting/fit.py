@@ -58,7 +58,7 @@ def fit(
         data: a folder of images, a table, or the name of a data set; see :class:`openradial.fitting.FitOptions`.
         out: folder for the model.
         resume: continue a run that was stopped.
-        overwrite: rerun_devices an existing model.
+        overwrite: replace an existing model.
         accelerator: ``"cpu"``, ``"cuda"``, ``"mps"`` or ``"auto"``; and so ``devices``, ``nodes`` and ``strategy``, see
             :class:`openradial.training.Devices`.
         tensorboard: write a TensorBoard log beside the checkpoints.
@@ -172,7 +172,7 @@ def _calibrated(
         calibration=batches(prepared.calibration),
     )
     network = (prepared.network.name, dict(prepared.network.options))
-    return model.rerun_devices(classes=prepared.split.known, preprocessing=prepared.inputs, network=network)
+    return model.replace(classes=prepared.split.known, preprocessing=prepared.inputs, network=network)
 
 
 def _measured(model: OpenClassifier, prepared: PreparedData, seconds: float) -> FitReport:
@@ -229,7 +229,7 @@ def _checked_folder(out: Path | str, overwrite: bool) -> Path:
     if folder.is_file():
         raise OptionError(f"a model is a folder, and {folder} is a file; choose another path")
     if folder.is_dir() and any(folder.iterdir()) and not overwrite:
-        raise OptionError(f"{folder} exists already; choose another folder, or rerun_devices it with overwrite (--overwrite)")
+        raise OptionError(f"{folder} exists already; choose another folder, or replace it with overwrite (--overwrite)")
     return folder
 
 

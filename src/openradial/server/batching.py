@@ -1,4 +1,4 @@
-"""Micro-batches: what requests bring goes through the model together, in one thread of its own."""
+"""Dynamic batching: inputs of concurrent requests are predicted together, in one thread."""
 
 import asyncio
 import threading
@@ -9,144 +9,175 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from openradial.bundle import Bundle
-from openradial.server.answers import Answer, answers
-from openradial.server.limits import Limits
-from openradial.server.refusals import busy
+import torch
+from torch import Tensor
 
-Watch = Callable[[int, float], None]  # rows and seconds of a batch
+from openradial.classifier import OpenClassifier
+from openradial.errors import OpenRadialError
+from openradial.server.inputs import prepare_input
+from openradial.server.requests import RequestError, unavailable
+from openradial.server.settings import Limits
+
+Result = dict[str, Any] | RequestError  # a row of Predictions.rows(), or the error of that input
+OnBatch = Callable[[int, float], None]  # called with the inputs and seconds of a batch
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
-    """The inputs of one request, and where their answers are awaited."""
+class QueuedRequest:
+    """The inputs of one request, and the future of their results."""
 
-    values: Sequence[Any]
+    inputs: Sequence[Any]
     rate: float | None
-    future: asyncio.Future[list[Answer]]
+    future: asyncio.Future[list[Result]]
     arrived: float = field(default_factory=time.monotonic)
 
 
 class Batcher:
-    """A queue before one thread that predicts.
+    """A queue in front of one thread that predicts.
 
-    The thread takes all that waits, up to ``limits.batch`` inputs. It waits for more only if its last batch held
-    several requests: until as many inputs have come again, at most ``limits.delay`` milliseconds. So a request that is
-    alone never waits, and under load batches grow to what comes while the model computes.
+    The thread takes all requests that wait, up to ``limits.batch`` inputs. Only if its last batch had several requests
+    does it wait for more: until as many inputs have arrived again, at most ``limits.delay`` milliseconds. So a single
+    client never waits, and under load batches grow to what arrives while the model computes.
 
-    ``watch`` is told of every batch. The thread starts with the first request.
+    ``on_batch`` is called after every batch. The thread starts with the first request.
     """
 
-    def __init__(self, bundle: Bundle, limits: Limits | None = None, watch: Watch | None = None) -> None:
+    def __init__(self, bundle: OpenClassifier, limits: Limits | None = None, on_batch: OnBatch | None = None) -> None:
         self.bundle, self.limits = bundle, limits or Limits()
-        self._watch = watch or (lambda rows, seconds: None)
+        self._on_batch = on_batch or (lambda rows, seconds: None)
         self._changed = threading.Condition()
-        self._jobs: deque[Job] = deque()
-        self._rows = 0  # that wait
-        self._wanted = 1  # rows that are worth a wait
+        self._queue: deque[QueuedRequest] = deque()
+        self._queued = 0  # inputs in the queue
+        self._expected = 1  # inputs worth waiting for
         self._closed = False
         self._thread: threading.Thread | None = None
 
     @property
-    def waiting(self) -> int:
-        """How many inputs wait."""
-        return self._rows
+    def queued(self) -> int:
+        """Return the number of inputs in the queue."""
+        return self._queued
 
     @property
     def is_open(self) -> bool:
-        """Whether requests are taken, and somebody is there to serve them."""
+        """Return whether requests are accepted and the thread can serve them."""
         return not self._closed and (self._thread is None or self._thread.is_alive())
 
-    async def predict(self, values: Sequence[Any], false_reject_rate: float | None = None) -> list[Answer]:
-        """One answer per value; a cancelled call leaves the others of its batch alone."""
-        return await self.submit(values, false_reject_rate)
+    async def predict(self, inputs: Sequence[Any], false_reject_rate: float | None = None) -> list[Result]:
+        """Return one result per input; a cancelled call does not affect the others of its batch."""
+        return await self.submit(inputs, false_reject_rate)
 
-    def submit(self, values: Sequence[Any], false_reject_rate: float | None = None) -> asyncio.Future[list[Answer]]:
-        """The answers to come; to be called in the event loop. Raises where the queue is full or closed."""
-        job = Job(values, false_reject_rate, asyncio.get_running_loop().create_future())
+    def submit(self, inputs: Sequence[Any], false_reject_rate: float | None = None) -> asyncio.Future[list[Result]]:
+        """Return the future results; call it in the event loop. Raise if the queue is full or closed."""
+        request = QueuedRequest(inputs, false_reject_rate, asyncio.get_running_loop().create_future())
         with self._changed:
             if self._closed:
-                raise busy("the service is stopping; ask again later")
-            if self._rows + len(values) > self.limits.queue:
-                raise busy(
-                    f"{self._rows:,} inputs wait for the model, and the queue has room for {self.limits.queue:,}; "
-                    "ask again later"
+                raise unavailable("the service is stopping; retry later")
+            if self._queued + len(inputs) > self.limits.queue:
+                raise unavailable(
+                    f"the queue is full: {self._queued:,} inputs wait, the limit is {self.limits.queue:,}; retry later"
                 )
-            self._start()
-            self._jobs.append(job)
-            self._rows += len(values)
-            if self._rows >= self._wanted or len(self._jobs) == 1:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="openradial-model", daemon=True)
+                self._thread.start()
+            self._queue.append(request)
+            self._queued += len(inputs)
+            if self._queued >= self._expected or len(self._queue) == 1:
                 self._changed.notify()
-        return job.future
+        return request.future
 
     def close(self) -> None:
-        """Take nothing more, finish what was taken, and wait for it."""
+        """Accept no more requests, and wait until the queued ones are finished."""
         with self._changed:
             self._closed = True
             self._changed.notify()
         if self._thread is not None:
             self._thread.join()
 
-    def _start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="openradial-model", daemon=True)
-            self._thread.start()
-
     def _work(self) -> None:
-        while batch := self._next():
-            begun = time.monotonic()
-            found = answers(self.bundle, [(job.values, job.rate) for job in batch], self.limits)
-            self._watch(sum(len(job.values) for job in batch), time.monotonic() - begun)
-            _deliver(batch, found)
+        while batch := self._next_batch():
+            start = time.monotonic()
+            results = predict_requests(self.bundle, [(request.inputs, request.rate) for request in batch], self.limits)
+            self._on_batch(sum(len(request.inputs) for request in batch), time.monotonic() - start)
+            _deliver(batch, results)
 
-    def _next(self) -> list[Job]:
-        """The requests of the next batch; none when all is done."""
+    def _next_batch(self) -> list[QueuedRequest]:
+        """Return the requests of the next batch, or none if the batcher is closed and the queue is empty."""
         with self._changed:
             while True:
                 self._wait()
-                if not self._jobs:
+                if not self._queue:
                     return []
-                batch = self._taken()
-                if batch:
-                    self._wanted = sum(len(job.values) for job in batch) if len(batch) > 1 else 1
+                if batch := self._take():
+                    self._expected = sum(len(request.inputs) for request in batch) if len(batch) > 1 else 1
                     return batch
 
     def _wait(self) -> None:
-        while not self._jobs and not self._closed:
+        while not self._queue and not self._closed:
             self._changed.wait()
-        while self._jobs and self._rows < self._wanted and not self._closed:
-            left = self._jobs[0].arrived + self.limits.delay / 1000 - time.monotonic()
+        while self._queue and self._queued < self._expected and not self._closed:
+            left = self._queue[0].arrived + self.limits.delay / 1000 - time.monotonic()
             if left <= 0 or not self._changed.wait(left):
                 return
 
-    def _taken(self) -> list[Job]:
-        """Whole requests from the front, without those that nobody waits for any more."""
-        batch: list[Job] = []
-        rows = 0
-        while self._jobs and (not batch or rows + len(self._jobs[0].values) <= self.limits.batch):
-            job = self._jobs.popleft()
-            self._rows -= len(job.values)
-            if not job.future.cancelled():
-                batch.append(job)
-                rows += len(job.values)
+    def _take(self) -> list[QueuedRequest]:
+        """Remove complete requests from the front of the queue; cancelled ones are dropped."""
+        batch: list[QueuedRequest] = []
+        size = 0
+        while self._queue and (not batch or size + len(self._queue[0].inputs) <= self.limits.batch):
+            request = self._queue.popleft()
+            self._queued -= len(request.inputs)
+            if not request.future.cancelled():
+                batch.append(request)
+                size += len(request.inputs)
         return batch
 
 
-def _deliver(batch: list[Job], found: list[list[Answer] | Exception]) -> None:
-    """Hand the answers over, with one call for each event loop."""
-    pairs: dict[asyncio.AbstractEventLoop, list[tuple[Job, list[Answer] | Exception]]] = {}
-    for job, said in zip(batch, found, strict=True):
-        pairs.setdefault(job.future.get_loop(), []).append((job, said))
-    for loop, own in pairs.items():
-        with suppress(RuntimeError):  # a closed loop: nobody waits any more
-            loop.call_soon_threadsafe(_settle, own)
+def predict_requests(
+    bundle: OpenClassifier, requests: Sequence[tuple[Sequence[Any], float | None]], limits: Limits
+) -> list[list[Result] | Exception]:
+    """Predict the inputs of several requests, each with its rate; return results, or the error of a request."""
+    try:
+        return list(_predict_together(bundle, requests, limits))
+    except Exception as error:
+        if len(requests) > 1:  # one by one, only the request that causes the error fails
+            return [predict_requests(bundle, [request], limits)[0] for request in requests]
+        return [RequestError(422, str(error)) if isinstance(error, OpenRadialError) else error]
 
 
-def _settle(pairs: list[tuple[Job, list[Answer] | Exception]]) -> None:
-    for job, said in pairs:
-        if job.future.done():
+def _predict_together(
+    bundle: OpenClassifier, requests: Sequence[tuple[Sequence[Any], float | None]], limits: Limits
+) -> list[list[Result]]:
+    results: list[list[Any]] = [[None] * len(inputs) for inputs, _ in requests]
+    groups: dict[tuple[float | None, torch.Size], list[tuple[int, int, Tensor]]] = {}
+    for i, (inputs, rate) in enumerate(requests):
+        for j, value in enumerate(inputs):
+            x = prepare_input(bundle, value, limits)
+            if isinstance(x, RequestError):
+                results[i][j] = x
+            else:  # only inputs of the same shape share a batch, so that none is padded for another client
+                groups.setdefault((rate, x.shape), []).append((i, j, x))
+    for (rate, _), members in groups.items():
+        predictions = bundle.predict(torch.cat([x for _, _, x in members]), rate)
+        for (i, j, _), prediction in zip(members, predictions, strict=True):
+            results[i][j] = prediction.as_dict()
+    return results
+
+
+def _deliver(batch: list[QueuedRequest], results: list[list[Result] | Exception]) -> None:
+    """Pass the results to the futures, with one call for each event loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[QueuedRequest, list[Result] | Exception]]] = {}
+    for request, result in zip(batch, results, strict=True):
+        by_loop.setdefault(request.future.get_loop(), []).append((request, result))
+    for loop, pairs in by_loop.items():
+        with suppress(RuntimeError):  # the loop is closed, so no client waits
+            loop.call_soon_threadsafe(_set_results, pairs)
+
+
+def _set_results(pairs: list[tuple[QueuedRequest, list[Result] | Exception]]) -> None:
+    for request, result in pairs:
+        if request.future.done():
             continue
-        if isinstance(said, Exception):
-            job.future.set_exception(said)
+        if isinstance(result, Exception):
+            request.future.set_exception(result)
         else:
-            job.future.set_result(said)
+            request.future.set_result(result)

@@ -1,168 +1,179 @@
-"""A request for predictions: its body, read within limits, as values and a false-reject rate."""
+"""Read requests for predictions within limits, and define the error that answers a request that fails."""
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse
 
-from openradial.server.limits import Limits
-from openradial.server.refusals import CLOSE, RequestError, busy
+from openradial.errors import OpenRadialError
+from openradial.server.settings import Limits
 
 RATE = "false_reject_rate"
 KEYS = ("inputs", RATE)
-FIELDS = 8  # of a form, beside files
-Take = Callable[[int], None]
+FORM_FIELDS = 8  # of a form, apart from files
+LONGEST_MESSAGE = 500  # characters; a message may quote what a client sent
+CLOSE = {"Connection": "close"}  # sent where the rest of a request is not read
+Reserve = Callable[[int], None]
 
 
-class Asked(NamedTuple):
-    """What a client wants to know."""
+class RequestError(OpenRadialError):
+    """A request, or one input of a request, that fails: the HTTP status and a message of one sentence."""
 
-    values: list[Any]
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+        self.status = status
+        self.message = message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 1]}…"
+        super().__init__(self.message)
+        self.headers = dict(headers or {})
+
+    def response(self) -> JSONResponse:
+        """Return the HTTP response."""
+        return JSONResponse({"error": self.message}, self.status, self.headers)
+
+
+def unavailable(message: str) -> RequestError:
+    """Return a 503 that asks the client to retry after one second."""
+    return RequestError(503, message, {"Retry-After": "1"})
+
+
+class PredictRequest(NamedTuple):
+    """The inputs of a request and the false-reject rate that it asks for."""
+
+    inputs: list[Any]
     rate: float | None
 
 
-class Form(MultiPartParser):
-    """Uploads that stay in memory, because the body is there already."""
+class MemoryBudget:
+    """The bytes that all requests may hold at the same time."""
 
-    spool_max_size = 2**62
-
-
-class Memory:
-    """The bytes that all requests hold together."""
-
-    def __init__(self, most: int) -> None:
-        self.most, self.used = most, 0
+    def __init__(self, limit: int) -> None:
+        self.limit, self.used = limit, 0
 
     @contextmanager
-    def lease(self) -> Iterator[Take]:
-        """A function that takes bytes for one request, which are given back at its end."""
-        own = 0
+    def lease(self) -> Iterator[Reserve]:
+        """Yield a function that reserves bytes for one request; they are released at its end."""
+        reserved = 0
 
-        def take(size: int) -> None:
-            nonlocal own
-            if self.used + size > self.most:
-                raise busy(f"all requests together may hold {self.most:,} bytes, and they do; ask again later")
+        def reserve(size: int) -> None:
+            nonlocal reserved
+            if self.used + size > self.limit:
+                raise unavailable(
+                    f"requests already hold {self.limit:,} bytes, the limit for all together; retry later"
+                )
             self.used += size
-            own += size
+            reserved += size
 
         try:
-            yield take
+            yield reserve
         finally:
-            self.used -= own
+            self.used -= reserved
 
 
-async def read(request: Request, limits: Limits, take: Take, *, images: bool) -> Asked:
-    """Values and rate from JSON, uploads or the bytes of one image; ``images`` says that the model takes such."""
+async def read_request(request: Request, limits: Limits, reserve: Reserve, *, images: bool) -> PredictRequest:
+    """Read inputs and rate from JSON, from a form, or from the bytes of one image where the model takes ``images``."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     is_image = kind.startswith("image/") or kind == "application/octet-stream"
     if kind != "application/json" and not (images and (is_image or kind == "multipart/form-data")):
         others = ", or images as multipart/form-data or image/*" if images else ""
         raise RequestError(415, f"send application/json{others}, got {kind or 'no Content-Type'}")
-    body = await read_body(request, limits, take)
-    asked = request.query_params.get(RATE)
+    body = await read_body(request, limits, reserve)
+    query = request.query_params.get(RATE)
     if is_image:
-        return Asked([body], _rate(asked))
-    found = _from_json(body) if kind == "application/json" else await _from_form(request, body, limits)
-    return _checked(found if asked is None else Asked(found.values, _rate(asked)), limits)
+        return PredictRequest([body], None if query is None else _parse_rate(query))
+    found = _parse_json(body) if kind == "application/json" else await _parse_form(request, body, limits)
+    if not found.inputs:
+        raise RequestError(422, "a request needs at least one input, got none")
+    if len(found.inputs) > limits.items:
+        raise _too_many(limits)
+    return found if query is None else PredictRequest(found.inputs, _parse_rate(query))
 
 
-async def read_body(request: Request, limits: Limits, take: Take) -> bytes:
-    """The whole body, if it is small enough and comes in time."""
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > limits.body:
-        raise _too_large(limits)
-    try:
-        async with asyncio.timeout(limits.reading):
-            return await _read_body(request, limits, take)
-    except TimeoutError as error:
-        raise RequestError(408, f"the request must be sent within {limits.reading:g} s, and was not", CLOSE) from error
-    except ClientDisconnect as error:
-        raise RequestError(400, "the client was gone before its request was whole") from error
-
-
-async def _read_body(request: Request, limits: Limits, take: Take) -> bytes:
+async def read_body(request: Request, limits: Limits, reserve: Reserve) -> bytes:
+    """Return the complete body if it is small enough and arrives in time."""
+    too_large = RequestError(413, f"a request may have at most {limits.body:,} bytes; split it into several", CLOSE)
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > limits.body:
+        raise too_large
     parts, size = [], 0
-    async for part in request.stream():
-        parts.append(part)
-        size += len(part)
-        if size > limits.body:
-            raise _too_large(limits)
-        take(len(part))
+    try:
+        async with asyncio.timeout(limits.read_timeout):
+            async for part in request.stream():
+                parts.append(part)
+                size += len(part)
+                if size > limits.body:
+                    raise too_large
+                reserve(len(part))
+    except TimeoutError as error:
+        raise RequestError(408, f"the request did not arrive within {limits.read_timeout:g} s", CLOSE) from error
+    except ClientDisconnect as error:
+        raise RequestError(400, "the client disconnected before its request was complete") from error
     return b"".join(parts)
 
 
-def _too_large(limits: Limits) -> RequestError:
-    return RequestError(
-        413, f"a request may have {limits.body:,} bytes, and this one has more; send less at a time", CLOSE
-    )
-
-
-def _from_json(body: bytes) -> Asked:
+def parse_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object of a body."""
     try:
         found = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise RequestError(400, f"the body is no JSON ({error})") from error
-    if not isinstance(found, dict) or not isinstance(found.get("inputs"), list):
-        raise RequestError(422, 'the body must be an object with "inputs", an array with one entry per input')
-    other = next((key for key in found if key not in KEYS), None)
-    if other is not None:
-        raise RequestError(422, f"the body may hold {' and '.join(KEYS)}, got {other!r}")
-    return Asked(found["inputs"], found.get(RATE))
+        raise RequestError(400, f"the body is not valid JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise RequestError(422, f"the body must be a JSON object, got {type(found).__name__}")
+    return found
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise RequestError(422, f"inputs must hold finite numbers, got {name}, which JSON does not have")
+    raise RequestError(422, f"numbers must be finite, got {name}, which is not valid JSON")
 
 
-async def _from_form(request: Request, body: bytes, limits: Limits) -> Asked:
-    async def whole() -> AsyncGenerator[bytes, None]:
+def _parse_json(body: bytes) -> PredictRequest:
+    found = parse_object(body)
+    if not isinstance(found.get("inputs"), list):
+        raise RequestError(422, 'the body must be an object with "inputs", an array with one entry per input')
+    other = next((key for key in found if key not in KEYS), None)
+    if other is not None:
+        raise RequestError(422, f"the body may have the keys {' and '.join(KEYS)}, got {other!r}")
+    return PredictRequest(found["inputs"], found.get(RATE))
+
+
+class _FormParser(MultiPartParser):
+    spool_max_size = 2**62  # uploads stay in memory, because the body is in memory already
+
+
+async def _parse_form(request: Request, body: bytes, limits: Limits) -> PredictRequest:
+    async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 
     try:
-        form = await Form(request.headers, whole(), max_files=limits.items, max_fields=FIELDS).parse()
+        form = await _FormParser(request.headers, stream(), max_files=limits.items, max_fields=FORM_FIELDS).parse()
     except MultiPartException as error:
         if error.message.startswith("Too many files"):
             raise _too_many(limits) from error
-        raise RequestError(400, f"the form cannot be read: {error.message}") from error
+        raise RequestError(400, f"the form cannot be parsed: {error.message}") from error
     try:
-        return await _asked(form)
+        rate, files = None, []
+        for name, value in form.multi_items():
+            if isinstance(value, UploadFile):
+                files.append(await value.read())
+            elif name == RATE:
+                rate = _parse_rate(value)
+            else:
+                raise RequestError(422, f"a form may have files and {RATE}, got {name!r}")
+        return PredictRequest(files, rate)
     finally:
         await form.close()
 
 
-async def _asked(form: FormData) -> Asked:
-    rate, files = None, []
-    for name, value in form.multi_items():
-        if isinstance(value, UploadFile):
-            files.append(await value.read())
-        elif name == RATE:
-            rate = _rate(value)
-        else:
-            raise RequestError(422, f"a form may hold files and {RATE}, got {name!r}")
-    return Asked(files, rate)
-
-
-def _rate(text: str | None) -> float | None:
-    if text is None:
-        return None
+def _parse_rate(text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
         raise RequestError(422, f"{RATE} must be a number, got {text!r}") from error
 
 
-def _checked(asked: Asked, limits: Limits) -> Asked:
-    if not asked.values:
-        raise RequestError(422, "a request needs at least one input, got none")
-    if len(asked.values) > limits.items:
-        raise _too_many(limits)
-    return asked
-
-
 def _too_many(limits: Limits) -> RequestError:
-    return RequestError(413, f"a request may have {limits.items:,} inputs, and this one has more; send several")
+    return RequestError(413, f"a request may have at most {limits.items:,} inputs; split it into several")

@@ -1,4 +1,4 @@
-"""A bundle with its queue, limits and counters: what the pages of the application share."""
+"""A bundle with its queue, limits and metrics: the state that all routes share."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,110 +7,112 @@ from typing import Any
 
 import torch
 
-from openradial.bundle import Bundle, ImageInputs, TableInputs
-from openradial.server.answers import Answer
-from openradial.server.batching import Batcher
-from openradial.server.limits import Limits
-from openradial.server.metrics import Metrics
-from openradial.server.refusals import RequestError, busy
-from openradial.server.requests import Asked, Memory
+from openradial.classifier import OpenClassifier
+from openradial.data.inputs import ImageInputs, TableInputs
+from openradial.server.batching import Batcher, Result
+from openradial.server.monitoring import ServiceMetrics
+from openradial.server.requests import MemoryBudget, PredictRequest, RequestError, unavailable
+from openradial.server.settings import Limits
 
-PATIENCE = 0.1  # seconds before it is asked whether the client is still there
-Vanished = Callable[[], Awaitable[None]]
+FIRST_CHECK = 0.1  # seconds before the service starts to watch for a disconnect of the client
 
 
 class Service:
-    """Predictions of one bundle, as requests want them.
+    """Serve the predictions of one bundle.
 
     Args:
-        bundle: what predicts.
-        limits: what is taken at most.
-        token: what a client must send as ``Authorization: Bearer ...``; without one, everybody is served.
+        bundle: the model.
+        limits: limits on requests and resources.
+        token: what clients must send as ``Authorization: Bearer ...``; without one, every client is served.
     """
 
-    def __init__(self, bundle: Bundle, limits: Limits | None = None, token: str | None = None) -> None:
+    def __init__(self, bundle: OpenClassifier, limits: Limits | None = None, token: str | None = None) -> None:
         self.bundle, self.limits, self.token = bundle, limits or Limits(), token
-        self.metrics, self.memory = Metrics(), Memory(self.limits.memory)
+        self.memory = MemoryBudget(self.limits.memory)
+        self.metrics = ServiceMetrics(lambda: self.batcher.queued)
         self.batcher = Batcher(bundle, self.limits, self.metrics.count_batch)
-        self.metrics.watch_queue(lambda: self.batcher.waiting)
 
     @property
     def takes_images(self) -> bool:
+        """Return whether the model takes images."""
         return isinstance(self.bundle.preprocessing, ImageInputs)
 
     @property
     def false_reject_rate(self) -> float | None:
-        """The rate that the bundle was calibrated for."""
-        rejector = self.bundle.classifier.rejector
+        """Return the rate that the bundle was calibrated for."""
+        rejector = self.bundle.rejector
         return None if rejector is None else rejector.false_reject_rate
 
     def check_rate(self, rate: float | None) -> None:
         """Raise unless the bundle can decide at this rate."""
-        rejector = self.bundle.classifier.rejector
+        rejector = self.bundle.rejector
         if rate is None:
             return
         if rejector is None:
-            raise RequestError(
-                422, "this model rejects nothing, so no false_reject_rate can be asked of it; leave it out"
-            )
+            raise RequestError(422, "this model has no rejector; leave false_reject_rate out")
         if rejector.per_class:
             rejector.thresholds(rate)
         else:
             rejector.threshold(rate)
 
-    async def predict(self, asked: Asked, vanished: Vanished) -> list[Answer]:
-        """One answer per value. ``vanished`` returns when the client is gone: then the request leaves the queue."""
-        self.check_rate(asked.rate)
-        future = self.batcher.submit(asked.values, asked.rate)
+    async def predict(self, request: PredictRequest, disconnected: Callable[[], Awaitable[None]]) -> list[Result]:
+        """Return one result per input; remove the request from the queue once ``disconnected`` returns."""
+        self.check_rate(request.rate)
+        future = self.batcher.submit(request.inputs, request.rate)
         try:
-            done, _ = await asyncio.wait([future], timeout=PATIENCE)
-            found = future.result() if done else await self._patiently(future, vanished)
+            done, _ = await asyncio.wait([future], timeout=FIRST_CHECK)
+            results = future.result() if done else await self._wait(future, disconnected)
         finally:
             future.cancel()
-        self._count(found)
-        return found
+        self._count(results)
+        return results
 
-    async def _patiently(self, future: asyncio.Future[list[Answer]], vanished: Vanished) -> list[Answer]:
-        gone = asyncio.ensure_future(vanished())
+    async def _wait(
+        self, future: asyncio.Future[list[Result]], disconnected: Callable[[], Awaitable[None]]
+    ) -> list[Result]:
+        gone = asyncio.ensure_future(disconnected())
         both: list[asyncio.Future[Any]] = [future, gone]
         try:
-            await asyncio.wait(both, timeout=self.limits.waiting, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(both, timeout=self.limits.response_timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
             gone.cancel()
         if future.done():
             return future.result()
         if gone.done():
-            self.metrics.vanished.inc()
-            raise RequestError(499, "the client was gone before its answer was there")
-        raise busy(f"the answer took more than {self.limits.waiting:g} s; ask again later")
+            self.metrics.disconnected.inc()
+            raise RequestError(499, "the client disconnected before its response was ready")
+        raise unavailable(f"the response took more than {self.limits.response_timeout:g} s; retry later")
 
-    def _count(self, found: Sequence[Answer]) -> None:
-        errors = sum(isinstance(answer, RequestError) for answer in found)
-        unknown = sum(not isinstance(answer, RequestError) and answer["is_unknown"] for answer in found)
+    def _count(self, results: Sequence[Result]) -> None:
+        errors = sum(isinstance(result, RequestError) for result in results)
+        unknown = count_unknown(results)
         self.metrics.errors.inc(errors)
         self.metrics.unknown.inc(unknown)
-        self.metrics.known.inc(len(found) - errors - unknown)
+        self.metrics.known.inc(len(results) - errors - unknown)
 
     def warm_up(self) -> None:
-        """Predict once: the first call of a network takes much longer than any other."""
+        """Predict once, because the first call of a network takes much longer than later ones."""
         inputs = self.bundle.preprocessing
         sizes = [size for size in inputs.shape if size is not None]
         if len(sizes) == len(inputs.shape):
             self.bundle.predict(torch.zeros(1, *sizes, dtype=inputs.dtype))
 
-    def facts(self) -> dict[str, Any]:
-        """What the model is, as JSON can hold it."""
+    def describe(self) -> dict[str, Any]:
+        """Return the description of the model as JSON-compatible values."""
         inputs = self.bundle.preprocessing
-        shown: dict[str, Any] = {"kind": inputs.kind, "shape": list(inputs.shape)}
-        if isinstance(inputs, TableInputs):
-            shown["columns"] = list(inputs.encoder.columns)
+        columns = {"columns": list(inputs.encoder.columns)} if isinstance(inputs, TableInputs) else {}
         return {
             "classes": list(self.bundle.classes),
-            "network": self.bundle.network,
+            "network": self.bundle.network[0],
             "parameters": self.bundle.parameters,
-            "inputs": shown,
+            "inputs": {"kind": inputs.kind, "shape": list(inputs.shape), **columns},
             "false_reject_rate": self.false_reject_rate,
-            "facts": dict(self.bundle.facts),
+            "facts": dict(self.bundle.metadata),
             "versions": dict(self.bundle.versions),
             "limits": asdict(self.limits),
         }
+
+
+def count_unknown(results: Sequence[Result]) -> int:
+    """Return how many inputs were called unknown."""
+    return sum(not isinstance(result, RequestError) and result["is_unknown"] for result in results)

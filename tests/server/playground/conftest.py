@@ -9,7 +9,7 @@ import httpx
 import pytest
 import uvicorn
 
-from openradial.server import Service, running
+from openradial.server import Service, http_server
 from openradial.server.playground import create_playground
 from openradial.server.playground.digits import digit_model
 
@@ -44,7 +44,7 @@ def serving(app, opened):
     thread = threading.Thread(target=server.run, args=([opened],))
     thread.start()
     try:
-        yield running.url_of(opened)
+        yield http_server.url_of(opened)
     finally:
         server.should_exit = True
         thread.join()
@@ -75,7 +75,7 @@ def without_browser(reason):
 @pytest.fixture(scope="module")
 def playground(served):
     """The address of a playground with the digits that come with it."""
-    with running.listen("127.0.0.1", 0) as opened:
+    with http_server.listen("127.0.0.1", 0) as opened:
         app = create_playground(Service(digit_model("radial")), stopped=lambda: opened.fileno() < 0)
         with served(app, opened) as url:
             yield url
@@ -84,7 +84,7 @@ def playground(served):
 @pytest.fixture
 def client(served):
     """A client of a playground of its own."""
-    with running.listen("127.0.0.1", 0) as opened:
+    with http_server.listen("127.0.0.1", 0) as opened:
         app = create_playground(Service(digit_model("radial")), stopped=lambda: opened.fileno() < 0)
         with served(app, opened) as url, httpx.Client(base_url=url, timeout=PATIENCE / 1000) as made:
             yield made

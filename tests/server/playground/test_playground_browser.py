@@ -10,17 +10,17 @@ import pytest
 import torch
 from PIL import Image
 
-from openradial.bundle import Bundle, TableInputs
 from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
+from openradial.data.inputs import TableInputs
 from openradial.data.table_encoder import NumberFeature, TableEncoder, WordFeature
 from openradial.functional import radial_probs
 from openradial.heads import RadialHead
 from openradial.models import build
-from openradial.server import Service, running
+from openradial.server import Service, http_server
 from openradial.server.playground import create_playground, runs
+from openradial.server.playground.app import STATIC
 from openradial.server.playground.digits import digit_model
-from openradial.server.playground.page import STATIC
 
 ENDED = "#spiral[data-state=ended]"
 TABS = ("spiral", "draw", "model")
@@ -306,8 +306,10 @@ def table_playground(served):
     rejector = Rejector(0.1).fit(torch.linspace(0, 1, 99))
     classifier = OpenClassifier(net, RadialHead(2), rejector=rejector)
     inputs = TableInputs(TableEncoder((*features, words), ("long", "wide")))
-    bundle = Bundle(classifier, "mlp", {"inputs": 4, "hidden": ()}, ("long", "wide"), inputs)
-    with running.listen("127.0.0.1", 0) as opened:
+    bundle = classifier.replace(
+        network=("mlp", {"inputs": 4, "hidden": ()}), classes=("long", "wide"), preprocessing=inputs
+    )
+    with http_server.listen("127.0.0.1", 0) as opened:
         app = create_playground(Service(bundle), title="my model", stopped=lambda: opened.fileno() < 0)
         with served(app, opened) as url:
             yield url

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from openradial.bundle import describe
 from openradial.errors import DataError
-from openradial.server.playground.digits import CENTRE, MODELS, NAMES, digit_model, facts, like_mnist, opinion
-from openradial.server.playground.page import STATIC
+from openradial.server.playground.app import STATIC
+from openradial.server.playground.digits import CENTRE, MODELS, NAMES, digit_model, facts, like_mnist, predict_digit
 
 
 def blot(h, w, top, left, tall, wide):
@@ -85,10 +85,10 @@ def gallery():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_opinion_is_what_the_bundle_predicts(name):
+def test_the_prediction_is_that_of_the_bundle(name):
     bundle = digit_model(name)
     for image in gallery():
-        found, row = opinion(bundle, image), bundle.predict([image[:, :, None]]).rows()[0]
+        found, row = predict_digit(bundle, image), bundle.predict([image[:, :, None]]).rows()[0]
         assert found.label == row["label"]
         assert str(found.nearest) == row["nearest"]
         assert found.p_value == pytest.approx(row["p_value"])
@@ -98,7 +98,7 @@ def test_an_opinion_is_what_the_bundle_predicts(name):
 
 
 def test_the_radial_classifier_names_the_gallerys_digits_and_doubts_its_clothes_more_than_softmax_does():
-    found = {name: [opinion(digit_model(name), image) for image in gallery()] for name in NAMES}
+    found = {name: [predict_digit(digit_model(name), image) for image in gallery()] for name in NAMES}
     assert [each.nearest for each in found["radial"][:10]] == list(range(10))
     rejected = {name: sum(each.label == "unknown" for each in found[name][10:]) for name in NAMES}
     assert rejected == {"softmax": 4, "radial": 5}  # of 6, which nobody selected: the first of each class

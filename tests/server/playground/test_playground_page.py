@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 import pytest
 
 from openradial.evaluation.plots import colors
+from openradial.server.playground.app import STATIC
 from openradial.server.playground.digits import MODELS
-from openradial.server.playground.page import STATIC
 
 LARGEST = 500_000  # bytes of all that ships
 PAGE = (STATIC / "index.html").read_text()

@@ -14,9 +14,8 @@ from openradial.server import Service
 from openradial.server.playground import create_playground, learning, runs
 from openradial.server.playground.digits import digit_model
 from openradial.server.playground.learning import Pace, Wishes
-from openradial.server.playground.model_routes import asked
+from openradial.server.playground.routes import event_stream, input_form
 from openradial.server.playground.runs import Run
-from openradial.server.playground.spiral_routes import told
 
 
 @pytest.fixture(autouse=True)
@@ -82,9 +81,9 @@ def test_a_run_can_be_paused_resumed_and_ended(client):
     ("body", "status", "sentence"),
     [
         (b'{"scale": 9}', 422, "scale must be a number from 0.5 to 5, got 9"),
-        (b"[]", 422, "the body must be an object of settings, got list"),
-        (b"{", 400, "the body is no JSON"),
-        (b" " * 2000, 413, "a request may have 1,000 bytes"),
+        (b"[]", 422, "the body must be a JSON object, got list"),
+        (b"{", 400, "the body is not valid JSON"),
+        (b" " * 2000, 413, "a request may have at most 1,000 bytes"),
     ],
 )
 def test_a_wrong_start_is_refused_in_one_sentence(client, body, status, sentence):
@@ -100,7 +99,7 @@ def test_a_place_must_be_finite(client):
 
 
 async def collected(run, stopped):
-    return [event async for event in told(run, 0, stopped)]
+    return [event async for event in event_stream(run, 0, stopped)]
 
 
 def test_a_stream_ends_when_the_server_stops_and_then_nobody_watches():
@@ -142,7 +141,7 @@ def test_a_ready_image_is_taken_as_it_is(client):
         (np.ones((2, 3), np.uint8), {}, 422, "a drawing is a square of bytes, one per pixel, got 6 bytes"),
         (np.ones((0, 0), np.uint8), {}, 422, "a drawing is a square of bytes, one per pixel, got 0 bytes"),
         (np.ones((20, 20), np.uint8), {"ready": True}, 422, "a ready image has 28 x 28 pixels, got 20 x 20"),
-        (np.ones((600, 600), np.uint8), {}, 413, "a request may have 262,144 bytes"),
+        (np.ones((600, 600), np.uint8), {}, 413, "a request may have at most 262,144 bytes"),
     ],
 )
 def test_a_wrong_drawing_is_refused_in_one_sentence(client, ink, options, status, sentence):
@@ -165,12 +164,12 @@ def test_the_model_of_the_page_is_described(client):
 
 def test_a_table_becomes_a_form():
     features = (NumberFeature("length", 2.34567, 2.0, 0.5), WordFeature("colour", ("red", "blue"), (0.5, 0.5)))
-    found = asked(TableInputs(TableEncoder(features, ("a", "b"))))
+    found = input_form(TableInputs(TableEncoder(features, ("a", "b"))))
     assert found["fields"] == [
         {"name": "length", "usual": 2.346, "words": None},
         {"name": "colour", "usual": None, "words": ["red", "blue"]},
     ]
-    assert asked(PointInputs(4)) == {"kind": "points", "shape": [4], "fields": []}
+    assert input_form(PointInputs(4)) == {"kind": "points", "shape": [4], "fields": []}
 
 
 def test_the_service_is_there_too(client):
@@ -189,7 +188,7 @@ def test_the_page_may_load_nothing_from_elsewhere(client):
     script = client.get("/static/main.js")
     assert script.headers["content-type"].startswith("text/javascript")
     assert script.headers["x-content-type-options"] == "nosniff"
-    assert client.get("/static/%2e%2e/page.py").status_code == 404
+    assert client.get("/static/%2e%2e/app.py").status_code == 404
 
 
 def test_no_other_site_can_reach_it_under_a_name_of_its_own(client):

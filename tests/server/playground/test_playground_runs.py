@@ -7,7 +7,7 @@ import torch
 from openradial.server.playground import learning, runs
 from openradial.server.playground.learning import Pace, Wishes
 from openradial.server.playground.runs import EXTENT, Run, Runs
-from openradial.server.refusals import RequestError
+from openradial.server.requests import RequestError
 
 QUICK = Pace(4, 1, 1, 8, learning.PLAIN.learning)
 QUICK_BAYESIAN = Pace(3, 1, 2, 6, learning.BAYESIAN.learning)

@@ -33,9 +33,9 @@ def material():
 @pytest.mark.parametrize(("head", "kind"), [("softmax", SoftmaxHead), ("radial", RadialHead)])
 def test_a_trained_classifier_comes_back_from_its_files_as_it_was(material, tmp_path, monkeypatch, head, kind):
     bundle = train_digits(head, material, Settings(epochs=2, batch_size=50, channels_last=True))
-    assert isinstance(bundle.classifier.head, kind)
+    assert isinstance(bundle.head, kind)
     keep(bundle, tmp_path / head)
-    assert {tensor.dtype for tensor in load(tmp_path / head).classifier.net.parameters()} == {torch.float16}
+    assert {tensor.dtype for tensor in load(tmp_path / head).net.parameters()} == {torch.float16}
     monkeypatch.setattr(digits, "MODELS", tmp_path)
     again = digits.digit_model.__wrapped__(head)
     before, after = bundle.predict(material.test.inputs), again.predict(material.test.inputs)

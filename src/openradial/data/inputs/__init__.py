@@ -2,7 +2,7 @@
 
 from openradial.data.inputs.base import Inputs
 from openradial.data.inputs.images import ImageInputs
-from openradial.data.inputs.rows import PointInputs, SequenceInputs, TextInputs
+from openradial.data.inputs.rows import PointInputs, SequenceInputs, TensorInputs, TextInputs
 from openradial.data.inputs.tables import TableInputs
 
-__all__ = ["ImageInputs", "Inputs", "PointInputs", "SequenceInputs", "TableInputs", "TextInputs"]
+__all__ = ["ImageInputs", "Inputs", "PointInputs", "SequenceInputs", "TableInputs", "TensorInputs", "TextInputs"]

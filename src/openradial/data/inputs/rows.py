@@ -117,6 +117,36 @@ class SequenceInputs(Inputs):
 
 
 @dataclass(frozen=True)
+class TensorInputs(Inputs):
+    """Tensors as the network takes them: for classifiers without preprocessing, which cannot be saved."""
+
+    kind: ClassVar[str] = "tensors"
+    dtype: ClassVar[torch.dtype] = torch.float32
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        return ()
+
+    def prepare(self, raw: Any) -> Tensor:
+        raise OptionError(f"a classifier without preprocessing predicts tensors, got {type(raw).__name__}")
+
+    def check(self, x: Tensor) -> None:
+        pass  # the network knows what it takes
+
+    def chunks(self, raw: Any) -> Iterator[Any]:
+        if not isinstance(raw, Tensor):
+            self.prepare(raw)
+        yield from torch.split(raw, self.rows_at_once(raw[:1].numel()))
+
+    def record(self) -> dict[str, Any]:
+        raise OptionError("a model is saved with its preprocessing, and this one has none; set preprocessing=...")
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls()
+
+
+@dataclass(frozen=True)
 class TextInputs(Inputs):
     """Texts as tokens of the training texts' vocabulary, the first ``max_words`` words of each.
 

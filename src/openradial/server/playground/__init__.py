@@ -1,8 +1,8 @@
-"""The playground: a page on which people see and try what softmax and the radial layer say.
+"""The playground: a page that compares the predictions of softmax and the radial layer.
 
-:func:`create_playground` is the service's application with the page and its routes added.
+:func:`create_playground` returns the service's application with the page and its routes added.
 """
 
-from openradial.server.playground.application import create_playground
+from openradial.server.playground.app import create_playground
 
 __all__ = ["create_playground"]

@@ -1,4 +1,4 @@
-"""Two classifiers of digits that come with the package, and drawings made like the images they know."""
+"""The two digit classifiers that come with the package, and drawings converted to the form of MNIST."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -8,34 +8,32 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.nn.functional import interpolate
 
-from openradial.bundle import Bundle, load
-from openradial.bundle.predictions import UNKNOWN_NAME
+from openradial.bundle import load
+from openradial.classifier import UNKNOWN, OpenClassifier
 from openradial.errors import DataError
-from openradial.heads import RadialHead
 
 MODELS = Path(__file__).parent / "models"
 NAMES = ("softmax", "radial")
-SIDE, BOX = 28, 20  # pixels of an image of MNIST, and of the box that its digit was scaled to
-CENTRE = 14.5  # where MNIST's images have their centre of mass: in the middle of pixel 14
-Pixels = NDArray[np.uint8]
+SIDE, BOX = 28, 20  # pixels of an MNIST image, and of the box that its digit is scaled to
+CENTRE = 14.5  # centre of mass of MNIST images: the middle of pixel 14
+GreyImage = NDArray[np.uint8]  # (h, w)
 
 
 @cache
-def digit_model(name: str) -> Bundle:
-    """One of the two, ready to predict: its weights are kept in half precision."""
+def digit_model(name: str) -> OpenClassifier:
+    """Load one of the two classifiers; its weights are stored in half precision."""
     bundle = load(MODELS / name)
-    bundle.classifier.net.float()
+    bundle.net.float()
     return bundle
 
 
-def like_mnist(ink: Pixels) -> Pixels:
-    """A drawing as MNIST would have it: ``(h, w) -> (28, 28)``, both bright on black.
+def like_mnist(ink: GreyImage) -> GreyImage:
+    """Convert a drawing to the form of MNIST, ``(h, w) -> (28, 28)``, both bright on black.
 
-    What is drawn is scaled to a box of 20 x 20 without changing its shape, then moved so that its centre of mass is
-    in the middle of pixel 14, 14.
+    The drawing is scaled to a box of 20 x 20 with its aspect ratio, then moved so that its centre of mass is in the
+    middle of pixel 14, 14.
 
     >>> drawing = np.zeros((100, 100), np.uint8)
     >>> drawing[10:90, 5:25] = np.linspace(100, 255, 80)[:, None]
@@ -58,46 +56,38 @@ def like_mnist(ink: Pixels) -> Pixels:
 
 
 def _start(values: NDArray[np.float32], axis: int) -> int:
-    """Where a picture begins if its centre of mass is to be that of MNIST, as far as there is room."""
+    """Return the first row or column of an image whose centre of mass is that of MNIST, within the borders."""
     mass = values.sum(1 - axis)
     centre = float((mass * (np.arange(len(mass)) + 0.5)).sum() / max(float(mass.sum()), 1e-9))
     return int(np.clip(round(CENTRE - centre), 0, SIDE - len(mass)))
 
 
 @dataclass(frozen=True)
-class Opinion:
-    """What one classifier says of an image."""
+class DigitPrediction:
+    """The prediction of one classifier for an image."""
 
     probabilities: list[float]  # of the ten digits
-    distances: list[float] | None  # to the prototypes, where it has some
+    distances: list[float] | None  # to the prototypes; radial head only
     nearest: int
     label: str
     p_value: float
 
 
-def opinion(bundle: Bundle, image: Pixels) -> Opinion:
-    """All that a classifier says of an image ``(28, 28)``."""
-    x = bundle.prepare([image[:, :, None]])
-    answer = bundle.classifier.answer(bundle.preprocessing.transform(x))
+def predict_digit(bundle: OpenClassifier, image: GreyImage) -> DigitPrediction:
+    """Predict an image ``(28, 28)``."""
+    x = bundle.preprocessing.ready([image[:, :, None]])
+    answer = bundle.decide(bundle.preprocessing.transform(x))
     label, nearest = int(answer.labels[0]), int(answer.nearest[0])
-    assert answer.p_values is not None  # both come with a rejector
-    return Opinion(
+    assert answer.p_values is not None  # both classifiers have a rejector
+    return DigitPrediction(
         probabilities=answer.log_probs[0].exp().tolist(),
-        distances=_distances(bundle, answer.log_probs),
+        distances=None if answer.distances is None else answer.distances[0].tolist(),
         nearest=nearest,
-        label=UNKNOWN_NAME if label < 0 else bundle.classes[label],
+        label=UNKNOWN if label < 0 else bundle.classes[label],
         p_value=float(answer.p_values[0]),
     )
 
 
-def _distances(bundle: Bundle, log_probs: Tensor) -> list[float] | None:
-    head = bundle.classifier.head
-    if not isinstance(head, RadialHead):
-        return None
-    found: list[float] = (-log_probs[0] / head.layer.beta).tolist()
-    return found
-
-
 def facts() -> dict[str, Any]:
-    """What was measured of both when they were trained."""
-    return {name: dict(digit_model(name).facts["measured"]) for name in NAMES}
+    """Return the metrics of both classifiers, computed when they were trained."""
+    return {name: dict(digit_model(name).metadata["measured"]) for name in NAMES}

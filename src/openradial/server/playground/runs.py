@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from openradial.server.logs import Level, event
+from openradial.server.monitoring import log_event
 from openradial.server.playground.learning import Learner, State, Viewer, Wishes, accuracies, fresh_points
-from openradial.server.refusals import RequestError
+from openradial.server.requests import RequestError
+from openradial.server.settings import LogLevel
 
 EXTENT = (-3.0, 3.0, -3.0, 3.0)  # of the map; the data lie within a radius of 1.1
 SHOWN = 300  # points that the page draws
@@ -108,7 +109,7 @@ class Run:
             while self._may_go_on():
                 self._add(self.learner.advance())
         except Exception as error:
-            event(Level.ERROR, "spiral", error=f"{type(error).__name__}: {error}")
+            log_event(LogLevel.ERROR, "spiral", error=f"{type(error).__name__}: {error}")
             self._set(problem="training failed; start again with other settings")
 
     def _may_go_on(self) -> bool:

@@ -14,15 +14,14 @@ import torch
 from torch import nn
 
 from openradial import models
-from openradial.bundle import Bundle, ImageInputs, save
+from openradial.bundle import save
 from openradial.classifier import OpenClassifier
-from openradial.conformal import Rejector
 from openradial.data import Batches, Examples, load
+from openradial.data.inputs import ImageInputs
 from openradial.data.splits import train_test_split
-from openradial.fitting.recipe import Held, make_recipe, open_classifier
-from openradial.heads import SoftmaxHead
+from openradial.fitting.calibration import InOrder, calibrate
 from openradial.metrics import auroc
-from openradial.nn.objective import Objective
+from openradial.recipe import default_recipe
 from openradial.server.playground.digits import MODELS, NAMES
 from openradial.training import Settings, fit
 
@@ -33,7 +32,7 @@ RATE = 0.05
 
 
 @dataclass(frozen=True)
-class Material:
+class DigitData:
     """MNIST in three parts, and other images that no classifier should accept."""
 
     train: Examples
@@ -42,48 +41,43 @@ class Material:
     novel: Examples
 
     @classmethod
-    def read(cls) -> "Material":
+    def read(cls) -> "DigitData":
         known = load("mnist")
         train, calibration = train_test_split(known, CALIBRATION / len(known), seed=0)
         return cls(train, calibration, load("mnist", "test"), load("fashion-mnist", "test"))
 
 
-def train_digits(head: str, material: Material, settings: Settings) -> Bundle:
+def train_digits(head: str, data: DigitData, settings: Settings) -> OpenClassifier:
     """One of the two classifiers, trained, calibrated and measured."""
     torch.manual_seed(settings.seed)
     net = models.build(NETWORKS[head], 10)
-    recipe = make_recipe(net, NETWORKS[head], "images", 10)
-    objective = recipe.objective if head == "radial" else Objective(SoftmaxHead(10).loss)
-    batches = Batches(
-        material.train, settings.batch_size, shuffle=True, seed=settings.seed, transform=INPUTS.normalise()
-    )
-    fit(net, objective, batches, settings=settings)
+    recipe = default_recipe(net, NETWORKS[head], "images", head=head, layers=())
+    parts = recipe.make_head(10)
+    batches = Batches(data.train, settings.batch_size, shuffle=True, seed=settings.seed, transform=INPUTS.normalise())
+    fit(net, recipe.make_objective(parts), batches, settings=settings)
     net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     net.half().float()
-    held = Held(Batches(material.calibration, 1000, transform=INPUTS.normalise()))
-    if head == "radial":
-        classifier = open_classifier(net, recipe, RATE, train=held, combination=None, calibration=held)
-    else:
-        classifier = OpenClassifier(net, SoftmaxHead(10), rejector=Rejector(RATE)).calibrate(held)
-    bundle = Bundle(classifier, NETWORKS[head], {}, material.train.classes, INPUTS)
-    facts = {"data": "mnist", "training": settings.as_dict(), "measured": measured(bundle, material)}
-    return Bundle(classifier, NETWORKS[head], {}, bundle.classes, INPUTS, facts)
+    held = InOrder(Batches(data.calibration, 1000, transform=INPUTS.normalise()))
+    model = calibrate(net, parts, recipe, RATE, train=held, combination=None, calibration=held)
+    model = model.replace(network=(NETWORKS[head], {}), classes=data.train.classes, preprocessing=INPUTS)
+    metadata = {"data": "mnist", "training": settings.as_dict(), "measured": measured(model, data)}
+    return model.replace(metadata=metadata)
 
 
-def measured(bundle: Bundle, material: Material) -> dict[str, float]:
+def measured(bundle: OpenClassifier, data: DigitData) -> dict[str, float]:
     """How a classifier does on images that it has not seen: digits, and clothes in their place."""
-    known, novel = bundle.predict(material.test.inputs), bundle.predict(material.novel.inputs)
+    known, novel = bundle.predict(data.test.inputs), bundle.predict(data.novel.inputs)
     return {
-        "accuracy": float((known.nearest == material.test.labels.numpy()).mean()),
+        "accuracy": float((known.nearest == data.test.labels.numpy()).mean()),
         "false_reject_rate": float((known.labels < 0).mean()),
         "fashion_mnist_rejected": float((novel.labels < 0).mean()),
         "fashion_mnist_auroc": auroc(known.unknown_score, novel.unknown_score),
     }
 
 
-def keep(bundle: Bundle, folder: Path) -> None:
+def keep(bundle: OpenClassifier, folder: Path) -> None:
     """Save a bundle with its weights in half precision, which they were rounded to before."""
-    net: nn.Module = bundle.classifier.net
+    net: nn.Module = bundle.net
     net.half()
     save(bundle, folder, overwrite=True)
     net.float()
@@ -96,12 +90,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--head", choices=NAMES, action="append", help="one of them alone")
     parser.add_argument("--out", type=Path, default=MODELS, help="the folder that gets both bundles")
     given = parser.parse_args(arguments)
-    material = Material.read()
+    data = DigitData.read()
     settings = Settings(epochs=given.epochs, batch_size=128, schedule="cosine", channels_last=True)
     for head in given.head or NAMES:
-        bundle = train_digits(head, material, settings)
+        bundle = train_digits(head, data, settings)
         keep(bundle, given.out / head)
-        print(head, bundle.facts["measured"])  # noqa: T201
+        print(head, bundle.metadata["measured"])  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -1,0 +1,5 @@
+"""``python -m openradial`` runs the command ``openradial``."""
+
+from openradial.cli import main
+
+main()

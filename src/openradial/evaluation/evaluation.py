@@ -1,0 +1,224 @@
+"""Evaluate a bundle on known and novel data: metrics with intervals, and the most confident mistakes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openradial import metrics
+from openradial.classifier import OpenClassifier, Predictions
+from openradial.classifier.streaming import predict_rows
+from openradial.conformal import FalseRejectReport, false_reject_report
+from openradial.data.progress import bar
+from openradial.data.sources import RawInput
+from openradial.errors import DataError, HeadError
+from openradial.evaluation.samples import Sample, known_sample, novel_sample
+from openradial.metrics import Interval
+
+SAMPLES = 300  # of the bootstrap
+METRICS = ("auroc", "fpr_at_tpr", "aupr_novel", "oscr")
+POOLED = "all novel sets"
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedSample:
+    """A sample with the predictions of the bundle; rows that cannot be read are left out."""
+
+    name: str
+    rows: list[RawInput]
+    labels: NDArray[np.int64]
+    predictions: Predictions
+    truths: tuple[str, ...]
+    broken: tuple[tuple[str, str], ...] = ()  # input and error message
+
+    @property
+    def scores(self) -> Floats:
+        """Return unknown scores; NaN counts as the most unknown."""
+        return np.nan_to_num(self.predictions.unknown_score, nan=np.inf, posinf=np.inf, neginf=-np.inf)
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        """Return whether the nearest class is the true one."""
+        return np.equal(self.predictions.nearest, self.labels)
+
+
+@dataclass(frozen=True)
+class NovelMetrics:
+    """How well one novel set is separated from the known data."""
+
+    name: str
+    examples: int
+    detected: float  # share of inputs called unknown
+    metrics: Mapping[str, Interval]
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Metrics of a bundle, and the predictions that they were computed from."""
+
+    classes: tuple[str, ...]
+    accuracy: Interval
+    accepted_accuracy: float | None  # of the known examples that are not rejected
+    false_rejects: FalseRejectReport
+    ece: float
+    open_ece: float  # of known and novel examples together
+    known: PredictedSample
+    novel: tuple[PredictedSample, ...]
+    novel_metrics: tuple[NovelMetrics, ...]
+    threshold: float
+    notes: tuple[str, ...] = field(default=())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the metrics as JSON-compatible values."""
+        novel = [
+            {**asdict(each), "metrics": {name: value._asdict() for name, value in each.metrics.items()}}
+            for each in self.novel_metrics
+        ]
+        broken = [name for part in (self.known, *self.novel) for name, _ in part.broken]
+        return {
+            "known": {
+                "name": self.known.name,
+                "examples": len(self.known.labels),
+                "classes": len(np.unique(self.known.labels)),
+                "accuracy": self.accuracy._asdict(),
+                "accuracy_of_accepted": self.accepted_accuracy,
+                "false_reject_rate": asdict(self.false_rejects),
+                "ece": self.ece,
+            },
+            "ece_with_novel": self.open_ece,
+            "novel": novel,
+            "broken": broken,
+            "notes": list(self.notes),
+        }
+
+
+class Mistake(NamedTuple):
+    """An input that was decided wrongly; the p-value says how compatible it is with known data."""
+
+    row: RawInput
+    true: str
+    predicted: str
+    p_value: float
+
+
+def evaluate(
+    bundle: OpenClassifier, known: Sample, novel: Sequence[Sample], false_reject_rate: float | None = None
+) -> Evaluation:
+    """Evaluate a bundle on held-out known data and on novel data.
+
+    Intervals are bootstrap intervals at 95 %; the interval of the false-reject rate is Clopper and Pearson's.
+    """
+    rejector = bundle.rejector
+    if rejector is None:
+        raise HeadError("the model has no rejector, so it rejects no input; fit it again with a false-reject rate")
+
+    def predict(raw: Sequence[Any]) -> Predictions:
+        return bundle.predict(raw, false_reject_rate)
+
+    total = sum(len(sample.rows) for sample in (known, *novel))
+    with bar("evaluating", total, unit="inputs") as advance:
+        seen, *unseen = [_predict(sample, predict, advance) for sample in (known, *novel)]
+    labels = seen.predictions.nearest if rejector.per_class else None
+    rejects = false_reject_report(seen.scores, rejector, labels, false_reject_rate=false_reject_rate)
+    kept = seen.predictions.labels >= 0
+    return Evaluation(
+        classes=bundle.classes,
+        accuracy=metrics.bootstrap(metrics.accuracy, seen.labels, seen.predictions.nearest, samples=SAMPLES),
+        accepted_accuracy=float(seen.correct[kept].mean()) if kept.any() else None,
+        false_rejects=rejects,
+        ece=metrics.ece(*as_one_class(seen)),
+        open_ece=metrics.ece(*as_one_class(seen, *unseen)),
+        known=seen,
+        novel=tuple(unseen),
+        novel_metrics=tuple(_novel_metrics(seen, each) for each in (*unseen, *_pooled(unseen))),
+        threshold=float("nan") if rejector.per_class else rejector.threshold(false_reject_rate),
+        notes=tuple(note for sample in (known, *novel) for note in sample.notes),
+    )
+
+
+def evaluate_model(
+    model: OpenClassifier,
+    known: str | Path,
+    novel: str | Path | Sequence[str | Path] = (),
+    *,
+    label: str | None = None,
+    false_reject_rate: float | None = None,
+) -> Evaluation:
+    """Evaluate a model on known and novel data: folders, tables or data sets, as ``openradial.fit`` takes them."""
+    paths = [novel] if isinstance(novel, str | Path) else novel
+    samples = [novel_sample(model, str(each), label) for each in paths]
+    return evaluate(model, known_sample(model, str(known), label), samples, false_reject_rate)
+
+
+def as_one_class(*parts: PredictedSample) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
+    """Return the winning probability as that of a single class "correct", in the form of the calibration metrics."""
+    labels = np.where(np.concatenate([each.correct for each in parts]), 0, -1)
+    probs = np.concatenate([each.predictions.probability for each in parts])
+    return np.clip(np.nan_to_num(probs), 0.0, 1.0)[:, None], labels, np.zeros_like(labels)
+
+
+def _predict(sample: Sample, predict: Callable[[Sequence[Any]], Predictions], advance: Any) -> PredictedSample:
+    parts, broken, readable = [], [], []
+    for run in predict_rows(predict, sample.rows):
+        readable += [run.predictions is not None] * len(run.rows)
+        if run.predictions is None:
+            broken.append((run.rows[0].name, run.error or ""))
+        else:
+            parts.append(run.predictions)
+        advance(len(run.rows))
+    if not parts:
+        raise DataError(f"no input of {sample.name} could be read; the first: {broken[0][0]}: {broken[0][1]}")
+    keep = np.flatnonzero(readable)
+    rows, truths = [sample.rows[i] for i in keep], [sample.truths[i] for i in keep]
+    return PredictedSample(
+        sample.name, rows, sample.labels[keep], Predictions.concatenate(parts), tuple(truths), tuple(broken)
+    )
+
+
+def _pooled(novel: Sequence[PredictedSample]) -> list[PredictedSample]:
+    if len(novel) < 2:
+        return []
+    rows = [row for each in novel for row in each.rows]
+    labels = np.concatenate([each.labels for each in novel])
+    truths = tuple(truth for each in novel for truth in each.truths)
+    return [
+        PredictedSample(POOLED, rows, labels, Predictions.concatenate([each.predictions for each in novel]), truths)
+    ]
+
+
+def _novel_metrics(known: PredictedSample, novel: PredictedSample) -> NovelMetrics:
+    intervals = metrics.summary_intervals(known.scores, novel.scores, known.correct, samples=SAMPLES)
+    detected = float((novel.predictions.labels < 0).mean())
+    return NovelMetrics(novel.name, len(novel.labels), detected, {name: intervals[name] for name in METRICS})
+
+
+def novel_accepted(evaluation: Evaluation) -> list[Mistake]:
+    """Return novel inputs that were assigned a class, the smallest unknown score first."""
+    return _mistakes([(each, each.predictions.labels >= 0) for each in evaluation.novel])
+
+
+def known_misclassified(evaluation: Evaluation) -> list[Mistake]:
+    """Return known inputs that were accepted as a wrong class, the smallest unknown score first."""
+    known = evaluation.known
+    return _mistakes([(known, (known.predictions.labels >= 0) & ~known.correct)])
+
+
+def known_rejected(evaluation: Evaluation) -> list[Mistake]:
+    """Return known inputs that were called unknown, the largest unknown score first."""
+    return _mistakes([(evaluation.known, evaluation.known.predictions.labels < 0)])[::-1]
+
+
+def _mistakes(parts: Sequence[tuple[PredictedSample, NDArray[np.bool_]]]) -> list[Mistake]:
+    """Return the inputs selected by each mask, sorted by unknown score."""
+    scored: list[tuple[float, Mistake]] = []
+    for part, mask in parts:
+        assert part.predictions.p_values is not None
+        truths, names, p_values = part.truths, part.predictions.names, part.predictions.p_values.tolist()
+        selected = np.flatnonzero(mask).tolist()
+        mistakes = [Mistake(part.rows[i], truths[i], names[i], p_values[i]) for i in selected]
+        scored += zip(part.scores[selected].tolist(), mistakes, strict=True)
+    return [mistake for _, mistake in sorted(scored, key=lambda pair: pair[0])]

@@ -1,0 +1,155 @@
+"""Convert inputs from JSON or uploads to what a bundle takes; an input that cannot be read gets its own error."""
+
+import base64
+import binascii
+import io
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from openradial.classifier import OpenClassifier
+from openradial.data.inputs import ImageInputs, PointInputs, SequenceInputs, TableInputs, TextInputs
+from openradial.data.readers.images import FORMATS, jpeg_size, png_size
+from openradial.errors import DataError, DTypeError, ShapeError, require
+from openradial.server.requests import RequestError
+from openradial.server.settings import Limits
+
+BROKEN = (DataError, ShapeError, DTypeError)  # errors of a single input
+
+
+def prepare_input(bundle: OpenClassifier, value: Any, limits: Limits) -> Tensor | RequestError:
+    """Return one input from JSON or an upload as a batch of one, or the error if it cannot be read.
+
+    A string is never a file name: for images it is the content of the file in base64.
+    """
+    try:
+        return bundle.preprocessing.ready([_read(bundle, value, limits)])
+    except RequestError as error:
+        return error
+    except BROKEN as error:
+        return RequestError(422, error.reason)
+
+
+def _read(bundle: OpenClassifier, value: Any, limits: Limits) -> Any:
+    inputs = bundle.preprocessing
+    for kind, read in READERS.items():
+        if isinstance(inputs, kind):
+            return read(value, limits)
+    raise RequestError(422, f"inputs of kind {inputs.kind!r} cannot be sent over HTTP")
+
+
+def _image(value: Any, limits: Limits) -> bytes | NDArray[np.uint8]:
+    if isinstance(value, list):
+        return _pixels(value)
+    if isinstance(value, str):
+        value = _decode(value)
+    if not isinstance(value, bytes):
+        raise RequestError(422, f"an image must be rows of pixels or a file in base64, got {_kind(value)}")
+    _check_size(value, limits.pixels)
+    return value
+
+
+def _decode(text: str) -> bytes:
+    try:
+        return base64.b64decode(text.partition(";base64,")[2] or text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise RequestError(422, f"an image given as text must be the file in base64 ({error})") from error
+
+
+def _pixels(value: list[Any]) -> NDArray[np.uint8]:
+    pixels = _array("pixels", value)
+    if not pixels.size or pixels.dtype.kind not in "iu" or pixels.min() < 0 or pixels.max() > 255:
+        raise RequestError(422, "pixels must be integers from 0 to 255, in rows (h, w) or (h, w, c)")
+    return pixels.astype(np.uint8)
+
+
+def _check_size(data: bytes, most: int) -> None:
+    """Raise if the header of an image states too many pixels; decoding detects all other errors."""
+    size = jpeg_size(data) or png_size(data) or _size(data)
+    if size is None:
+        raise RequestError(413, f"an image may have at most {most:,} pixels, got far more; send a smaller one")
+    width, height = size[:2]
+    if width * height > most:
+        raise RequestError(
+            413, f"an image may have at most {most:,} pixels, got {width} x {height}; send a smaller one"
+        )
+
+
+def _size(data: bytes) -> tuple[int, int] | None:
+    """Return width and height from the header; 0 and 0 if it is unreadable, None if Pillow refuses the size."""
+    pillow = require("PIL.Image", "images", "reading images")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            size: tuple[int, int] = pillow.open(io.BytesIO(data), formats=FORMATS).size
+            return size
+        except pillow.DecompressionBombError:
+            return None
+        except Exception:  # a damaged file can raise almost anything
+            return 0, 0
+
+
+def _point(value: Any, limits: Limits) -> NDArray[np.float64]:
+    return _numbers("a point", value)
+
+
+def _sequence(value: Any, limits: Limits) -> NDArray[np.float64]:
+    values = _numbers("a sequence", value)
+    _check_steps("a sequence", "steps", len(values), limits)
+    return values
+
+
+def _text(value: Any, limits: Limits) -> str:
+    if not isinstance(value, str):
+        raise RequestError(422, f"a text must be a string, got {_kind(value)}")
+    _check_steps("a text", "words", len(value.split()), limits)
+    return value
+
+
+def _row(value: Any, limits: Limits) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise RequestError(422, f"a row must be an object of columns and values, got {_kind(value)}")
+    return value
+
+
+def _check_steps(what: str, unit: str, count: int, limits: Limits) -> None:
+    if count > limits.steps:
+        raise RequestError(413, f"{what} may have at most {limits.steps:,} {unit}, got {count:,}; shorten it")
+
+
+def _numbers(what: str, value: Any) -> NDArray[np.float64]:
+    """Return an array of finite numbers within the range of float32."""
+    values = _array(what, value)
+    if values.dtype.kind not in "iuf" or not values.ndim:
+        raise RequestError(422, f"{what} must be an array of numbers, got {_kind(value)}")
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+    if not np.isfinite(single).all():
+        raise RequestError(422, f"{what} must contain finite numbers in the range of float32")
+    return values
+
+
+def _array(what: str, value: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(value)
+    except (ValueError, OverflowError) as error:
+        raise RequestError(422, f"{what} must be numbers in rows of equal length") from error
+
+
+def _kind(value: Any) -> str:
+    """Return the JSON name of a type."""
+    names = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a string"}
+    return names.get(type(value), "an object" if isinstance(value, dict) else "an array of something else")
+
+
+READERS: dict[type[Any], Callable[[Any, Limits], Any]] = {
+    ImageInputs: _image,
+    PointInputs: _point,
+    SequenceInputs: _sequence,
+    TextInputs: _text,
+    TableInputs: _row,
+}

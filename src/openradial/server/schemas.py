@@ -1,0 +1,106 @@
+"""Schemas of requests and responses for the OpenAPI description."""
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from openradial.server.requests import RATE
+
+STATUSES = {
+    400: "The body cannot be parsed.",
+    401: "The token is missing or wrong.",
+    408: "The body did not arrive in time.",
+    413: "The body, an image, a sequence or the number of inputs is too large.",
+    415: "The content type is not supported by this model.",
+    422: "No input can be used; the message is about the first one.",
+    503: "The queue is full, or the service is stopping; see Retry-After.",
+}
+
+
+class ClassProbability(BaseModel):
+    """A class and its probability."""
+
+    name: str = Field(alias="class")
+    probability: float | None
+
+
+class PredictionRow(BaseModel):
+    """The prediction for one input."""
+
+    label: str = Field(description='The class, or "unknown".')
+    is_unknown: bool
+    nearest: str = Field(description="The most probable class, also if the input is unknown.")
+    probability: float | None = Field(description="Probability of the nearest class.")
+    distance: float | None = Field(description="Distance to the nearest class, if the model computes distances.")
+    p_value: float | None = Field(description="How compatible the input is with known data; small means unknown.")
+    unknown_score: float | None = Field(description="Larger is more unknown.")
+    top: list[ClassProbability] = Field(description="The most probable classes, in order.")
+
+
+class ErrorResponse(BaseModel):
+    """Why a request or an input failed, in one sentence."""
+
+    error: str
+
+
+class PredictResponse(BaseModel):
+    """One prediction per input, in the order of the request."""
+
+    predictions: list[PredictionRow | ErrorResponse]
+    false_reject_rate: float | None = Field(description="The rate used for the decision.")
+
+
+class ModelResponse(BaseModel):
+    """The description of the model."""
+
+    classes: list[str]
+    network: str
+    parameters: int
+    inputs: dict[str, Any]
+    false_reject_rate: float | None
+    facts: dict[str, Any]
+    versions: dict[str, str]
+    limits: dict[str, float]
+
+
+class StatusResponse(BaseModel):
+    """The state of the service."""
+
+    status: str
+
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorResponse, "description": text} for status, text in STATUSES.items()
+}
+
+RATE_SCHEMA = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+INPUTS = (
+    "Images: rows of pixels (0 to 255), or a file in base64. Points: arrays of numbers. Sequences: arrays of steps. "
+    "Table rows: objects of columns and values. Texts: strings."
+)
+FILE = {"type": "string", "format": "binary"}
+PREDICT_REQUEST: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["inputs"],
+                    "properties": {
+                        "inputs": {"type": "array", "minItems": 1, "items": {}, "description": INPUTS},
+                        RATE: RATE_SCHEMA,
+                    },
+                }
+            },
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "properties": {"images": {"type": "array", "items": FILE}, RATE: RATE_SCHEMA},
+                }
+            },
+            "image/*": {"schema": FILE},
+        },
+    },
+    "parameters": [{"name": RATE, "in": "query", "required": False, "schema": RATE_SCHEMA}],
+}

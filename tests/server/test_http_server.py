@@ -1,0 +1,206 @@
+"""With real connections: the service runs in the main thread, where signals arrive, and clients in another one."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from contextlib import closing
+
+import pytest
+from asking import PATH, PATIENCE, assert_says
+from made_bundles import point_bundle
+
+from openradial.classifier import OpenClassifier
+from openradial.errors import OptionError
+from openradial.server import Limits, Service, create_app, http_server
+
+BUNDLE = point_bundle()
+
+
+BODY = json.dumps({"inputs": [[0.5, 0.25]]})
+
+
+EXPECTED = BUNDLE.predict([[0.5, 0.25]])
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+HEAD = (
+    f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n"
+)
+
+
+def run_with(client, grace=5, **limits):
+    """Serve until a client, in a thread of its own, is done; what it returned."""
+    service = Service(BUNDLE, Limits(**limits))
+    opened, found = http_server.listen("127.0.0.1", 0), []
+
+    def use():
+        try:
+            found.append(client(service, opened.getsockname()[:2]))
+        except BaseException as error:
+            found.append(error)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    http_server.serve(create_app(service), opened, limits=service.limits, grace=grace)
+    thread.join()
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]
+
+
+def ask_for(address, body=BODY):
+    """The status and what was said."""
+    with closing(http.client.HTTPConnection(*address, timeout=PATIENCE)) as connection:
+        connection.request("POST", PATH, body, JSON)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
+def assert_serves(address):
+    status, said = ask_for(address)
+    assert status == 200
+    assert_says(said["predictions"], EXPECTED)
+
+
+def rest_of(client):
+    """All that comes until the other side closes."""
+    parts = []
+    while part := client.recv(4096):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def test_a_stop_answers_what_was_taken(monkeypatch):
+    entered, gate, stopping = threading.Event(), threading.Event(), threading.Event()
+    real, shutdown = OpenClassifier.predict, http_server.uvicorn.Server.shutdown
+
+    async def noted(server, sockets=None):
+        stopping.set()
+        await shutdown(server, sockets)
+
+    monkeypatch.setattr(http_server.uvicorn.Server, "shutdown", noted)
+
+    def gated(bundle, raw, rate=None):
+        entered.set()
+        assert gate.wait(PATIENCE)
+        return real(bundle, raw, rate)
+
+    def client(service, address):
+        assert_serves(address)
+        monkeypatch.setattr(OpenClassifier, "predict", gated)
+        with closing(http.client.HTTPConnection(*address, timeout=PATIENCE)) as connection:
+            connection.request("POST", PATH, BODY, JSON)
+            assert entered.wait(PATIENCE)
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stopping.wait(PATIENCE)
+            gate.set()
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())["predictions"]
+
+    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    status, found = run_with(client)
+    assert status == 200
+    assert_says(found, EXPECTED)
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
+
+
+def test_clients_that_leave_do_no_harm():
+    def client(service, address):
+        for sent in ("", "POST", HEAD[:-9], HEAD, HEAD + BODY[:-3], HEAD + BODY):
+            with socket.create_connection(address, timeout=PATIENCE) as leaving:
+                leaving.sendall(sent.encode())
+        assert_serves(address)
+
+    run_with(client)
+
+
+def test_a_client_that_is_slow_is_cut_off_and_others_are_served():
+    def client(service, address):
+        slow = []
+        for sent in ("", HEAD[:20], HEAD, HEAD + BODY[:5]):
+            slow.append(socket.create_connection(address, timeout=PATIENCE))
+            slow[-1].sendall(sent.encode())
+        assert_serves(address)
+        answers = [rest_of(one) for one in slow]
+        for one in slow:
+            one.close()
+        return answers
+
+    *without_a_request, headed, begun = run_with(client, read_timeout=2.0)
+    assert without_a_request == [b"", b""]
+    for answer in (headed, begun):
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert answer.endswith(b'{"error":"the request did not arrive within 2 s"}')
+
+
+def test_one_connection_too_many_is_503():
+    def client(service, address):
+        held = [socket.create_connection(address, timeout=PATIENCE) for _ in range(2)]
+        for one in held:  # an answer says that the connection was taken
+            one.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            one.recv(4096)
+        with socket.create_connection(address, timeout=PATIENCE) as refused:
+            answer = rest_of(refused)
+        held.pop().close()
+        while (status := ask_for(address)[0]) == 503:
+            pass
+        held.pop().close()
+        return answer, status
+
+    answer, status = run_with(client, connections=2)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 ")
+    assert b"Retry-After: 1" in head
+    assert json.loads(body) == {"error": "too many connections are open; retry later"}
+    assert status == 200
+
+
+def test_a_large_body_is_refused_before_it_is_sent():
+    def client(service, address):
+        with socket.create_connection(address, timeout=PATIENCE) as large:
+            large.sendall(HEAD.replace(f"Content-Length: {len(BODY)}", "Content-Length: 3000000").encode())
+            return rest_of(large)
+
+    head, _, body = run_with(client, body=1000).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 413 ")
+    assert json.loads(body)["error"].startswith("a request may have at most 1,000 bytes")
+
+
+def test_what_does_not_end_is_given_up_after_the_time_of_grace():
+    held = []
+
+    def client(service, address):
+        held.append(socket.create_connection(address, timeout=PATIENCE))
+        held[0].sendall(HEAD.encode())
+        assert_serves(address)
+        return time.monotonic()
+
+    stopped = run_with(client, grace=0, read_timeout=60.0)
+    assert time.monotonic() - stopped < 50  # else it would wait for a minute
+    held[0].close()
+
+
+def test_a_port_that_is_taken_is_refused():
+    with http_server.listen("127.0.0.1", 0) as opened:
+        port = opened.getsockname()[1]
+        with pytest.raises(OptionError) as refused:
+            http_server.listen("127.0.0.1", port)
+    assert str(refused.value).startswith(f"cannot listen on port {port} of 127.0.0.1 (")
+    assert str(refused.value).endswith("); choose others with --host and --port")
+
+
+def test_an_address_is_shown_as_browsers_take_it():
+    class Opened:
+        def __init__(self, *name):
+            self.getsockname = lambda: name
+
+    assert http_server.url_of(Opened("127.0.0.1", 80)) == "http://127.0.0.1:80"
+    assert http_server.url_of(Opened("::1", 80, 0, 0)) == "http://[::1]:80"
