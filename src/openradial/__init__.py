@@ -1,7 +1,7 @@
-"""openradial: classifiers that can say "I don't know".
+"""openradial: classifiers that answer a class or "unknown".
 
-The names below are the public ones. They are loaded when first used, so that ``openradial.reference`` works without
-torch and an import costs nothing that is not needed.
+The names below are the public ones. They are imported when first used, so that ``openradial.reference`` works without
+torch and an import costs only what is needed.
 """
 
 from importlib import import_module
@@ -9,57 +9,81 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
 
-_HOMES = {
-    "attacks": "openradial.attacks",
-    "bayes": "openradial.bayes",
-    "bundle": "openradial.bundle",
-    "data": "openradial.data",
-    "conformal": "openradial.conformal",
-    "errors": "openradial.errors",
-    "export": "openradial.export",
-    "functional": "openradial.functional",
-    "heads": "openradial.heads",
-    "metrics": "openradial.metrics",
-    "models": "openradial.models",
-    "reference": "openradial.reference",
-    "scorers": "openradial.scorers",
-    "training": "openradial.training",
-    "AxisPrototypes": "openradial.nn.prototypes",
-    "FixedPrototypes": "openradial.nn.prototypes",
-    "LearnedPrototypes": "openradial.nn.prototypes",
-    "SimplexPrototypes": "openradial.nn.prototypes",
-    "OpenRadialError": "openradial.errors",
-    "RadialClassifier": "openradial.estimator",
-    "RadialLayer": "openradial.nn",
-    "RadialLinear": "openradial.nn",
-    "RadialLoss": "openradial.nn",
-    "replace_head": "openradial.nn",
+MODULES = (
+    "attacks",
+    "bayes",
+    "bundle",
+    "classifier",
+    "conformal",
+    "data",
+    "errors",
+    "estimator",
+    "evaluation",
+    "export",
+    "fitting",
+    "functional",
+    "heads",
+    "metrics",
+    "models",
+    "nn",
+    "recipe",
+    "reference",
+    "scorers",
+    "server",
+    "training",
+)
+_NAMES = {
+    "AxisPrototypes": "nn",
+    "FixedPrototypes": "nn",
+    "LearnedPrototypes": "nn",
+    "OpenClassifier": "classifier",
+    "OpenRadialError": "errors",
+    "RadialClassifier": "estimator",
+    "RadialLayer": "nn",
+    "RadialLinear": "nn",
+    "RadialLoss": "nn",
+    "Recipe": "recipe",
+    "SimplexPrototypes": "nn",
+    "fit": "fitting",
+    "load": "bundle",
+    "replace_head": "nn",
 }
 
 __all__ = [
     "AxisPrototypes",
     "FixedPrototypes",
     "LearnedPrototypes",
+    "OpenClassifier",
     "OpenRadialError",
     "RadialClassifier",
     "RadialLayer",
     "RadialLinear",
     "RadialLoss",
+    "Recipe",
     "SimplexPrototypes",
     "attacks",
     "bayes",
     "bundle",
+    "classifier",
     "conformal",
     "data",
     "errors",
+    "estimator",
+    "evaluation",
     "export",
+    "fit",
+    "fitting",
     "functional",
     "heads",
+    "load",
     "metrics",
     "models",
+    "nn",
+    "recipe",
     "reference",
     "replace_head",
     "scorers",
+    "server",
     "training",
 ]
 
@@ -68,29 +92,49 @@ if TYPE_CHECKING:
         attacks,
         bayes,
         bundle,
+        classifier,
         conformal,
         data,
         errors,
+        estimator,
+        evaluation,
         export,
+        fitting,
         functional,
         heads,
         metrics,
         models,
+        nn,
+        recipe,
         reference,
         scorers,
+        server,
         training,
     )
+    from openradial.bundle import load
+    from openradial.classifier import OpenClassifier
     from openradial.errors import OpenRadialError
     from openradial.estimator import RadialClassifier
-    from openradial.nn import RadialLayer, RadialLinear, RadialLoss, replace_head
-    from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, SimplexPrototypes
+    from openradial.fitting import fit
+    from openradial.nn import (
+        AxisPrototypes,
+        FixedPrototypes,
+        LearnedPrototypes,
+        RadialLayer,
+        RadialLinear,
+        RadialLoss,
+        SimplexPrototypes,
+        replace_head,
+    )
+    from openradial.recipe import Recipe
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name in MODULES:
+        return import_module(f"openradial.{name}")
+    if name not in _NAMES:
         raise AttributeError(f"module 'openradial' has no attribute {name!r}; public names: {', '.join(__all__)}")
-    home = import_module(_HOMES[name])
-    value = home if home.__name__ == f"openradial.{name}" else getattr(home, name)
+    value = getattr(import_module(f"openradial.{_NAMES[name]}"), name)
     globals()[name] = value
     return value
 
