@@ -15,7 +15,7 @@ from openradial.data.inputs import PointInputs
 from openradial.export import Agreement
 from openradial.heads import RadialHead
 
-MODEL = Path(__file__).parents[1] / "bundle" / "data" / "v1"
+MODEL = Path(__file__).parents[1] / "bundle" / "data" / "digits"
 NETWORK = "from torch.nn import Linear\nmake = lambda num_classes: Linear(2, num_classes)\n"
 AGREED = Agreement(3, True, (0.05, 0.5), 1e-7, 2e-6, 3e-7, 0.0, 0)
 

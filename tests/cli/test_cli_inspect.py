@@ -7,7 +7,7 @@ import pytest
 
 from openradial import cli
 
-MODEL = Path(__file__).parents[1] / "bundle" / "data" / "v1"
+MODEL = Path(__file__).parents[1] / "bundle" / "data" / "digits"
 
 
 @pytest.fixture

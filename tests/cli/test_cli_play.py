@@ -15,7 +15,7 @@ from openradial import cli
 from openradial.cli import play
 from openradial.server import http_server
 
-MODEL = Path(__file__).parents[1] / "bundle" / "data" / "v1"
+MODEL = Path(__file__).parents[1] / "bundle" / "data" / "digits"
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_model_of_ones_own_is_shown_by_the_name_of_its_folder(command, visitor
     ended = visitor(lambda client: client.get("/play/model").json())
     code, _, _ = command(MODEL, "--port", 0)
     assert code == 0
-    assert ended()["title"] == "v1"
+    assert ended()["title"] == "digits"
 
 
 def test_a_browser_is_opened_where_that_is_wanted(command, visitor, monkeypatch):

@@ -8,7 +8,7 @@ from openradial import cli
 from openradial.server import http_server, monitoring
 from openradial.server.settings import LogFormat, LogLevel
 
-MODEL = Path(__file__).parents[1] / "bundle" / "data" / "v1"
+MODEL = Path(__file__).parents[1] / "bundle" / "data" / "digits"
 
 
 @pytest.fixture

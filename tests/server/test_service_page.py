@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs" / "service.md").read_text()
 
 
 def test_the_example_makes_an_application(python_blocks, tmp_path, monkeypatch):
-    shutil.copytree(ROOT / "tests" / "bundle" / "data" / "v1", tmp_path / "model")
+    shutil.copytree(ROOT / "tests" / "bundle" / "data" / "digits", tmp_path / "model")
     monkeypatch.chdir(tmp_path)
     (code,) = python_blocks("service.md")
     names = {}
