@@ -10,7 +10,6 @@ from openradial.classifier import OpenClassifier
 from openradial.data.inputs import ImageInputs, Inputs
 from openradial.export.rejection import GraphRejector
 from openradial.export.scorers import GraphCombination, traceable
-from openradial.heads import RadialHead
 
 INPUTS, RATE = "inputs", "false_reject_rate"
 
@@ -29,12 +28,15 @@ class Graph(nn.Module):
         self.classifier = OpenClassifier(copied.net, copied.head, scorers=scorers, combination=merge)
         self.transform, self.dtype = _transform(model.preprocessing), model.dtype
         self.rejector = None if copied.rejector is None else GraphRejector(copied.rejector)
+        with torch.no_grad():
+            probe = torch.zeros(1, copied.head.num_outputs, dtype=model.dtype)
+            self.has_distances = copied.head.compute(probe).distances is not None
         self.eval()
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the outputs, in order."""
-        distance = ("distance",) if isinstance(self.classifier.head, RadialHead) else ()
+        distance = ("distance",) if self.has_distances else ()
         decided = ("p_value", "decision") if self.rejector is not None else ("decision",)
         return ("log_probs", "nearest", *distance, "unknown_score", *decided)
 
@@ -43,8 +45,9 @@ class Graph(nn.Module):
         result = self.classifier.decide(x.to(self.dtype) if x.is_floating_point() else x)
         # nan must reach the decision, and what clamps or sorts elsewhere may lose it
         score = torch.where(result.log_probs.isnan().any(1), torch.nan, result.unknown_score)
-        distances = result.distances if isinstance(self.classifier.head, RadialHead) else None
-        distance = [] if distances is None else [distances.gather(1, result.nearest[:, None]).squeeze(1)]
+        distance = []
+        if result.distances is not None:
+            distance = [result.distances.gather(1, result.nearest[:, None]).squeeze(1)]
         values = (result.log_probs, result.nearest, *distance, score)
         if self.rejector is None:
             return *values, result.nearest.clone()
