@@ -124,7 +124,7 @@ def _log_probs(o: Tensor, head: Head | None) -> Tensor:
         raise ShapeError(f"the network must give outputs of shape (b, k), got {tuple(o.shape[1:])}")
     rows = o.flatten(0, 1)  # heads know batches of one dimension
     if head is not None:
-        rows = head(rows)
+        rows = getattr(head, "log_probs", head)(rows)
     check_log_probs(rows, o.shape[0] * o.shape[1], NO_HEAD if head is None else WRONG_HEAD)
     return rows.reshape(*o.shape[:2], rows.shape[-1])
 

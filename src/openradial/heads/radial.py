@@ -64,8 +64,7 @@ class RadialHead(Head):
 
     def forward(self, o: Tensor) -> Tensor:
         self._check(o)
-        log_probs: Tensor = self.layer(o)
-        return log_probs
+        return self.layer.log_probs(o)
 
     def unknown_score(self, o: Tensor) -> Tensor:
         self._check(o)
