@@ -109,5 +109,6 @@ def from_rows(result: Tensor, o: Tensor, kind: str) -> Tensor:
     Functions of outputs refuse a tensor with such a note: a loss of log-probabilities would train, but silently wrong.
     """
     result = result if o.ndim == 2 else result.reshape(*o.shape[:-1], result.shape[-1])
-    setattr(result, KIND, kind)
+    if not torch.compiler.is_compiling():
+        setattr(result, KIND, kind)
     return result
