@@ -35,7 +35,7 @@ check: $(READY)  ## lint, format, types and the import contract
 STEADY := MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592
 
 bench: $(READY)  ## measure speed; results go to benchmarks/results (with TINY=path also on Tiny-ImageNet)
-	$(STEADY) OPENRADIAL_CACHE=$(VENV)/openradial-native $(BIN)/python -m benchmarks.run
+	$(STEADY) $(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.loading $(if $(TINY),--tiny $(TINY))
 	$(BIN)/python -m benchmarks.small_training
 	$(BIN)/python -m benchmarks.training

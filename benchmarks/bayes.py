@@ -119,7 +119,7 @@ def race(name: str, shape: tuple[int, ...], classes: int, samples: int, count: i
     """Both sides draw their weights, run the network and make log-probabilities."""
     torch.manual_seed(0)
     network, x = to_bayesian(build(name, classes)).train(), torch.randn(count, *shape)
-    head: nn.Module = RadialLayer(classes) if name.endswith("radial") else nn.LogSoftmax(-1)
+    head = RadialLayer(classes).log_probs if name.endswith("radial") else nn.LogSoftmax(-1)
 
     @torch.no_grad()
     def loop() -> Tensor:
@@ -176,7 +176,9 @@ def run_cases(cases: Cases, work: Path, jobs: int, console: Console) -> dict[str
 def parts(head: str, beta: float) -> tuple[Callable[[Tensor, Tensor], Tensor], nn.Module]:
     """The loss and the head of a network on the spiral."""
     return (
-        (RadialLoss(beta=beta), RadialLayer(3, beta=beta)) if head == "radial" else (F.cross_entropy, nn.LogSoftmax(-1))
+        (RadialLoss(beta=beta), RadialLayer(3, beta=beta).log_probs)
+        if head == "radial"
+        else (F.cross_entropy, nn.LogSoftmax(-1))
     )
 
 

@@ -6,12 +6,11 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from benchmarks.layer import COMPILED, PYTHON, RIVAL
+from benchmarks.layer import OPENRADIAL, RIVAL
 
-# Okabe-Ito: told apart by colour-blind readers too.
+# Okabe-Ito: colour-blind readers can tell them apart.
 STYLE = {
-    COMPILED: ("#0072B2", "o"),
-    PYTHON: ("#56B4E9", "o"),
+    OPENRADIAL: ("#0072B2", "o"),
     "closed form": ("#009E73", "s"),
     "cdist": ("#E69F00", "^"),
     "paper's form": ("#D55E00", "v"),

@@ -1,4 +1,4 @@
-"""Measure the layer and write benchmarks/results/layer.{json,md,png}: ``make bench``, or with ``--quick`` a glance."""
+"""Measure the layer and write benchmarks/results/layer.{json,md,png}: ``make bench``; ``--quick`` runs few rounds."""
 
 import argparse
 import json
@@ -17,13 +17,16 @@ from benchmarks import layer, memory
 from benchmarks.exactness import FORMS, largest_errors
 from benchmarks.figure import draw
 from benchmarks.machine import machine
-from openradial.errors import BuildError
+from benchmarks.timing import Timing
 from openradial.files import write_text as write
-from openradial.functional import native
 
 RESULTS = Path(__file__).parent / "results"
 FIGURE = RESULTS.parents[1] / "docs" / "images" / "speed.png"
-TASKS = ("loss", "log_probs", "nearest")
+TASKS = ("loss", "log_probs", "nearest", "step")
+CASES = [
+    *((task, n, k) for task in TASKS[:3] for n, k in layer.SIZES),
+    ("step", layer.STEP_BATCH, 10),
+]
 
 
 def main() -> None:
@@ -32,8 +35,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     options = parser.parse_args()
     console = Console()
-    kernel = compiled_loss(console)
-    results = run(kernel, rounds=5 if options.quick else 25, console=console)
+    results = run(rounds=5 if options.quick else 25, console=console)
     options.out.mkdir(parents=True, exist_ok=True)
     write(options.out / "layer.json", json.dumps(results, indent=1) + "\n")
     write(options.out / "layer.md", markdown(results))
@@ -44,84 +46,71 @@ def main() -> None:
     console.print(f"written: {options.out}/layer.json, layer.md, layer.png")
 
 
-def compiled_loss(console: Console) -> native.Loss | None:
-    """The compiled loss, built for this run where there is a compiler."""
-    try:
-        with console.status("compiling the loss (once, about half a minute)"):
-            return native.load(native.build())
-    except BuildError as error:
-        console.print(f"without the compiled loss: {error}")
-        return None
-
-
-def run(kernel: native.Loss | None, *, rounds: int, console: Console) -> dict[str, Any]:
-    cases = [(threads, task, n, k) for threads in (2, 1) for task in TASKS for n, k in layer.SIZES]
+def run(*, rounds: int, console: Console) -> dict[str, Any]:
+    cases = [(threads, *case) for threads in (2, 1) for case in CASES]
     columns = (TextColumn("{task.description:<34}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    measured = []
+    measured, verdicts = [], []
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("", total=len(cases) + 1)
         for threads, task, n, k in cases:
             progress.update(bar, description=f"{task} ({n}, {k}), {threads} thread{'s'[: threads - 1]}")
             torch.set_num_threads(threads)
-            timings = layer.measure(task, n, k, kernel, rounds)
+            timings = layer.measure(task, n, k, rounds)
             rows = {name: timing.as_dict() for name, timing in timings.items()}
             measured.append({"task": task, "n": n, "k": k, "threads": threads, "seconds": rows})
+            verdicts += judge(task, (n, k), threads, timings)
             progress.advance(bar)
         progress.update(bar, description="peak memory")
-        names = ["cross_entropy", layer.PYTHON] + ([layer.COMPILED] if kernel else [])
-        peaks = {name: memory.peak_ratio(name, 128, 100_000) for name in names}
+        peaks = {name: memory.peak_ratio(name, 128, 100_000) for name in ("cross_entropy", layer.OPENRADIAL)}
         progress.advance(bar)
-    results = {"environment": environment(kernel is not None), "measured": measured, "peak_memory": peaks}
-    results["exactness"] = largest_errors()
-    return results | {"verdicts": verdicts(results), "bandwidth": bandwidth(measured)}
+    if (peak := peaks[layer.OPENRADIAL]) is not None:
+        verdicts.append(verdict("peak memory of the loss / size of o", (128, 100_000), None, "x", 2.2, peak))
+    return {
+        "environment": environment(),
+        "measured": measured,
+        "peak_memory": peaks,
+        "exactness": largest_errors(),
+        "verdicts": verdicts,
+        "bandwidth": bandwidth(measured),
+    }
 
 
-def environment(compiled: bool) -> dict[str, Any]:
+def environment() -> dict[str, Any]:
     return machine("make bench") | {
-        "compiler": shutil.which("c++") if compiled else None,
         "dtype": "float32",
         "allocator": {name: os.environ.get(name) for name in ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")},
         "seeds": {"outputs": 0, "targets": 1},
+        "load_average": os.getloadavg()[0],
     }
 
 
-def verdicts(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each promise of the speed page with what was measured; the better of our two forms counts, both are shown."""
-    found = []
-    for case in results["measured"]:
-        size, task = (case["n"], case["k"]), case["task"]
-        limit = layer.LIMITS.get((task, size))
-        if limit is None:
-            continue
-        rival = layer.RIVAL[task]
-        ratios = {form: ratio(case, form, rival) for form in (layer.PYTHON, layer.COMPILED) if form in case["seconds"]}
-        found.append(verdict(f"{task} / {rival}", size, case["threads"], limit, ratios))
-        if (task, size) == ("loss", (256, 1000)):
-            ratios = {form: ratio(case, form, "paper's form") for form in ratios}
-            found.append(verdict("loss / paper's form", size, case["threads"], 1 / 1000, ratios))
-    peaks = {
-        form: peak for form, peak in results["peak_memory"].items() if form != "cross_entropy" and peak is not None
-    }
-    if peaks:
-        found.append(verdict("peak memory of the loss / size of o", (128, 100_000), None, 2.2, peaks))
-    return found
+def judge(task: str, size: tuple[int, int], threads: int, timings: dict[str, Timing]) -> list[dict[str, Any]]:
+    """Compare the limits for one case with the fastest round of each rival."""
+    ours, verdicts = timings[layer.OPENRADIAL].fastest, []
+    if (task, size) in layer.LIMITS:
+        (unit, limit), rival = layer.LIMITS[task, size], layer.RIVAL[task]
+        theirs = timings[rival].fastest
+        value = ours / theirs if unit == "x" else 1e3 * (ours - theirs)
+        what = f"{task} / {rival}" if unit == "x" else f"{task} beyond {rival}"
+        verdicts.append(verdict(what, size, threads, unit, limit, value))
+    if (task, size) == ("loss", (256, 1000)):
+        ratio = ours / timings["paper's form"].fastest
+        verdicts.append(verdict("loss / paper's form", size, threads, "x", 1 / 1000, ratio))
+    return verdicts
 
 
 def verdict(
-    what: str, size: tuple[int, int], threads: int | None, limit: float, ratios: dict[str, float]
+    what: str, size: tuple[int, int], threads: int | None, unit: str, limit: float, value: float
 ) -> dict[str, Any]:
     return {
         "what": what,
         "size": size,
         "threads": threads,
+        "unit": unit,
         "at_most": limit,
-        "ratios": ratios,
-        "holds": {form: value <= limit for form, value in ratios.items()},
+        "measured": value,
+        "holds": value <= limit,
     }
-
-
-def ratio(case: dict[str, Any], form: str, rival: str) -> float:
-    return float(case["seconds"][form]["median_s"] / case["seconds"][rival]["median_s"])
 
 
 def bandwidth(measured: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -131,16 +120,18 @@ def bandwidth(measured: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if case["task"] != "loss":
             continue
         size = 4 * case["n"] * case["k"]
-        seconds = {name: timing["median_s"] for name, timing in case["seconds"].items()}
-        forms = {f: 3 * size / seconds[f] / 1e9 for f in (layer.PYTHON, layer.COMPILED) if f in seconds}
-        copy = 2 * size / seconds["copy"] / 1e9
-        rows.append({"n": case["n"], "k": case["k"], "threads": case["threads"], "copy_GB_s": copy, "loss_GB_s": forms})
+        loss, copy = (case["seconds"][name]["median_s"] for name in (layer.OPENRADIAL, "copy"))
+        rates = {"copy_GB_s": 2 * size / copy / 1e9, "loss_GB_s": 3 * size / loss / 1e9}
+        rows.append({"n": case["n"], "k": case["k"], "threads": case["threads"], **rates})
     return rows
 
 
+HEADER = ["what", "(n, k)", "threads", "at most", "measured", "verdict"]
+
+
 def verdict_table(results: dict[str, Any]) -> Table:
-    table = Table(title="openradial / rival, medians of one run")
-    for name in ("what", "(n, k)", "threads", "at most", "Python", "compiled", "holds"):
+    table = Table(title="openradial beside its rivals, fastest rounds of one run")
+    for name in HEADER:
         table.add_column(name, justify="left" if name == "what" else "right")
     for row in verdict_rows(results):
         table.add_row(*row)
@@ -150,12 +141,10 @@ def verdict_table(results: dict[str, Any]) -> Table:
 def verdict_rows(results: dict[str, Any]) -> list[list[str]]:
     rows = []
     for v in results["verdicts"]:
-        number = "{:.5f}" if v["at_most"] < 0.01 else "{:.2f}"
-        forms = [number.format(v["ratios"][f]) if f in v["ratios"] else "" for f in (layer.PYTHON, layer.COMPILED)]
-        kept = [name.removeprefix("openradial, ") for name, holds in v["holds"].items() if holds]
-        answer = "yes" if len(kept) == len(v["holds"]) else f"{kept[0]} only" if kept else "NO"
+        number = "{:.5f} {}" if v["at_most"] < 0.01 else "{:.3f} {}"
         size = "({:,}, {:,})".format(*v["size"])
-        rows.append([v["what"], size, str(v["threads"] or ""), f"{v['at_most']:g}", *forms, answer])
+        limit, value = f"{v['at_most']:g} {v['unit']}", number.format(v["measured"], v["unit"])
+        rows.append([v["what"], size, str(v["threads"] or ""), limit, value, "pass" if v["holds"] else "FAIL"])
     return rows
 
 
@@ -164,11 +153,9 @@ def markdown(results: dict[str, Any]) -> str:
     env = results["environment"]
     lines = [
         f"Written by `{env['command']}` on {env['date']}: {env['cpu']}, {env['cores']} cores, torch {env['torch']}, "
-        f"Python {env['python']}, float32.",
+        f"Python {env['python']}, float32, load average {env['load_average']:.1f}.",
         "",
-        *table(
-            ["openradial / rival", "(n, k)", "threads", "at most", "Python", "compiled", "holds"], verdict_rows(results)
-        ),
+        *table(HEADER, verdict_rows(results)),
         "",
     ]
     for task in TASKS:
@@ -180,13 +167,10 @@ def markdown(results: dict[str, Any]) -> str:
         ]
         lines += [f"**{task}**, milliseconds: median (middle half of the rounds)", ""]
         lines += [*table(["(n, k)", "threads", *names], rows), ""]
-    header = ["(n, k)", "threads", "copy", layer.PYTHON, layer.COMPILED]
+    header = ["(n, k)", "threads", "copy", layer.OPENRADIAL]
     rows = [
-        ["({:,}, {:,})".format(row["n"], row["k"]), str(row["threads"]), f"{row['copy_GB_s']:.1f}"]
-        + [
-            f"{row['loss_GB_s'][form]:.1f}" if form in row["loss_GB_s"] else ""
-            for form in (layer.PYTHON, layer.COMPILED)
-        ]
+        ["({:,}, {:,})".format(row["n"], row["k"]), str(row["threads"])]
+        + [f"{row[name]:.1f}" for name in ("copy_GB_s", "loss_GB_s")]
         for row in results["bandwidth"]
     ]
     lines += [

@@ -25,7 +25,7 @@ from benchmarks.run import RESULTS, table, write
 from benchmarks.timing import Run, duel
 from openradial.data.batches import Batches
 from openradial.data.sets.spiral import spiral
-from openradial.functional import native, radial_loss
+from openradial.functional import radial_loss
 from openradial.models.mlp import MLP
 from openradial.training import Objective, Settings
 from openradial.training.flat_optimisers import make_update
@@ -71,7 +71,6 @@ def main() -> None:
 def environment() -> dict[str, Any]:
     return machine(COMMAND) | {
         "threads": torch.get_num_threads(),
-        "compiled_loss": native.radial_loss() is not None,
         "seeds": SEEDS,
         "points": len(POINTS),
         "steps_per_run": STEPS,
@@ -183,8 +182,7 @@ def markdown(results: dict[str, Any]) -> str:
     env = results["environment"]
     lines = [
         f"Written by `{env['command']}` on {env['date']}: {env['cpu']}, {env['cores']} cores, {env['threads']} thread, "
-        f"torch {env['torch']}, Python {env['python']}, float32, "
-        f"{'with' if env['compiled_loss'] else 'without'} the compiled loss. The paper's spiral set-up: "
+        f"torch {env['torch']}, Python {env['python']}, float32. The paper's spiral set-up: "
         f"{env['points']:,} points, batch 50, RMSprop 5e-4, decay 0.9; runs of {env['steps_per_run']} steps, "
         f"set-up included, seeds 0 to 9. Load average {env['load_average_at_the_end']:.1f}, 1 of it this program.",
         "",

@@ -15,15 +15,26 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds per call: median over rounds, and the range that holds the middle half of them."""
+    """Seconds per call: median over rounds, the range that holds the middle half of them, and all rounds."""
 
     median: float
     low: float
     high: float
-    rounds: int
+    samples: tuple[float, ...]
 
     def as_dict(self) -> dict[str, float]:
-        return {"median_s": self.median, "quartile_1_s": self.low, "quartile_3_s": self.high, "rounds": self.rounds}
+        return {
+            "median_s": self.median,
+            "quartile_1_s": self.low,
+            "quartile_3_s": self.high,
+            "fastest_s": self.fastest,
+            "rounds": len(self.samples),
+        }
+
+    @property
+    def fastest(self) -> float:
+        """Seconds per call of the fastest round: what other programs disturb least."""
+        return min(self.samples)
 
 
 def duel(rivals: dict[str, Run], *, rounds: int, block_seconds: float = 0.02) -> dict[str, Timing]:
@@ -56,4 +67,4 @@ def _seconds(run: Run, repeats: int) -> float:
 
 def _timing(values: list[float]) -> Timing:
     low, median, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
-    return Timing(median, low, high, len(values))
+    return Timing(median, low, high, tuple(values))

@@ -72,7 +72,6 @@ PUBLIC = {
         "simplex_prototypes",
     ],
     errors: [
-        "BuildError",
         "BundleError",
         "DTypeError",
         "DataError",
@@ -337,7 +336,6 @@ def test_version_is_that_of_the_installed_package():
         (errors.HeadError, ValueError),
         (errors.BundleError, ValueError),
         (errors.ExportError, RuntimeError),
-        (errors.BuildError, RuntimeError),
     ],
 )
 def test_every_error_is_ours_and_the_builtin_it_says(error, builtin):

@@ -101,8 +101,26 @@ TWO = np.zeros((2, 3))
         ),
         (
             lambda: reference.radial_loss(TWO, [0.0, 1.0]),
+            ShapeError,
+            "outputs of shape (2, 3) need distributions of shape (2, 3) as targets, got (2,); "
+            "call .astype(int) on targets that are classes",
+        ),
+        (
+            lambda: reference.radial_loss(TWO, [True, False]),
             DTypeError,
-            "targets must be class indices of an integer dtype, got float64; call .astype(int) on them",
+            "targets must be classes of an integer dtype or distributions of floating point, got bool; "
+            "call .astype(int) on classes",
+        ),
+        (
+            lambda: reference.radial_loss(TWO, TWO, ignore_index=1),
+            OptionError,
+            "ignore_index names a class, but targets are distributions: got ignore_index=1; "
+            "give examples to ignore a target of zeros, or pass classes",
+        ),
+        (
+            lambda: reference.radial_loss(TWO, [0, 1], label_smoothing=-0.1),
+            OptionError,
+            "label_smoothing must lie in 0..1, got -0.1; 0.0 turns it off",
         ),
         (
             lambda: reference.radial_loss(TWO, [0, 3]),

@@ -12,8 +12,7 @@
     ├── TrainingError (RuntimeError) training cannot go on, or not from this checkpoint
     ├── BundleError   (ValueError)   a saved classifier is damaged, changed, or not for this version
     ├── ExportError   (RuntimeError) a classifier cannot be exported, or its export does not agree with it
-    ├── MissingError  (ImportError)  an optional package is not installed
-    └── BuildError    (RuntimeError) the optional compiled kernel cannot be built
+    └── MissingError  (ImportError)  an optional package is not installed
 
 Each message says what was expected, what came, and the way out.
 """
@@ -28,7 +27,6 @@ from types import ModuleType
 from typing import Any
 
 __all__ = [
-    "BuildError",
     "BundleError",
     "DTypeError",
     "DataError",
@@ -128,10 +126,6 @@ class ExportError(OpenRadialError, RuntimeError):
 
 class MissingError(OpenRadialError, ImportError):
     """An optional package is not installed."""
-
-
-class BuildError(OpenRadialError, RuntimeError):
-    """The optional compiled kernel cannot be built."""
 
 
 WAYS_OUT = {"beta": "; the paper uses beta=1.0", "scale": "; the paper uses scale=1.0"}

@@ -2,7 +2,7 @@
 
 For NumPy users it is the layer; for the tests it is the oracle. Every function follows the paper's definition,
 difference by difference, without the closed forms of :mod:`openradial.functional`. Memory is O(n*k); time is O(n*k*d)
-for all classes and O(n*d) for the loss.
+for all classes and O(n*(k+d)) for the loss of class targets.
 
 >>> import numpy as np
 >>> o = np.array([[1.0, 0.0], [0.5, 0.5]])
@@ -14,7 +14,8 @@ array([[1.   , 0.059],
 """
 
 import math
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,14 +49,14 @@ METRICS = ("euclidean", "squared_euclidean", "manhattan", "chebyshev")
 
 
 def axis_prototypes(num_classes: int, scale: float = 1.0) -> Array:
-    """``scale * e_k`` as rows, ``(k, k)``."""
+    """Return ``scale * e_k`` as rows, ``(k, k)``."""
     check_count("num_classes", num_classes)
     check_positive("scale", scale)
     return scale * np.eye(num_classes)
 
 
 def simplex_prototypes(num_classes: int, scale: float = 1.0) -> Array:
-    """``num_classes`` points in one dimension less, each two ``sqrt(2) * scale`` apart, ``(k, k-1)``."""
+    """Return ``num_classes`` points in one dimension less, each two ``sqrt(2) * scale`` apart, ``(k, k-1)``."""
     check_count("num_classes", num_classes, least=2)
     check_positive("scale", scale)
     d = num_classes - 1
@@ -70,7 +71,7 @@ def radial_distances(
     metric: MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
 ) -> Array:
-    """Distance of each output to each prototype, ``(..., d) -> (..., k)``."""
+    """Return the distance of each output to each prototype, ``(..., d) -> (..., k)``."""
     check_choice("metric", metric, METRICS)
     rows = _outputs(o)
     points = _prototypes(rows.shape[-1], scale, prototypes)
@@ -88,7 +89,7 @@ def radial_distances_grad(
     metric: MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
 ) -> Array:
-    """Gradient with respect to ``o`` of ``sum(upstream * radial_distances(o))``; zero on a prototype.
+    """Return the gradient with respect to ``o`` of ``sum(upstream * radial_distances(o))``; zero on a prototype.
 
     For log-probabilities pass ``-beta`` times their upstream gradient.
     """
@@ -117,7 +118,7 @@ def radial_log_probs(
     metric: MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
 ) -> Array:
-    """``-beta * d_k``, ``(..., d) -> (..., k)``."""
+    """Return ``-beta * d_k``, ``(..., d) -> (..., k)``."""
     check_positive("beta", beta)
     d = radial_distances(o, scale=scale, prototypes=prototypes, metric=metric, axis_scale=axis_scale)
     return _scaled(d, -beta)
@@ -133,7 +134,7 @@ def radial_probs(
     metric: MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
 ) -> Array:
-    """``exp(-beta * d_k)``, zero where ``d_k`` is not below the cut-off."""
+    """Return ``exp(-beta * d_k)``, zero where ``d_k`` is not below the cut-off."""
     check_positive("beta", beta)
     check_cutoff(cutoff)
     d = radial_distances(o, scale=scale, prototypes=prototypes, metric=metric, axis_scale=axis_scale)
@@ -147,10 +148,7 @@ def radial_probs(
     if radius > disjoint:
         return probs
     # Midway between two prototypes rounding may put a point inside both balls: only the nearest counts.
-    nearest = d.argmin(-1)[..., None]
-    kept = np.zeros_like(probs)
-    np.put_along_axis(kept, nearest, np.take_along_axis(probs, nearest, -1), -1)
-    return kept
+    return np.where(np.arange(d.shape[-1]) == d.argmin(-1)[..., None], probs, 0.0)
 
 
 def radial_nearest(
@@ -162,7 +160,7 @@ def radial_nearest(
     metric: MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
 ) -> tuple[Array, NDArray[np.int64]]:
-    """Distances and classes of the ``k`` nearest prototypes, nearest first."""
+    """Return distances and classes of the ``k`` nearest prototypes, nearest first."""
     d = radial_distances(o, scale=scale, prototypes=prototypes, metric=metric, axis_scale=axis_scale)
     if not (isinstance(k, (int, np.integer)) and 1 <= k <= d.shape[-1]):
         raise OptionError(f"k must lie in 1..{d.shape[-1]}, the number of classes, got {k!r}")
@@ -179,24 +177,26 @@ def radial_loss(
     weight: ArrayLike | None = None,
     ignore_index: int = -100,
     reduction: Literal["mean", "sum", "none"] = "mean",
+    label_smoothing: float = 0.0,
     prototypes: ArrayLike | None = None,
     metric: MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
 ) -> Array | float:
-    """``beta`` times the distance to the target's prototype.
+    """Return ``beta`` times the distance to the target's prototype, or the expected one under a target distribution.
 
-    Outputs are ``(d,)``, ``(n, d)`` or ``(n, d, d1, ...)``, targets ``()``, ``(n,)`` or ``(n, d1, ...)``.
+    Outputs are ``(d,)``, ``(n, d)`` or ``(n, d, d1, ...)``. Targets are classes, ``()``, ``(n,)`` or ``(n, d1, ...)``,
+    or distributions of floating point, ``(k,)``, ``(n, k)`` or ``(n, k, d1, ...)``.
     """
-    check_positive("beta", beta)
-    check_choice("metric", metric, METRICS)
     check_choice("reduction", reduction, ("mean", "sum", "none"))
-    e, share, kept = _target_differences(o, target, scale, weight, ignore_index, prototypes)
-    d = _length(e / _axis_scale(axis_scale, e.shape[1]), metric)
-    loss = np.where(kept, _scaled(d, beta) * share, 0.0)
+    options = beta, scale, weight, ignore_index, label_smoothing, prototypes, metric, axis_scale
+    rows, t, used, share, differences = _targets(o, target, *options)
+    loss = np.zeros(len(rows))
+    for k, at in enumerate(used.T):
+        loss[at] += t[at, k] * _scaled(_length(differences(rows[at], k)[0], metric), beta)
     if reduction == "none":
-        return loss.reshape(np.shape(target))
+        return loss.reshape(_batch_shape(o))
     with np.errstate(invalid="ignore"):  # nothing to average is NaN, as in PyTorch
-        return float(loss.sum() / share.sum() if reduction == "mean" else loss.sum())
+        return float(loss.sum() / share if reduction == "mean" else loss.sum())
 
 
 def radial_loss_grad(
@@ -208,68 +208,111 @@ def radial_loss_grad(
     weight: ArrayLike | None = None,
     ignore_index: int = -100,
     reduction: Literal["mean", "sum"] = "mean",
+    label_smoothing: float = 0.0,
     prototypes: ArrayLike | None = None,
     metric: MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
 ) -> Array:
-    """Gradient of :func:`radial_loss` with respect to ``o``; zero on the prototype."""
-    check_positive("beta", beta)
-    check_choice("metric", metric, METRICS)
+    """Return the gradient of :func:`radial_loss` with respect to ``o``; zero on the prototype."""
     check_choice("reduction", reduction, ("mean", "sum"))
-    e, share, kept = _target_differences(o, target, scale, weight, ignore_index, prototypes)
-    unit = _axis_scale(axis_scale, e.shape[1])
-    with np.errstate(invalid="ignore"):
-        per_row = beta * share / (share.sum() if reduction == "mean" else 1.0)
-    rows = np.where(kept[:, None], per_row[:, None] * _length_grad(e / unit, metric) / unit, 0.0)
-    return np.moveaxis(rows.reshape(*np.shape(target), e.shape[1]), -1, min(1, np.ndim(target)))
+    options = beta, scale, weight, ignore_index, label_smoothing, prototypes, metric, axis_scale
+    rows, t, used, share, differences = _targets(o, target, *options)
+    grad = np.zeros_like(rows)
+    for k, at in enumerate(used.T):
+        e, unit = differences(rows[at], k)
+        grad[at] += beta * t[at, k, None] * _length_grad(e, metric) / unit / (share if reduction == "mean" else 1.0)
+    return np.moveaxis(grad.reshape(*_batch_shape(o), rows.shape[1]), -1, min(1, np.ndim(o) - 1))
 
 
-def _target_differences(
+def _batch_shape(o: ArrayLike) -> tuple[int, ...]:
+    """Return the shape of the outputs without their classes, which are on axis 1, or 0 for one input."""
+    shape = np.shape(o)
+    return shape[:-1] if len(shape) <= 2 else (shape[0], *shape[2:])
+
+
+def _targets(
     o: ArrayLike,
     target: ArrayLike,
+    beta: float,
     scale: float,
     weight: ArrayLike | None,
     ignore_index: int,
+    label_smoothing: float,
     prototypes: ArrayLike | None,
-) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """``o - p_y`` for each example, how much the example counts, and whether it does."""
-    y = np.asarray(target)
+    metric: MetricName,
+    axis_scale: ArrayLike | None,
+) -> tuple[Array, Array, NDArray[np.bool_], np.float64, Callable[[Array, int], tuple[Array, Array]]]:
+    """Return outputs, the factor of each distance, which ones count (n, k), the divisor of "mean", and ``o - p_k``."""
+    check_positive("beta", beta)
+    check_positive("scale", scale)
+    check_choice("metric", metric, METRICS)
+    if not 0 <= label_smoothing <= 1:
+        raise OptionError(f"label_smoothing must lie in 0..1, got {label_smoothing!r}; 0.0 turns it off")
     rows = _outputs(np.moveaxis(np.asarray(o), 1, -1) if np.ndim(o) > 2 else o)
-    if y.shape != rows.shape[:-1]:
+    d = rows.shape[-1]
+    rows, unit = rows.reshape(-1, d), _axis_scale(axis_scale, d)
+    matrix = None if prototypes is None else _prototypes(d, scale, prototypes)
+    classes = d if matrix is None else len(matrix)
+
+    def differences(o: Array, k: int) -> tuple[Array, Array]:
+        point = np.where(np.arange(d) == k, scale, 0.0) if matrix is None else matrix[k]
+        return (o - point) / unit, unit
+
+    factors = np.ones(classes) if weight is None else np.asarray(weight, dtype=np.float64)
+    if factors.shape != (classes,):
         raise ShapeError(
-            f"outputs of shape {np.shape(o)} need targets of shape {rows.shape[:-1]}, got {y.shape}; "
+            f"weight must hold one factor per class: expected shape ({classes},), got {factors.shape}; "
+            "use 1.0 for classes that are not special"
+        )
+    y = np.asarray(target)
+    if np.issubdtype(y.dtype, np.floating):
+        t, kept, share = _distributions(o, y, classes, ignore_index), np.True_, np.float64(len(rows))
+    else:
+        y = _classes(o, y, classes, ignore_index)
+        t, kept = 1.0 * (y == np.arange(classes)), y != ignore_index
+        share = (t * kept * factors).sum()
+    t = (1 - label_smoothing) * t + label_smoothing / classes
+    return rows, t * factors, (t != 0) & kept, share, differences
+
+
+def _classes(o: ArrayLike, y: NDArray[Any], classes: int, ignore_index: int) -> NDArray[Any]:
+    if y.shape != _batch_shape(o):
+        raise ShapeError(
+            f"outputs of shape {np.shape(o)} need targets of shape {_batch_shape(o)}, got {y.shape}; "
             "classes are on axis 1 of the outputs"
         )
-    rows, y = rows.reshape(-1, rows.shape[-1]), y.reshape(-1)
     if not np.issubdtype(y.dtype, np.integer):
-        raise DTypeError(f"targets must be class indices of an integer dtype, got {y.dtype}; call .astype(int) on them")
-    classes = rows.shape[1] if prototypes is None else len(np.asarray(prototypes))
-    kept = y != ignore_index
-    wrong = y[kept & ((y < 0) | (y >= classes))]
+        raise DTypeError(
+            f"targets must be classes of an integer dtype or distributions of floating point, got {y.dtype}; "
+            "call .astype(int) on classes"
+        )
+    wrong = y[(y != ignore_index) & ((y < 0) | (y >= classes))]
     if wrong.size:
         raise TargetError(
             f"targets must lie in 0..{classes - 1} or be ignore_index={ignore_index}, got {int(wrong[0])}; "
             "map your labels to 0..classes-1 or widen the last layer"
         )
-    y = np.where(kept, y, 0)
-    e = rows.copy()
-    if prototypes is None:
-        check_positive("scale", scale)
-        e[np.arange(len(y)), y] -= scale
-    else:
-        e -= _prototypes(rows.shape[1], scale, prototypes)[y]
-    shares = np.ones(classes) if weight is None else np.asarray(weight, dtype=np.float64)
-    if shares.shape != (classes,):
+    return y.reshape(-1, 1)
+
+
+def _distributions(o: ArrayLike, t: NDArray[Any], classes: int, ignore_index: int) -> Array:
+    shape = np.shape(o)
+    expected = (classes,) if len(shape) == 1 else (shape[0], classes, *shape[2:])
+    if t.shape != expected:
         raise ShapeError(
-            f"weight must hold one factor per class: expected shape ({classes},), got {shares.shape}; "
-            "use 1.0 for classes that are not special"
+            f"outputs of shape {shape} need distributions of shape {expected} as targets, got {t.shape}; "
+            "call .astype(int) on targets that are classes"
         )
-    return e, shares[y] * kept, kept
+    if ignore_index >= 0:
+        raise OptionError(
+            f"ignore_index names a class, but targets are distributions: got ignore_index={ignore_index}; "
+            "give examples to ignore a target of zeros, or pass classes"
+        )
+    return (np.moveaxis(t, 1, -1) if t.ndim > 2 else t).reshape(-1, classes).astype(np.float64)
 
 
 def _length(e: Array, metric: str) -> Array:
-    size = np.abs(e)
-    largest = size.max(-1)
+    size, largest = np.abs(e), np.abs(e).max(-1)
     with np.errstate(over="ignore", invalid="ignore"):
         if metric == "euclidean":
             # in units of a power of two, which changes no digit, so that squares neither overflow nor vanish
@@ -283,15 +326,15 @@ def _length(e: Array, metric: str) -> Array:
 
 
 def _scaled(d: Array, factor: float) -> Array:
-    """``factor * d`` which stays finite where ``d`` is finite."""
+    """Return ``factor * d``, finite where ``d`` is finite."""
     limit = np.finfo(np.float64).max
     with np.errstate(over="ignore"):
         return np.where(np.isinf(d), d * factor, np.clip(d * factor, -limit, limit))
 
 
 def _half_separation(points: Array, metric: MetricName, axis_scale: ArrayLike | None, is_axis: bool) -> float:
-    """Largest radius for which the balls around the prototypes are disjoint."""
-    if is_axis:  # nearest are the two with the widest axes; a lone one is paired with its like
+    """Return the largest radius for which the balls around the prototypes are disjoint."""
+    if is_axis:  # nearest are the two with the widest axes; a single one is paired with itself
         widest = np.sort(_axis_scale(axis_scale, len(points)))[-2:]
         points, axis_scale = points[0, 0] * np.eye(2), np.resize(widest, 2)
     apart = radial_distances(points, prototypes=points, metric=metric, axis_scale=axis_scale)

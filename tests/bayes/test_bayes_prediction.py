@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from openradial import RadialLayer, models, replace_head
+from openradial import RadialLayer, models
 from openradial.bayes import (
     BayesLinear,
     Ensemble,
@@ -41,7 +41,9 @@ def looped(network, x, samples, head, seed):
     with torch.no_grad():
         torch.manual_seed(seed)
         q = posterior(twin)
-        return torch.stack([head(functional_call(twin, q.named(row), (x,))) for row in q.draw(samples)])
+        return torch.stack(
+            [getattr(head, "log_probs", head)(functional_call(twin, q.named(row), (x,))) for row in q.draw(samples)]
+        )
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -147,7 +149,7 @@ def test_modes_and_weights_stay_as_they_were(mode):
 
 
 def test_a_network_may_give_log_probabilities_itself():
-    network = to_bayesian(replace_head(models.MLP(5, inputs=2, hidden=(8,)), 3, beta=2.0), sigma=0.2)
+    network = to_bayesian(nn.Sequential(models.MLP(3, inputs=2, hidden=(8,)), nn.LogSoftmax(-1)), sigma=0.2)
     found = predict(network, points(), 5)
     assert (found.probs <= 1).all()
 
@@ -251,8 +253,8 @@ def test_an_ensemble_gives_what_its_members_give(chunk):
         member.eval()
     ensemble = Ensemble(members)
     with torch.no_grad():
-        expected = torch.stack([HEADS["radial"](member(points())) for member in members])
-        torch.testing.assert_close(HEADS["radial"](ensemble(points()).flatten(0, 1)).view(5, 7, 3), expected)
+        expected = torch.stack([HEADS["radial"].log_probs(member(points())) for member in members])
+        torch.testing.assert_close(HEADS["radial"].log_probs(ensemble(points()).flatten(0, 1)).view(5, 7, 3), expected)
     found = predict(ensemble.train(), points(), head=HEADS["radial"], chunk=chunk)
     torch.testing.assert_close(found.log_probs, expected)
     assert len(ensemble) == 5

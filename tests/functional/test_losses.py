@@ -8,7 +8,7 @@ from oracle import betas, exact_distance, outputs, point_at, scales
 
 from openradial import SimplexPrototypes, functional, reference
 from openradial.errors import DTypeError, OptionError, ShapeError, TargetError
-from openradial.functional import eager
+from openradial.functional import eager, losses
 from openradial.functional.norms import METRICS
 
 
@@ -42,6 +42,115 @@ def test_weights_and_ignored_targets_equal_the_definition(reduction, o, data):
         arguments = {"weight": w, "reduction": reduction}
         expected = reference.radial_loss(o.numpy(), y.numpy(), **arguments)
         np.testing.assert_allclose(functional.radial_loss(o, y, **arguments), expected, rtol=1e-6, atol=1e-12)
+
+
+def draw_distributions(data: st.DataObject, rows: int, classes: int) -> torch.Tensor:
+    logits = data.draw(st.lists(st.floats(-9, 9), min_size=rows * classes, max_size=rows * classes))
+    return torch.tensor(logits, dtype=torch.float64).reshape(rows, classes).softmax(-1)
+
+
+smoothings = st.sampled_from([0.0, 0.1, 0.9, 1.0])
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("kind", ["classes", "distributions"])
+@given(o=outputs(), beta=betas, scale=scales, smoothing=smoothings, data=st.data())
+def test_smoothed_and_soft_targets_equal_the_definition(kind, reduction, metric, o, beta, scale, smoothing, data):
+    n, k = o.shape
+    if kind == "classes":
+        target = draw_targets(data, o)
+        target[1::2] = -100
+    else:
+        target = draw_distributions(data, n, k)
+    weights = data.draw(st.none() | st.lists(st.floats(0.1, 9), min_size=k, max_size=k))
+    weight = None if weights is None else torch.tensor(weights, dtype=torch.float64)
+    options = {"beta": beta, "scale": scale, "metric": metric, "label_smoothing": smoothing, "weight": weight}
+    expected = reference.radial_loss(o.numpy(), target.numpy(), reduction=reduction, **options)
+    o.requires_grad_()
+    loss = functional.radial_loss(o, target, reduction=reduction, **options)
+    np.testing.assert_allclose(loss.detach(), expected, rtol=1e-9, atol=1e-12)
+    if metric == "chebyshev" and (kind == "distributions" or smoothing):
+        return  # ties have many subgradients, and the closed form of all distances takes another one
+    loss.sum().backward()
+    reduced = "sum" if reduction == "none" else reduction
+    gradient = reference.radial_loss_grad(o.detach().numpy(), target.numpy(), reduction=reduced, **options)
+    np.testing.assert_allclose(o.grad, gradient, rtol=1e-8, atol=1e-10 * beta * max(weights or [1.0]))
+
+
+SOFT_CASES = {
+    "classes": ((5, 4), torch.tensor([0, 3, 1, 1, 2])),
+    "an ignored class": ((5, 4), torch.tensor([0, -100, 1, 1, 2])),
+    "distributions": ((5, 4), torch.arange(20.0).reshape(5, 4).sin().softmax(-1)),
+    "distributions of images": ((2, 4, 3, 2), torch.arange(48.0).reshape(2, 4, 3, 2).sin().softmax(1)),
+    "one distribution": ((4,), torch.tensor([0.1, 0.2, 0.3, 0.4])),
+}
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+@pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 2.0, 0.5, 3.0])])
+@pytest.mark.parametrize("case", SOFT_CASES)
+def test_targets_are_weighed_as_cross_entropy_weighs_them(case, weight, smoothing):
+    """Cross-entropy is linear in log-probabilities; without its normalisation it is the radial loss."""
+    shape, target = SOFT_CASES[case]
+    o = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    axis = 0 if o.ndim == 1 else 1
+    options = {"weight": weight, "label_smoothing": smoothing}
+    log_probs = functional.radial_log_probs(o.movedim(axis, -1)).movedim(-1, axis)
+    per_unit = F.cross_entropy(torch.zeros(shape), target, reduction="none", **options) / np.log(4)
+    expected = F.cross_entropy(log_probs, target, reduction="none", **options) - log_probs.logsumexp(axis) * per_unit
+    actual = functional.radial_loss(o, target, reduction="none", **options)
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+    total, mean = (F.cross_entropy(torch.zeros(shape), target, reduction=r, **options) for r in ("sum", "mean"))
+    torch.testing.assert_close(functional.radial_loss(o, target, **options), expected.sum() * mean / total)
+    torch.testing.assert_close(functional.radial_loss(o, target, reduction="sum", **options), expected.sum())
+
+
+def test_a_one_hot_distribution_is_its_class():
+    o, y = torch.randn(6, 4, dtype=torch.float64, requires_grad=True), torch.tensor([0, 1, 2, 3, 3, 0])
+    both = [functional.radial_loss(o, target) for target in (y, F.one_hot(y, 4).double())]
+    torch.testing.assert_close(*both)
+    torch.testing.assert_close(*(torch.autograd.grad(loss, o)[0] for loss in both))
+
+
+@pytest.mark.parametrize("distance", [1e-6, 1e-3, 1.0, 1e6])
+def test_soft_targets_keep_the_exactness_of_distances_next_to_a_prototype(distance):
+    row = point_at(np.random.default_rng(0), 10, 1, 1.0, distance)
+    target = torch.tensor([[0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
+    loss = functional.radial_loss(row[None], target).item()
+    assert loss == pytest.approx(0.5 * exact_distance(row.numpy(), 1, 1.0), rel=1e-5, abs=0)
+
+
+def test_distributions_have_gradients_and_take_any_prototypes():
+    o, t = torch.randn(5, 3, dtype=torch.float64), torch.rand(5, 4, dtype=torch.float64, requires_grad=True)
+    prototypes = SimplexPrototypes(4)
+    expected = reference.radial_loss(o, t.detach(), prototypes=prototypes.matrix().double())
+    loss = functional.radial_loss(o, t, prototypes=prototypes)
+    assert loss.item() == pytest.approx(expected, rel=1e-6)
+    (gradient,) = torch.autograd.grad(loss, t)
+    torch.testing.assert_close(gradient, functional.radial_distances(o, prototypes=prototypes) / 5)
+
+
+def test_an_out_of_memory_error_surfaces():
+    o = torch.zeros(1, 1).expand(1, 2**45)  # its copy has more bytes than a process has addresses
+    with pytest.raises(RuntimeError, match="allocate"):
+        functional.radial_loss(o, torch.tensor([0]))
+    with pytest.raises(RuntimeError, match="allocate"):
+        functional.radial_log_probs(o)
+
+
+def test_the_fast_path_is_for_plain_batches_with_targets_in_range():
+    o, y = torch.randn(3, 4), torch.tensor([0, 1, 2])
+    applies = losses._fast_path_applies
+    assert applies(o, y)
+    assert applies(torch.nn.Parameter(o.double()), y)
+    assert applies(o.t(), torch.tensor([0, 1, 2, 0]))
+    others = [
+        (o, y - 1), (o, y + 2), (o, torch.tensor([0, 1, -100])), (o, y[:2]), (o[:0], y[:0]), (o[:, :0], y),
+        (o[0], y[0]), (o[None], y[None]), (o.half(), y), (o.int(), y), (o, y.int()), (o, y.byte()), (o, o),
+        (o, [0, 1, 2]), (o.numpy(), y), (o.to("meta"), y.to("meta")),
+    ]  # fmt: skip
+    assert not any(applies(*pair) for pair in others)
 
 
 @pytest.mark.parametrize("num_classes", [2, 3, 10, 1023, 1024, 1025, 100_000])

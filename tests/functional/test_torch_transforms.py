@@ -149,7 +149,7 @@ def test_one_graph_without_breaks_gives_the_same_values_and_gradients(function):
 def test_inductor_compiles_layer_and_loss(num_classes):
     layer = openradial.RadialLayer(num_classes, beta=2.0)
     o = torch.randn(N, num_classes, requires_grad=True)
-    both = lambda o: (layer(o), functional.radial_loss(o, TARGETS))  # noqa: E731
+    both = lambda o: (layer.log_probs(o), functional.radial_loss(o, TARGETS))  # noqa: E731
     compiled = torch.compile(both, fullgraph=True)
     torch.testing.assert_close(compiled(o), both(o), rtol=1e-5, atol=1e-5)
     (expected,) = torch.autograd.grad(sum(t.sum() for t in both(o)), o)
@@ -157,12 +157,22 @@ def test_inductor_compiles_layer_and_loss(num_classes):
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
+class LogProbs(torch.nn.Module):
+    """A layer as the end of a network that is exported with its log-probabilities."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, o):
+        return self.layer.log_probs(o)
+
+
 LAYERS = {
     "axis": lambda: openradial.RadialLayer(4),
     "axis scale": lambda: openradial.RadialLayer(4, axis_scale=torch.arange(1.0, 5.0), metric="manhattan"),
     "simplex": lambda: openradial.RadialLayer(4, prototypes=openradial.SimplexPrototypes(4)),
     "learned": lambda: openradial.RadialLayer(4, prototypes=openradial.LearnedPrototypes(4, 3)),
-    "linear": lambda: openradial.RadialLinear(6, 4),
 }
 EVERY_LAYER = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS.keys())
 
@@ -170,25 +180,23 @@ EVERY_LAYER = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS.keys()
 @EVERY_LAYER
 def test_layers_export_with_a_dynamic_batch(make):
     layer = make()
-    width = 6 if isinstance(layer, openradial.RadialLinear) else layer.prototypes.num_outputs
-    o = torch.randn(2, width)
-    exported = torch.export.export(layer, (o,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    net = torch.nn.Sequential(torch.nn.Linear(6, layer.prototypes.num_outputs), LogProbs(layer))
+    exported = torch.export.export(net, (torch.randn(2, 6),), dynamic_shapes=({0: torch.export.Dim("batch")},))
     for rows in (1, 2, 9):
-        o = torch.randn(rows, width)
-        torch.testing.assert_close(exported.module()(o), layer(o))
+        x = torch.randn(rows, 6)
+        torch.testing.assert_close(exported.module()(x), net(x))
 
 
 @EVERY_LAYER
 def test_layers_copy_and_restore(make):
     layer = make()
-    width = 6 if isinstance(layer, openradial.RadialLinear) else layer.prototypes.num_outputs
-    o = torch.randn(3, width, requires_grad=True)
-    layer(o).sum().backward()
+    o = torch.randn(3, layer.prototypes.num_outputs, requires_grad=True)
+    layer.log_probs(o).sum().backward()
     twin = copy.deepcopy(layer)
     fresh = make()
     fresh.load_state_dict(layer.state_dict())
     for other in (twin, fresh):
-        assert torch.equal(other(o), layer(o))
+        assert torch.equal(other.log_probs(o), layer.log_probs(o))
 
 
 def test_meta_tensors_have_shapes_and_gradients():

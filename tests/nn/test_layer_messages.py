@@ -28,7 +28,8 @@ from openradial.errors import DTypeError, OptionError, ShapeError
 def test_a_wrong_number_of_outputs_names_the_way_out(outputs, message):
     layer, o, y = RadialLayer(12), torch.zeros(2, outputs), torch.zeros(2, dtype=torch.long)
     loss = RadialLoss(prototypes=AxisPrototypes(12))
-    for call in (layer, layer.probs, layer.distances, layer.nearest, lambda o: layer.loss(o, y), lambda o: loss(o, y)):
+    calls = (layer.log_probs, layer.probs, layer.distances, layer.nearest)
+    for call in (*calls, lambda o: layer.loss(o, y), lambda o: loss(o, y)):
         with pytest.raises(ShapeError, match=f"^{re.escape(message)}$"):
             call(o)
 
@@ -43,11 +44,11 @@ def test_the_outputs_of_a_pixel_wise_loss_are_on_axis_1():
 
 
 @pytest.mark.parametrize("wrong", [[[0.0, 1.0]], np.zeros((1, 2))])
-def test_outputs_that_are_no_tensor_point_to_the_numpy_twin(wrong):
+def test_outputs_that_are_not_a_tensor_point_to_the_numpy_reference(wrong):
     message = f"outputs must be a torch.Tensor, got {type(wrong).__name__}; for NumPy use openradial.reference"
     y = torch.zeros(1, dtype=torch.long)
     layer = RadialLayer(2)
-    for call in (layer, lambda o: layer.loss(o, y), lambda o: RadialLoss(prototypes=torch.eye(2))(o, y)):
+    for call in (layer.log_probs, lambda o: layer.loss(o, y), lambda o: RadialLoss(prototypes=torch.eye(2))(o, y)):
         with pytest.raises(DTypeError, match=f"^{re.escape(message)}$"):
             call(wrong)
 
@@ -97,6 +98,7 @@ def test_outputs_that_are_no_tensor_point_to_the_numpy_twin(wrong):
             "openradial.nn.prototypes",
         ),
         (lambda: RadialLoss(reduction="max"), "reduction must be one of 'mean', 'sum', 'none', got 'max'"),
+        (lambda: RadialLoss(label_smoothing=2.0), "label_smoothing must lie in 0..1, got 2.0; 0.0 turns it off"),
         (lambda: RadialLoss(beta=math.nan), "beta must be a finite number above 0, got nan; the paper uses beta=1.0"),
         (
             lambda: RadialLoss(scale=math.inf),

@@ -1,6 +1,7 @@
 import copy
 import io
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,8 +19,13 @@ from openradial import (
     RadialLinear,
     RadialLoss,
     SimplexPrototypes,
+    functional,
+    models,
     reference,
+    replace_head,
 )
+from openradial.errors import DTypeError, OptionError
+from openradial.heads import RadialHead
 
 METRICS = ("euclidean", "squared_euclidean", "manhattan", "chebyshev")
 POINTS = torch.tensor([[0.0, 2.0, 1.0, 0.0], [1.0, 0.0, 0.0, -1.0], [3.0, 0.0, 0.0, 0.0]])
@@ -66,7 +72,7 @@ def test_layer_equals_the_numpy_twin(arrangement, metric, with_axis_scale):
     def same(ours, theirs):
         np.testing.assert_allclose(ours.detach().numpy(), theirs, rtol=2e-5, atol=1e-6)
 
-    same(layer(o), reference.radial_log_probs(numbers, beta=1.7, **twin))
+    same(layer.log_probs(o), reference.radial_log_probs(numbers, beta=1.7, **twin))
     same(layer.distances(o), reference.radial_distances(numbers, **twin))
     same(layer.probs(o), reference.radial_probs(numbers, beta=1.7, cutoff=0.9, **twin))
     same(layer.loss(o, y), reference.radial_loss(numbers, y.numpy(), beta=1.7, **twin))
@@ -84,7 +90,7 @@ def test_nll_on_the_layer_is_radial_loss_is_the_loss_of_the_layer(arrangement, m
     loss = RadialLoss(beta=0.6, prototypes=layer.prototypes, metric=metric, reduction=reduction)
     o, y = random_outputs(layer, 5).requires_grad_(), torch.tensor([2, 0, 1, 1, 0])
     results, gradients = [], []
-    for value in (nn.NLLLoss(reduction=reduction)(layer(o), y), loss(o, y), layer.loss(o, y, reduction)):
+    for value in (nn.NLLLoss(reduction=reduction)(layer.log_probs(o), y), loss(o, y), layer.loss(o, y, reduction)):
         results.append(value)
         gradients.append(torch.autograd.grad(value.sum(), o)[0])
     for result, gradient in zip(results[1:], gradients[1:], strict=True):
@@ -97,9 +103,9 @@ def test_nll_on_the_layer_is_radial_loss_is_the_loss_of_the_layer(arrangement, m
 def test_leading_axes_are_a_batch(num_classes, leading, beta, scale):
     layer = RadialLayer(num_classes, beta, scale)
     o = random_outputs(layer, *leading)
-    result = layer(o)
+    result = layer.log_probs(o)
     assert result.shape == (*leading, num_classes)
-    rows = [layer(row) for row in o.reshape(-1, num_classes)]
+    rows = [layer.log_probs(row) for row in o.reshape(-1, num_classes)]
     for row, expected in zip(result.reshape(-1, num_classes), rows, strict=True):
         torch.testing.assert_close(row, expected)
 
@@ -109,7 +115,7 @@ def test_golden_values():
     layer = RadialLayer(2, beta=0.5)
     o = torch.tensor([3.0, 4.0])
     torch.testing.assert_close(layer.distances(o), torch.tensor([20.0, 18.0]).sqrt())
-    torch.testing.assert_close(layer(o), -0.5 * torch.tensor([20.0, 18.0]).sqrt())
+    torch.testing.assert_close(layer.log_probs(o), -0.5 * torch.tensor([20.0, 18.0]).sqrt())
     torch.testing.assert_close(layer.probs(o), torch.exp(-0.5 * torch.tensor([20.0, 18.0]).sqrt()))
 
 
@@ -127,7 +133,7 @@ def test_disjoint_cutoff_leaves_no_sum_above_one(arrangement, beta):
 def test_cutoff_acts_on_probabilities_and_not_on_log_probabilities():
     o = torch.tensor([[1.0, 0.0], [0.0, 0.2]])
     layer = RadialLayer(2, cutoff=1.0)
-    assert torch.equal(layer(o), RadialLayer(2)(o))
+    assert torch.equal(layer.log_probs(o), RadialLayer(2).log_probs(o))
     # (0, 0.2) is sqrt(1.04) from the first prototype, beyond the radius, and 0.8 from the second
     torch.testing.assert_close(layer.probs(o), torch.tensor([[1.0, 0.0], [0.0, math.exp(-0.8)]]))
 
@@ -144,8 +150,8 @@ def test_deepcopy_and_state_dict_round_trip(arrangement):
         for tensor in layer.state_dict().values():
             tensor.mul_(1.5)
     o = random_outputs(layer, 4)
-    expected = layer(o)
-    assert not torch.equal(other(o), expected)
+    expected = layer.log_probs(o)
+    assert not torch.equal(other.log_probs(o), expected)
     twin = copy.deepcopy(layer)
     file = io.BytesIO()
     torch.save(layer.state_dict(), file)
@@ -154,9 +160,9 @@ def test_deepcopy_and_state_dict_round_trip(arrangement):
     with torch.no_grad():
         for tensor in layer.state_dict().values():
             tensor.mul_(1.5)
-    assert torch.equal(twin(o), expected)
-    assert torch.equal(other(o), expected)
-    assert not torch.equal(layer(o), expected)
+    assert torch.equal(twin.log_probs(o), expected)
+    assert torch.equal(other.log_probs(o), expected)
+    assert not torch.equal(layer.log_probs(o), expected)
 
 
 def test_state_dict_keys_are_stable():
@@ -180,7 +186,8 @@ def test_a_given_matrix_is_copied():
 def test_half_precision_is_computed_and_returned_in_float32(arrangement, dtype):
     layer = RadialLayer(3, prototypes=ARRANGEMENTS[arrangement](), cutoff=1.0)
     o, y = random_outputs(layer, 4).to(dtype), torch.tensor([0, 1, 2, 0])
-    for method in (layer, layer.probs, layer.distances, lambda o: layer.loss(o, y), lambda o: layer.nearest(o)[0]):
+    methods = (layer.log_probs, layer.probs, layer.distances, lambda o: layer.loss(o, y), lambda o: layer.nearest(o)[0])
+    for method in methods:
         result = method(o)
         assert result.dtype == torch.float32
         torch.testing.assert_close(result, method(o.float()), rtol=0, atol=0)
@@ -192,7 +199,7 @@ def test_to_float64_computes_in_float64(arrangement):
     o = random_outputs(layer, 4).double() / 3
     assert all(tensor.dtype == torch.float64 for tensor in layer.state_dict().values())
     expected = reference.radial_log_probs(o.numpy(), **twin_options(layer))
-    np.testing.assert_allclose(layer(o).detach().numpy(), expected, rtol=1e-13)
+    np.testing.assert_allclose(layer.log_probs(o).detach().numpy(), expected, rtol=1e-13)
 
 
 @pytest.fixture
@@ -210,14 +217,14 @@ def test_default_dtype_reaches_parameters_and_matrices():
     assert AxisPrototypes(3).matrix().dtype == SimplexPrototypes(3).matrix().dtype == torch.float64
     assert FixedPrototypes([[0, 1]]).matrix().dtype == torch.float64
     assert head(torch.randn(2, 4)).dtype == torch.float64
-    assert RadialLayer(3)(torch.randn(2, 3, dtype=torch.float32)).dtype == torch.float32
+    assert RadialLayer(3).log_probs(torch.randn(2, 3, dtype=torch.float32)).dtype == torch.float32
 
 
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
 def test_meta_tensors_have_the_right_shape(arrangement):
     layer = RadialLayer(3, prototypes=ARRANGEMENTS[arrangement]()).to("meta")
     o = random_outputs(layer, 4).to("meta").requires_grad_()
-    assert layer(o).shape == layer.probs(o).shape == layer.distances(o).shape == (4, 3)
+    assert layer.log_probs(o).shape == layer.probs(o).shape == layer.distances(o).shape == (4, 3)
     loss = layer.loss(o, torch.zeros(4, dtype=torch.long, device="meta"))
     loss.backward()
     assert o.grad.shape == o.shape
@@ -227,7 +234,7 @@ def test_a_head_can_be_built_on_the_meta_device():
     with torch.device("meta"):
         head = RadialLinear(4, 3, axis_scale=torch.ones(2), prototypes=LearnedPrototypes(3, 2))
     assert {t.device.type for t in head.state_dict().values()} == {"meta"}
-    assert head(torch.zeros(5, 4, device="meta")).shape == (5, 3)
+    assert head(torch.zeros(5, 4, device="meta")).shape == (5, 2)
     on_meta = RadialLinear(4, 3, prototypes=torch.eye(3), device="meta")
     assert {t.device.type for t in on_meta.state_dict().values()} == {"meta"}
 
@@ -237,11 +244,11 @@ def test_under_autocast_the_layer_computes_in_float32():
     head = RadialLinear(8, 3, beta=2.0)
     z, y = torch.randn(16, 8), torch.arange(16) % 3
     with torch.autocast("cpu", torch.bfloat16):
-        o = head.outputs(z)
-        log_probs, loss = head(z), head.loss(z, y)
+        o = head(z)
+        log_probs, loss = head.layer.log_probs(o), head.layer.loss(o, y)
     assert o.dtype == torch.bfloat16
     assert log_probs.dtype == loss.dtype == torch.float32
-    torch.testing.assert_close(log_probs, head.layer(o.float()), rtol=0, atol=0)
+    torch.testing.assert_close(log_probs, head.layer.log_probs(o.float()), rtol=0, atol=0)
     loss.backward()
     assert head.affine.weight.grad.dtype == torch.float32
     assert head.affine.weight.grad.abs().sum() > 0
@@ -256,20 +263,20 @@ def test_gradients_of_the_loss_equal_the_numpy_twin(arrangement):
     np.testing.assert_allclose(o.grad.numpy(), twin, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("loss_of", [RadialLinear.loss, lambda head, z, y: TF.nll_loss(head(z), y)])
+@pytest.mark.parametrize("loss_of", [RadialLayer.loss, lambda layer, o, y: TF.nll_loss(layer.log_probs(o), y)])
 def test_training_reaches_every_example_of_separable_blobs(loss_of):
     torch.manual_seed(0)
     y = torch.arange(90) % 3
     z = torch.tensor([[4.0, 0.0], [-4.0, 4.0], [-4.0, -4.0]])[y] + 0.3 * torch.randn(90, 2)
-    model = nn.Sequential(nn.Linear(2, 16), nn.ReLU())
     head = RadialLinear(16, 3, beta=2.0)
+    model = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), head)
     before = copy.deepcopy(head.affine.state_dict())
-    optimiser = torch.optim.Adam([*model.parameters(), *head.parameters()], 0.02)
+    optimiser = torch.optim.Adam(model.parameters(), 0.02)
     for _ in range(100):
         optimiser.zero_grad()
-        loss_of(head, model(z), y).backward()
+        loss_of(head.layer, model(z), y).backward()
         optimiser.step()
-    log_probs = head(model(z))
+    log_probs = head.layer.log_probs(model(z))
     assert (log_probs.argmax(1) == y).all()
     assert log_probs.exp()[torch.arange(90), y].mean() > 0.5
     assert all(not torch.equal(value, before[name]) for name, value in head.affine.state_dict().items())
@@ -286,6 +293,7 @@ def test_repr_tells_the_settings():
     assert repr(RadialLoss(2.0, 3.0, reduction="sum")) == (
         "RadialLoss(beta=2, scale=3, metric='euclidean', reduction='sum')"
     )
+    assert RadialLoss(label_smoothing=0.1).extra_repr().endswith("reduction='mean', label_smoothing=0.1")
     assert "(affine): Linear(in_features=4, out_features=3, bias=True)" in repr(RadialLinear(4, 3))
 
 
@@ -305,7 +313,7 @@ def test_radial_loss_takes_the_forms_of_cross_entropy(shape, reduction):
         loss = RadialLoss(reduction=reduction, **settings_of)(o, y)
         theirs = nn.CrossEntropyLoss(reduction=reduction, **settings_of)(o, y)
         assert loss.shape == theirs.shape
-        log_probs = RadialLayer(4)(o.movedim(1, -1) if o.ndim > 1 else o)
+        log_probs = RadialLayer(4).log_probs(o.movedim(1, -1) if o.ndim > 1 else o)
         log_probs = log_probs.movedim(-1, 1) if o.ndim > 1 else log_probs
         torch.testing.assert_close(loss, TF.nll_loss(log_probs, y, reduction=reduction, **settings_of))
 
@@ -316,6 +324,8 @@ def test_settings_of_radial_loss_arrive():
     assert RadialLoss(metric="squared_euclidean", scale=3.0)(o, y) == 9.0
     assert RadialLoss(axis_scale=torch.tensor([1.0, 4.0]))(o, y) == 0.25
     assert RadialLoss(prototypes=torch.tensor([[0.0, 0.0], [3.0, 4.0]]))(o, y) == 5.0
+    assert RadialLoss(prototypes=torch.tensor([[0.0, 0.0], [3.0, 4.0]]), label_smoothing=0.2)(o, y) == 4.5
+    assert RadialLoss(scale=3.0)(o, torch.tensor([[0.5, 0.5]])) == 3.0
 
 
 def test_radial_loss_moves_its_matrix_and_weights_with_it():
@@ -326,15 +336,14 @@ def test_radial_loss_moves_its_matrix_and_weights_with_it():
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
-def test_radial_linear_is_an_affine_map_and_the_layer(arrangement, bias):
+def test_radial_linear_is_an_affine_map_to_the_outputs_of_its_layer(arrangement, bias):
     head = RadialLinear(4, 3, beta=2.0, bias=bias, cutoff=0.8, prototypes=ARRANGEMENTS[arrangement]())
-    z, y = torch.randn(2, 5, 4), torch.tensor([[0, 1, 2, 0, 1]] * 2)
+    z = torch.randn(2, 5, 4)
     o = z @ head.affine.weight.T + (head.affine.bias if bias else 0)
     assert (head.affine.bias is not None) == bias
-    torch.testing.assert_close(head.outputs(z), o)
-    torch.testing.assert_close(head(z), head.layer(o), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(head.probs(z), head.layer.probs(o), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(head.loss(z[0], y[0]), head.layer.loss(o[0], y[0]), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(head(z), o)
+    assert head.layer.probs(head(z)).shape == (2, 5, 3)
+    assert (head.layer.beta, head.layer.cutoff) == (2.0, 0.8)
     assert (head.in_features, head.num_classes) == (4, 3)
 
 
@@ -351,6 +360,67 @@ def test_numbers_of_numpy_are_numbers():
 
 def test_a_changed_beta_is_used():
     layer, o = RadialLayer(2), torch.tensor([3.0, 4.0])
-    before = layer(o)
+    before = layer.log_probs(o)
     layer.beta = 2.0
-    torch.testing.assert_close(layer(o), 2 * before)
+    torch.testing.assert_close(layer.log_probs(o), 2 * before)
+
+
+def affine_network():
+    return nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+NETWORKS = {
+    "nn.Linear": affine_network,
+    "RadialLinear": lambda: nn.Sequential(nn.Linear(2, 8), nn.ReLU(), RadialLinear(8, 3)),
+    "replace_head": lambda: replace_head(nn.Sequential(affine_network(), nn.Linear(3, 7), nn.LogSoftmax(-1)), 3),
+    "model": lambda: models.build("mlp", 3, inputs=2),
+}
+LOSSES = {
+    "RadialLoss": lambda o, y: RadialLoss()(o, y),
+    "RadialLayer": lambda o, y: RadialLayer(3).loss(o, y),
+    "RadialHead": lambda o, y: RadialHead(3).loss(o, y),
+    "functional": lambda o, y: functional.radial_loss(o, y),
+}
+COMPUTED = {
+    "log-probabilities": [RadialLayer(3).log_probs, functional.radial_log_probs],
+    "probabilities": [RadialLayer(3).probs, RadialLayer(3, cutoff="disjoint").probs, functional.radial_probs],
+    "distances": [RadialLayer(3).distances, functional.radial_distances, lambda o: functional.radial_nearest(o, 3)[0]],
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
+@pytest.mark.parametrize("build", NETWORKS.values(), ids=NETWORKS.keys())
+def test_every_network_and_every_loss_make_the_radial_loss_of_the_affine_outputs(build, loss):
+    torch.manual_seed(0)
+    net, x, y = build().eval(), torch.randn(6, 2), torch.tensor([0, 1, 2, 2, 1, 0])
+    affine = [m for m in net.modules() if isinstance(m, nn.Linear)][-1]
+    seen = []
+    affine.register_forward_hook(lambda m, args, out: seen.append(out.detach().numpy()))
+    assert loss(net(x), y).item() == pytest.approx(reference.radial_loss(seen[0], y.numpy()), rel=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "compute"), [(kind, f) for kind, functions in COMPUTED.items() for f in functions])
+def test_what_was_computed_from_outputs_is_refused_as_outputs(kind, compute):
+    o, y, layer = torch.randn(4, 3), torch.tensor([0, 1, 2, 0]), RadialLayer(3)
+    takers = [layer.log_probs, layer.probs, layer.distances, layer.nearest, *(partial(f, y=y) for f in LOSSES.values())]
+    for take in takers:
+        assert take(o) is not None
+        with pytest.raises(DTypeError, match=f"expected the outputs of a network, got the {kind} computed from them"):
+            take(compute(o))
+    assert TF.nll_loss(compute(o), y).isfinite()  # only what takes outputs refuses
+
+
+def test_a_layer_is_not_called_and_points_to_its_methods():
+    with pytest.raises(OptionError, match=r"layer\.log_probs\(o\)"):
+        RadialLayer(3)(torch.zeros(2, 3))
+
+
+def test_the_note_on_a_result_survives_copies_and_files_and_not_arithmetic():
+    log_probs = RadialLayer(3).log_probs(torch.zeros(2, 3))
+    file = io.BytesIO()
+    torch.save(log_probs, file)
+    file.seek(0)
+    for same in (copy.deepcopy(log_probs), torch.load(file)):
+        with pytest.raises(DTypeError):
+            functional.radial_loss(same, torch.tensor([0, 1]))
+    assert functional.radial_loss(log_probs + 1, torch.tensor([0, 1])).isfinite()

@@ -6,7 +6,7 @@ from lookalikes import IMAGE, POINTS, VGG, Forward, ResNet, SqueezeNet, Untracea
 from torch import nn
 from torch.nn import functional as TF
 
-from openradial import RadialLinear, RadialLoss, replace_head
+from openradial import RadialLoss, replace_head
 from openradial.errors import HeadError, OptionError
 
 
@@ -88,24 +88,15 @@ def test_squeezenet_is_refused_because_of_its_relu():
 
 
 @pytest.mark.parametrize("how", [{}, {"name": "classifier.1"}, {"example": IMAGE}])
-def test_a_convolution_before_pooling_can_give_outputs_only(how):
-    model = SqueezeNet(last="pool")
-    assert refusal(model, 3, **how) == (
-        "the outputs of 'classifier.1' are pooled or rearranged later, so log-probabilities cannot be made in its "
-        "place; pass returns='outputs' and train with RadialLoss"
-    )
-    replace_head(model, 3, returns="outputs", **how)
+def test_a_convolution_before_pooling_is_replaced_by_a_convolution(how):
+    model = replace_head(SqueezeNet(last="pool"), 3, **how)
     assert isinstance(model.classifier[1], nn.Conv2d)
     assert RadialLoss()(model(IMAGE), torch.tensor([0, 1])).isfinite()
 
 
-def test_token_wise_outputs_that_are_averaged_can_give_outputs_only():
-    model = Forward(lambda o: o.mean(1))
-    assert refusal(model, 3) == (
-        "the outputs of 'fc2' are pooled or rearranged later, so log-probabilities cannot be made in its place; "
-        "pass returns='outputs' and train with RadialLoss"
-    )
-    assert replace_head(model, 3, returns="outputs")(torch.zeros(2, 7, 4)).shape == (2, 3)
+def test_token_wise_outputs_may_be_averaged():
+    model = replace_head(Forward(lambda o: o.mean(1)), 3)
+    assert model(torch.zeros(2, 7, 4)).shape == (2, 3)
 
 
 def test_two_heads_are_ambiguous():
@@ -120,7 +111,7 @@ def test_two_heads_are_ambiguous():
 
     expected = "the model returns the results of several affine layers, 'age', 'name'; say which with name="
     assert refusal(TwoHeads(), 3) == expected
-    assert isinstance(replace_head(TwoHeads(), 3, name="age").age, RadialLinear)
+    assert replace_head(TwoHeads(), 3, name="age").age.out_features == 3
 
 
 def test_an_untraceable_model_whose_name_and_place_disagree_is_ambiguous():
@@ -129,7 +120,7 @@ def test_an_untraceable_model_whose_name_and_place_disagree_is_ambiguous():
         "the classifier may be 'classifier' (by its name) or 'body' (by its place); say which with name=, or pass "
         "example=, an input to run through the model"
     )
-    assert isinstance(replace_head(model, 3, example=POINTS).classifier, RadialLinear)
+    assert replace_head(model, 3, example=POINTS).classifier.out_features == 3
 
 
 @pytest.mark.parametrize("late", [nn.ReLU(), nn.Softmax(-1)])
@@ -139,15 +130,15 @@ def test_an_untraceable_model_with_a_late_registered_activation_asks_for_an_exam
         f"'late', a {type(late).__name__}, is registered after the classifier 'top' and may change its outputs; pass "
         "example=, an input to run through the model, or name='top' if it does not"
     )
-    assert isinstance(replace_head(copy.deepcopy(model), 3, name="top").top, RadialLinear)
+    assert replace_head(copy.deepcopy(model), 3, name="top").top.out_features == 3
     replace_head(model, 3, example=POINTS)
     assert model.late is late
-    assert isinstance(model.top, RadialLinear)
+    assert model.top.out_features == 3
 
 
-def test_an_untraceable_model_that_ends_in_pooling_can_give_outputs_only():
-    model = Untraceable(top=nn.Linear(4, 10), pool=nn.AvgPool1d(1))
-    assert "pooled or rearranged" in refusal(model, 3)
+def test_an_untraceable_model_may_end_in_pooling():
+    model = replace_head(Untraceable(top=nn.Linear(4, 10), pool=nn.AvgPool1d(1)), 3)
+    assert model(POINTS).shape == (2, 3)
 
 
 @pytest.mark.parametrize(
@@ -244,13 +235,12 @@ def test_a_name_of_a_container_lists_what_is_in_it():
 @pytest.mark.parametrize("lazy", [nn.LazyLinear(10), nn.LazyConv2d(10, 1)])
 def test_a_lazy_classifier_must_run_first(lazy):
     model = nn.Sequential(nn.Identity(), lazy)
-    assert refusal(model, 3, returns="outputs") == (
-        "'1' is lazy and does not know its inputs yet; run one batch through the model first"
-    )
+    assert refusal(model, 3) == ("'1' is lazy and does not know its inputs yet; run one batch through the model first")
 
 
-def test_a_bare_convolution_is_called_the_model_itself():
-    assert refusal(nn.Conv2d(3, 10, 1), 3).startswith("the outputs of the model itself are pooled or rearranged later")
+def test_a_bare_layer_is_called_the_model_itself():
+    assert refusal(nn.LazyConv2d(10, 1), 3).startswith("the model itself is lazy")
+    assert replace_head(nn.Conv2d(3, 10, 1), 3)(IMAGE).shape == (2, 3, 8, 8)
 
 
 class DistributedDataParallel(nn.Module):
@@ -296,8 +286,10 @@ def test_something_that_is_no_module_is_refused():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"returns": "probs"}, "returns must be one of 'log_probs', 'outputs', got 'probs'"),
-        ({"beta": 0.0}, "beta must be a finite number above 0, got 0.0; the paper uses beta=1.0"),
+        (
+            {"prototypes": torch.eye(4)},
+            "num_classes and prototypes must agree: num_classes=3 but 4 prototypes; pass num_classes=4",
+        ),
         ({"num_classes": 0}, "num_classes must be a whole number of at least 1, got 0"),
     ],
 )
@@ -325,4 +317,4 @@ def test_the_projection_inside_attention_is_no_classifier():
 
 def test_a_grouped_convolution_is_no_affine_map():
     model = nn.Sequential(nn.Conv2d(4, 10, 1), nn.Conv2d(10, 10, 1, groups=2))
-    assert refusal(model, 3, returns="outputs").startswith("the last part with parameters is '1', a Conv2d")
+    assert refusal(model, 3).startswith("the last part with parameters is '1', a Conv2d")

@@ -129,7 +129,7 @@ def test_drawn_networks_are_the_samples_of_a_prediction():
     nets = BayesNets("radial", 1, 1, HIDDEN["radial"], beta=5.0)
     network, x = to_bayesian(nets.build()).eval(), spiral_nets.ring(1.0, 6)
     together = predict(network, x, 4, head=nets.layer, seed=0).log_probs
-    alone = torch.stack([RadialLayer(3, beta=5.0)(net(x)) for net in bayesian_nets.drawn(network, nets, 4)])
+    alone = torch.stack([RadialLayer(3, beta=5.0).log_probs(net(x)) for net in bayesian_nets.drawn(network, nets, 4)])
     torch.testing.assert_close(together, alone.detach())
 
 

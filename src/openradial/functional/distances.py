@@ -8,6 +8,8 @@ from openradial.functional import eager
 from openradial.functional.geometry import Axes, Geometry, Prototypes, make_geometry
 from openradial.functional.norms import Metric, MetricName, make_metric
 
+KIND = "_openradial_kind"  # attribute of a tensor that holds distances or probabilities instead of outputs
+
 
 def radial_distances(
     o: Tensor,
@@ -17,7 +19,7 @@ def radial_distances(
     metric: MetricName = "euclidean",
     axis_scale: Tensor | None = None,
 ) -> Tensor:
-    r"""Distance of each output to each class prototype, ``(..., outputs) -> (..., classes)``.
+    r"""Return the distance of each output to each class prototype, ``(..., outputs) -> (..., classes)``.
 
     .. math:: d_k = \lVert o - \text{scale} \cdot e_k \rVert
 
@@ -38,7 +40,7 @@ def radial_distances(
     """
     rows = as_rows(o)
     geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
-    return from_rows(geometry.distances(rows, measure), o)
+    return from_rows(geometry.distances(rows, measure), o, "distances")
 
 
 def radial_nearest(
@@ -50,7 +52,7 @@ def radial_nearest(
     metric: MetricName = "euclidean",
     axis_scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Distances and classes of the ``k`` nearest prototypes, nearest first, each of shape ``(..., k)``.
+    """Return distances and classes of the ``k`` nearest prototypes, nearest first, each of shape ``(..., k)``.
 
     With axis prototypes the order of the distances is the order of the outputs, so only ``k`` distances are computed:
     two passes over ``o`` for ``k=1``, where softmax with its maximum needs four. The distances are differentiable.
@@ -66,7 +68,7 @@ def radial_nearest(
     if k > classes:
         raise OptionError(f"k must lie in 1..{classes}, the number of classes, got {k!r}")
     distances, nearest = _nearest(rows, k, geometry, measure)
-    return from_rows(distances, o), from_rows(nearest, o)
+    return from_rows(distances, o, "distances"), from_rows(nearest, o, "classes")
 
 
 def _nearest(rows: Tensor, k: int, geometry: Geometry, metric: Metric) -> tuple[Tensor, Tensor]:
@@ -84,9 +86,11 @@ def _nearest(rows: Tensor, k: int, geometry: Geometry, metric: Metric) -> tuple[
 
 
 def as_rows(o: Tensor) -> Tensor:
-    """Outputs as a matrix ``(n, outputs)`` in at least float32, checked."""
+    """Return outputs as a matrix ``(n, outputs)`` in at least float32, checked."""
     if not isinstance(o, Tensor):
         raise DTypeError(f"outputs must be a torch.Tensor, got {type(o).__name__}; for NumPy use openradial.reference")
+    if kind := getattr(o, KIND, None):
+        raise DTypeError(f"expected the outputs of a network, got the {kind} computed from them; pass the outputs")
     if not o.is_floating_point():
         raise DTypeError(f"outputs must be floating point, got {o.dtype}; pass the last affine layer's result as it is")
     if o.ndim == 0 or o.shape[-1] == 0:
@@ -99,6 +103,12 @@ def as_rows(o: Tensor) -> Tensor:
     return o if o.ndim == 2 else o.reshape(-1, o.shape[-1])
 
 
-def from_rows(result: Tensor, o: Tensor) -> Tensor:
-    """The result for the rows of ``o``, ``(n, width)``, under the leading axes of ``o``."""
-    return result if o.ndim == 2 else result.reshape(*o.shape[:-1], result.shape[-1])
+def from_rows(result: Tensor, o: Tensor, kind: str) -> Tensor:
+    """Return the result for the rows of ``o``, ``(n, width)``, with the leading axes of ``o`` and a note of its kind.
+
+    Functions of outputs refuse a tensor with such a note: a loss of log-probabilities would train, but silently wrong.
+    """
+    result = result if o.ndim == 2 else result.reshape(*o.shape[:-1], result.shape[-1])
+    if not torch.compiler.is_compiling():
+        setattr(result, KIND, kind)
+    return result

@@ -46,7 +46,7 @@ def target_distances(o: Tensor, y: Tensor, scale: float) -> Tensor:
 
 
 def summed_target_distances(o: Tensor, y: Tensor, scale: float, factor: float) -> Tensor:
-    """Return ``factor`` times the sum of :func:`target_distances`, for which :func:`has_values` and first order hold."""
+    """Return ``factor`` times the sum of :func:`target_distances`, for plain CPU tensors and first-order autograd."""
     measured = _measure_targets(o.detach(), y, scale)
     if not measured.is_exact:
         return plain_target_distances(o, y, scale).sum() * factor

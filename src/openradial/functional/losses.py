@@ -7,7 +7,7 @@ from torch import Tensor
 
 from openradial.errors import DTypeError, OptionError, ShapeError, TargetError, check_choice, check_positive
 from openradial.functional import eager
-from openradial.functional.distances import as_rows
+from openradial.functional.distances import KIND, as_rows
 from openradial.functional.geometry import Axes, Geometry, Prototypes, make_geometry
 from openradial.functional.norms import Metric, MetricName, make_metric
 
@@ -38,8 +38,8 @@ def radial_loss(
 
     .. math:: -\sum_k w_k t_k \log p(k \mid x) = \beta \sum_k w_k t_k d_k
 
-    ``label_smoothing`` :math:`\varepsilon` replaces a target by :math:`(1-\varepsilon)\, t + \varepsilon / K`. Then, and
-    for distributions, all distances are computed.
+    ``label_smoothing`` :math:`\varepsilon` replaces :math:`t` by :math:`(1-\varepsilon)\, t + \varepsilon / K`. Then,
+    and for distributions, all distances are computed.
 
     Args:
         o: outputs, ``(outputs,)``, ``(n, outputs)`` or ``(n, outputs, d1, ...)``.
@@ -65,8 +65,7 @@ def radial_loss(
         if isinstance(geometry, Axes):
             factor = beta / len(o) if reduction == "mean" else beta
             return eager.summed_target_distances(o, target, geometry.scale, float(factor))
-    if not 0 <= label_smoothing <= 1:
-        raise OptionError(f"label_smoothing must lie in 0..1, got {label_smoothing!r}; 0.0 turns it off")
+    check_label_smoothing(label_smoothing)
     rows = as_rows(o.movedim(1, -1) if isinstance(o, Tensor) and o.ndim > 2 else o)
     geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
     classes = geometry.num_classes(rows.shape[1])
@@ -98,8 +97,14 @@ def radial_loss(
     return loss.sum() / share.sum() if reduction == "mean" else loss.sum()
 
 
+def check_label_smoothing(label_smoothing: float) -> None:
+    """Raise unless ``label_smoothing`` lies between 0 and 1."""
+    if not 0 <= label_smoothing <= 1:
+        raise OptionError(f"label_smoothing must lie in 0..1, got {label_smoothing!r}; 0.0 turns it off")
+
+
 def _fast_path_applies(o: Tensor, target: Tensor) -> bool:
-    """Return whether these are a plain batch on the CPU under first-order autograd, with every target in range."""
+    """Return whether this is a plain batch on the CPU, under first-order autograd, with every target in range."""
     return (
         eager.has_values(o)
         and eager.has_values(target)
@@ -110,6 +115,7 @@ def _fast_path_applies(o: Tensor, target: Tensor) -> bool:
         and o.dtype in (torch.float32, torch.float64)
         and target.dtype == torch.int64
         and eager.first_order_only(o)
+        and not hasattr(o, KIND)
         and target.min().item() >= 0
         and target.max().item() < o.shape[1]
     )

@@ -24,7 +24,7 @@ def radial_log_probs(
     metric: MetricName = "euclidean",
     axis_scale: Tensor | None = None,
 ) -> Tensor:
-    r"""Logarithms of the radial probabilities, ``(..., outputs) -> (..., classes)``.
+    r"""Return the logarithms of the radial probabilities, ``(..., outputs) -> (..., classes)``.
 
     .. math:: \log p(y=k \mid x) = -\beta\, d_k
 
@@ -37,7 +37,7 @@ def radial_log_probs(
     check_positive("beta", beta)
     rows = as_rows(o)
     geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
-    return from_rows(_log_probs(rows, float(beta), geometry, measure), o)
+    return from_rows(_log_probs(rows, float(beta), geometry, measure), o, "log-probabilities")
 
 
 def _log_probs(rows: Tensor, beta: float, geometry: Geometry, metric: Metric) -> Tensor:
@@ -56,7 +56,7 @@ def radial_probs(
     metric: MetricName = "euclidean",
     axis_scale: Tensor | None = None,
 ) -> Tensor:
-    r"""Probability of each class, ``(..., outputs) -> (..., classes)``: 1 on a prototype, falling with distance.
+    r"""Return the probability of each class, ``(..., outputs) -> (..., classes)``: 1 on a prototype.
 
     .. math:: p(y=k \mid x) = e^{-\beta d_k} \text{ where } d_k < \text{cutoff, else } 0
 
@@ -82,19 +82,12 @@ def radial_probs(
     geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
     check_cutoff(cutoff)
     if cutoff is None:
-        return from_rows(_log_probs(rows, float(beta), geometry, measure).exp(), o)
-    distances = geometry.distances(rows, measure)
-    probs = eager.scaled(distances, -float(beta)).exp()
-    return from_rows(
-        _cut(
-            probs,
-            distances,
-            geometry.half_separation(measure) if cutoff == "disjoint" else float(cutoff),
-            geometry,
-            measure,
-        ),
-        o,
-    )
+        probs = _log_probs(rows, float(beta), geometry, measure).exp()
+    else:
+        radius = geometry.half_separation(measure) if cutoff == "disjoint" else float(cutoff)
+        distances = geometry.distances(rows, measure)
+        probs = _cut(eager.scaled(distances, -float(beta)).exp(), distances, radius, geometry, measure)
+    return from_rows(probs, o, "probabilities")
 
 
 def _cut(probs: Tensor, distances: Tensor, radius: float, geometry: Geometry, metric: Metric) -> Tensor:
@@ -112,11 +105,12 @@ def _cut(probs: Tensor, distances: Tensor, radius: float, geometry: Geometry, me
 
 
 def safe_beta(num_classes: int, scale: float = 1.0, excess: float = 0.01) -> float:
-    r"""Smallest beta for which :math:`\sum_k e^{-\beta d_k} \le 1 + \text{excess}` at every output, without a cut-off.
+    r"""Return the smallest beta for which probabilities sum to at most ``1 + excess`` at every output.
 
-    At a prototype the sum is :math:`1 + (K-1) e^{-\beta\sqrt 2\,\text{scale}}`, which decides for small K; for many
-    classes (from about 70,000 at the default excess) the centroid of all prototypes does. For the euclidean metric, and
-    for axis or simplex prototypes.
+    That is :math:`\sum_k e^{-\beta d_k} \le 1 + \text{excess}` without a cut-off. At a prototype the sum is
+    :math:`1 + (K-1) e^{-\beta\sqrt 2\,\text{scale}}`, which decides for small K; for many classes (from about 70,000 at
+    the default excess) the centroid of all prototypes does. For the euclidean metric, and for axis or simplex
+    prototypes.
 
     >>> round(safe_beta(10), 4)
     4.81

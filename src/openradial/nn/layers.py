@@ -1,4 +1,4 @@
-"""The layer, its loss, and the two as the end of a network."""
+"""The layer, its loss, and the last layer of a network."""
 
 from typing import TypedDict
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from openradial import functional as F
 from openradial.errors import OptionError, check_choice, check_count, check_cutoff, check_positive
-from openradial.functional.losses import Reduction
+from openradial.functional.losses import Reduction, check_label_smoothing
 from openradial.functional.norms import METRICS, MetricName, check_axis_scale, make_metric
 from openradial.functional.probabilities import Cutoff
 from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, Prototypes
@@ -22,13 +22,14 @@ class _Measure(TypedDict):
 
 
 class RadialLayer(nn.Module):
-    """Outputs to log-probabilities: see :func:`openradial.functional.radial_log_probs`.
+    """What the outputs of a network mean: distances to prototypes, log-probabilities, probabilities, the loss.
 
-    ``nn.NLLLoss`` on the result is the paper's loss; :meth:`loss` is the same, faster. ``cutoff`` acts on
-    :meth:`probs` alone, because training through it has no gradient.
+    It has no ``forward``. Networks return outputs, as PyTorch's classifiers return logits; every method takes outputs,
+    and log-probabilities are computed on request. ``cutoff`` acts on :meth:`probs` alone, because training through it
+    has no gradient.
 
     >>> layer = RadialLayer(3, beta=2.0)
-    >>> layer(torch.tensor([[0.0, 1.0, 0.0]])).exp()
+    >>> layer.probs(torch.tensor([[0.0, 1.0, 0.0]]))
     tensor([[0.0591, 1.0000, 0.0591]])
     """
 
@@ -51,32 +52,34 @@ class RadialLayer(nn.Module):
         check_choice("metric", metric, METRICS)
         check_cutoff(cutoff)
         self.num_classes, self.beta, self.cutoff, self.metric = num_classes, float(beta), cutoff, metric
-        self.prototypes = _as_prototypes(prototypes, scale) or AxisPrototypes(num_classes, scale)
-        if self.prototypes.num_classes != num_classes:
-            raise OptionError(
-                f"num_classes and prototypes must agree: num_classes={num_classes} but {self.prototypes.num_classes} "
-                f"prototypes; pass num_classes={self.prototypes.num_classes}"
-            )
+        self.prototypes = as_prototypes(prototypes, scale, num_classes) or AxisPrototypes(num_classes, scale)
         self.register_buffer("axis_scale", axis_scale)
         _check_axis_scale(axis_scale, metric, self.prototypes)
 
     def forward(self, o: Tensor) -> Tensor:
+        """Refuse: what a call should return is not obvious, and log-probabilities are not outputs."""
+        raise OptionError(
+            "a RadialLayer is not called; ask it for layer.log_probs(o), .probs(o), .distances(o), .loss(o, y)"
+        )
+
+    def log_probs(self, o: Tensor) -> Tensor:
+        """Return log-probabilities: see :func:`openradial.functional.radial_log_probs`."""
         return F.radial_log_probs(o, beta=self.beta, **self._measure())
 
     def probs(self, o: Tensor) -> Tensor:
-        """Probabilities, cut off where a cut-off is set: see :func:`openradial.functional.radial_probs`."""
+        """Return probabilities, 0 beyond the cut-off: see :func:`openradial.functional.radial_probs`."""
         return F.radial_probs(o, beta=self.beta, cutoff=self.cutoff, **self._measure())
 
     def distances(self, o: Tensor) -> Tensor:
-        """Distance to every prototype: see :func:`openradial.functional.radial_distances`."""
+        """Return the distance to every prototype: see :func:`openradial.functional.radial_distances`."""
         return F.radial_distances(o, **self._measure())
 
     def nearest(self, o: Tensor, k: int = 1) -> tuple[Tensor, Tensor]:
-        """Distances and classes of the nearest prototypes: see :func:`openradial.functional.radial_nearest`."""
+        """Return distances and classes of the nearest prototypes: see :func:`openradial.functional.radial_nearest`."""
         return F.radial_nearest(o, k, **self._measure())
 
     def loss(self, o: Tensor, target: Tensor, reduction: Reduction = "mean") -> Tensor:
-        """Distance to the target's prototype: see :func:`openradial.functional.radial_loss`."""
+        """Return the distance to the target's prototype: see :func:`openradial.functional.radial_loss`."""
         return F.radial_loss(o, target, beta=self.beta, reduction=reduction, **self._measure())
 
     def _measure(self) -> _Measure:
@@ -88,9 +91,10 @@ class RadialLayer(nn.Module):
 
 
 class RadialLoss(nn.Module):
-    """Distance to the target's prototype, used like ``nn.CrossEntropyLoss``.
+    """The distance to the target's prototype, used like ``nn.CrossEntropyLoss``.
 
-    See :func:`openradial.functional.radial_loss`.
+    Takes the outputs of a network and classes, or distributions over the classes, as targets, with the options of
+    ``nn.CrossEntropyLoss``: see :func:`openradial.functional.radial_loss`.
 
     >>> RadialLoss(beta=2.0)(torch.tensor([[0.0, 1.0]]), torch.tensor([0]))
     tensor(2.8284)
@@ -106,6 +110,7 @@ class RadialLoss(nn.Module):
         weight: Tensor | None = None,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
         *,
         metric: MetricName = "euclidean",
         axis_scale: Tensor | None = None,
@@ -115,8 +120,10 @@ class RadialLoss(nn.Module):
         check_positive("beta", beta)
         check_choice("reduction", reduction, ("mean", "sum", "none"))
         check_choice("metric", metric, METRICS)
-        self.prototypes = _as_prototypes(prototypes, scale)
+        check_label_smoothing(label_smoothing)
+        self.prototypes = as_prototypes(prototypes, scale)
         self.beta, self.scale, self.ignore_index = float(beta), float(scale), ignore_index
+        self.label_smoothing = label_smoothing
         self.reduction: Reduction = reduction
         self.metric: MetricName = metric
         self.register_buffer("weight", weight)
@@ -124,6 +131,7 @@ class RadialLoss(nn.Module):
         _check_axis_scale(axis_scale, metric, self.prototypes)
 
     def forward(self, o: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of outputs ``(n, outputs)`` and targets ``(n,)``."""
         return F.radial_loss(
             o,
             target,
@@ -132,23 +140,26 @@ class RadialLoss(nn.Module):
             weight=self.weight,
             ignore_index=self.ignore_index,
             reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
             prototypes=self.prototypes,
             metric=self.metric,
             axis_scale=self.axis_scale,
         )
 
     def extra_repr(self) -> str:
-        return f"beta={self.beta:g}, scale={self.scale:g}, metric={self.metric!r}, reduction={self.reduction!r}"
+        settings = f"beta={self.beta:g}, scale={self.scale:g}, metric={self.metric!r}, reduction={self.reduction!r}"
+        return settings + (f", label_smoothing={self.label_smoothing:g}" if self.label_smoothing else "")
 
 
 class RadialLinear(nn.Module):
-    """The last layer of a network: an affine map to outputs, then :class:`RadialLayer`.
+    """The last layer of a network: an affine map from features to outputs, and a :class:`RadialLayer` to read them.
 
-    ``forward`` gives log-probabilities, :meth:`outputs` the point ``o`` that heads and losses work on, and
-    :meth:`probs` the probabilities, cut off where a cut-off is set.
+    Returns outputs, as every network does; ``layer`` computes probabilities and the loss from them.
 
-    >>> RadialLinear(8, 3)(torch.zeros(5, 8)).shape
-    torch.Size([5, 3])
+    >>> net = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), RadialLinear(8, 3, beta=2.0))
+    >>> o = net(torch.zeros(5, 2))
+    >>> net[-1].layer.probs(o).shape, net[-1].layer.loss(o, torch.zeros(5, dtype=torch.long)).shape
+    (torch.Size([5, 3]), torch.Size([]))
     """
 
     def __init__(
@@ -176,23 +187,15 @@ class RadialLinear(nn.Module):
         self.in_features, self.num_classes = in_features, num_classes
         self.affine = nn.Linear(in_features, self.layer.prototypes.num_outputs, bias, device, dtype)
 
-    def outputs(self, z: Tensor) -> Tensor:
-        """The affine map alone: features to outputs."""
+    def forward(self, z: Tensor) -> Tensor:
+        """Return the outputs for features, ``(..., in_features) -> (..., outputs)``."""
         return self.affine(z)  # type: ignore[no-any-return]
 
-    def probs(self, z: Tensor) -> Tensor:
-        """Features to probabilities: see :meth:`RadialLayer.probs`."""
-        return self.layer.probs(self.affine(z))
 
-    def loss(self, z: Tensor, target: Tensor, reduction: Reduction = "mean") -> Tensor:
-        """Features to loss: see :meth:`RadialLayer.loss`."""
-        return self.layer.loss(self.affine(z), target, reduction)
-
-    def forward(self, z: Tensor) -> Tensor:
-        return self.layer(self.affine(z))  # type: ignore[no-any-return]
-
-
-def _as_prototypes(prototypes: Prototypes | Tensor | None, scale: float) -> Prototypes | None:
+def as_prototypes(
+    prototypes: Prototypes | Tensor | None, scale: float = 1.0, num_classes: int | None = None
+) -> Prototypes | None:
+    """Return the module for what a user may pass as prototypes, None for those on the axes, checked."""
     check_positive("scale", scale)
     if prototypes is None:
         return None
@@ -201,11 +204,16 @@ def _as_prototypes(prototypes: Prototypes | Tensor | None, scale: float) -> Prot
             f"scale belongs to the axis prototypes, but prototypes are given: got scale={scale!r}; scale them instead"
         )
     if isinstance(prototypes, Tensor):
-        return FixedPrototypes(prototypes)
+        prototypes = FixedPrototypes(prototypes)
     if not isinstance(prototypes, Prototypes):
         raise OptionError(
             "prototypes must be None, a (classes, outputs) tensor or a prototypes module, got "
             f"{type(prototypes).__name__}; see openradial.nn.prototypes"
+        )
+    if num_classes is not None and prototypes.num_classes != num_classes:
+        raise OptionError(
+            f"num_classes and prototypes must agree: num_classes={num_classes} but {prototypes.num_classes} "
+            f"prototypes; pass num_classes={prototypes.num_classes}"
         )
     return prototypes
 

@@ -28,7 +28,6 @@ class Classifier:
 
     name: str
     softmaxes: tuple[str, ...] = ()
-    pooled: bool = False
 
 
 def find_classifier(model: nn.Module) -> Classifier:
@@ -110,7 +109,7 @@ def _result_nodes(node: fx.Node) -> Iterator[fx.Node]:
 
 
 def _follow_back(model: nn.Module, node: fx.Node, graph: fx.Graph) -> Classifier:
-    softmaxes, pooled, refused = [], False, None
+    softmaxes, refused = [], None
     while not (node.op == "call_module" and is_affine(part(model, str(node.target)))):
         if not node.all_input_nodes:
             raise HeadError(
@@ -125,19 +124,17 @@ def _follow_back(model: nn.Module, node: fx.Node, graph: fx.Graph) -> Classifier
                 softmaxes.append(name)
             elif not isinstance(module, HARMLESS + POOLS):
                 refused = f"{name!r}, a {type(module).__name__}"
-            pooled |= isinstance(module, POOLS)
         else:
             operation = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "?")
             if operation not in RESHAPES | POOLINGS and node.target is not operator.getitem:
                 refused = f"{operation!r}, a computation in forward"
-            pooled |= operation in POOLINGS
         node = node.all_input_nodes[0]
     name = str(node.target)
     if refused:
         raise _followed(name, refused)
     if len(_calls(graph, name)) > 1:
         raise HeadError(f"{name!r} runs more than once in forward, so it is no classifier; pass name=")
-    return Classifier(name, tuple(softmaxes), pooled)
+    return Classifier(name, tuple(softmaxes))
 
 
 def _calls(graph: fx.Graph, name: str) -> list[fx.Node]:
@@ -159,9 +156,8 @@ def _by_place(model: nn.Module) -> Classifier:
         raise _no_affine(model, found, module)
     parent = found.rpartition(".")[0]
     in_sequence = isinstance(part(model, parent), nn.Sequential)
-    softmaxes, pooled = [], False
+    softmaxes = []
     for name, after in parts[last + 1 :]:
-        pooled |= isinstance(after, POOLS)
         if isinstance(after, NORMALISERS) and in_sequence and name.rpartition(".")[0] == parent:
             softmaxes.append(name)
         elif not isinstance(after, HARMLESS + POOLS + DROPOUTS):
@@ -169,7 +165,7 @@ def _by_place(model: nn.Module) -> Classifier:
                 f"{name!r}, a {type(after).__name__}, is registered after the classifier {found!r} and may change its "
                 f"outputs; pass example=, an input to run through the model, or name={found!r} if it does not"
             )
-    return Classifier(found, tuple(softmaxes), pooled)
+    return Classifier(found, tuple(softmaxes))
 
 
 def _by_usual_name(model: nn.Module) -> str | None:
@@ -194,9 +190,8 @@ def classifier_that_ran(model: nn.Module, example: Any) -> Classifier:
     times = [name for name, _, _ in ran]
     if times.count(found) > 1:
         raise HeadError(f"{found!r} ran more than once on the example, so it is no classifier; pass name=")
-    softmaxes, pooled = [], False
+    softmaxes = []
     for name, after, _ in ran[last + 1 :]:
-        pooled |= isinstance(after, POOLS)
         if isinstance(after, NORMALISERS) and times.count(name) == 1:
             softmaxes.append(name)
         elif not isinstance(after, HARMLESS + POOLS):
@@ -206,7 +201,7 @@ def classifier_that_ran(model: nn.Module, example: Any) -> Classifier:
             f"after {ran[-1][0]!r} the model's forward still computes something (a softmax?), but a radial layer needs "
             "the affine outputs; take that out, or pass name= if it does no harm"
         )
-    return Classifier(found, tuple(softmaxes), pooled)
+    return Classifier(found, tuple(softmaxes))
 
 
 def _run(model: nn.Module, example: Any, ran: list[tuple[str, nn.Module, Any]]) -> Any:

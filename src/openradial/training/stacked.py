@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from openradial.data.batches import Batches
 from openradial.data.examples import Examples
 from openradial.data.progress import bar
-from openradial.errors import BuildError, DataError, OptionError, TrainingError, check_count
+from openradial.errors import DataError, OptionError, TrainingError, check_count
 from openradial.nn.objective import Objective
 from openradial.training.flat_optimisers import clip_rows, make_update
 from openradial.training.optimisers import learning_rate_factor
@@ -215,7 +215,9 @@ def _may_compile(wish: bool | None, settings: Settings, examples: int, like: Ten
         steps = settings.epochs * -(-examples // settings.batch_size)
         return steps >= COMPILE_FROM and has_compiler(like.device)
     if wish and not has_compiler(like.device):
-        raise BuildError("no C++ compiler was found; install one or set CXX, or leave compile=True out: it is optional")
+        raise TrainingError(
+            "no C++ compiler was found; install one or set CXX, or leave compile=True out: it is optional"
+        )
     return wish
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
-from openradial.errors import BuildError, check_positive
+from openradial.errors import TrainingError, check_positive
 from openradial.functional import radial_loss
 from openradial.models.mlp import MLP
 from openradial.nn import RadialLoss
@@ -146,7 +146,7 @@ class FunctionalStack(Stack):
             except Exception as error:  # compilers fail in too many ways to name
                 if self.strict:
                     reason = str(error).strip().partition("\n")[0]
-                    raise BuildError(
+                    raise TrainingError(
                         f"torch.compile failed: {reason}; leave compile=True out: it is optional"
                     ) from error
                 self.fast = None
