@@ -27,9 +27,9 @@ from openradial.evaluation.comparison.methods import (
     Part,
 )
 from openradial.heads import OpenMaxHead
-from openradial.scorers import NeighbourDensity
+from openradial.scorers import NeighbourScorer
 
-NEAR_50 = Part("k-NN, 50, normalised", FULLY, lambda _: NeighbourDensity(k=50, normalise=True))
+NEAR_50 = Part("k-NN, 50, normalised", FULLY, lambda _: NeighbourScorer(k=50, normalise=True))
 OPENMAX_25 = Part("OpenMax, tail 25, raw form", "outputs", lambda k: OpenMaxHead(k, tail=25, form="raw"))
 
 

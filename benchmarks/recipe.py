@@ -43,7 +43,7 @@ from openradial.evaluation.comparison.report import groups, markdown, summarised
 from openradial.evaluation.comparison.running import scores_of
 from openradial.evaluation.comparison.scoring import Scores, measured
 from openradial.heads import RadialHead
-from openradial.scorers import MahalanobisDensity, NeighbourDensity
+from openradial.scorers import MahalanobisScorer, NeighbourScorer
 
 OURS = NETWORKS[RECIPE]
 SQUARED = "radial, squared"  # the recipe's loss without outliers, a network of the comparison too
@@ -68,7 +68,7 @@ MEMBERS = 2  # of the small ensemble
 
 def near(k: int, place: str, *, direction: bool = True) -> Part:
     label = f"{k}-NN, {place}{', direction' * direction}"
-    return Part(label, place, lambda _: NeighbourDensity(k=k, normalise=direction))
+    return Part(label, place, lambda _: NeighbourScorer(k=k, normalise=direction))
 
 
 MERGED = (DISTANCE, DIRECTION, DIRECTION_CONVOLUTION)
@@ -91,7 +91,7 @@ SCORES: dict[str, tuple[Part, ...]] = {
         near(10, CONVOLUTION, direction=False),
     ),
     "distance + Parzen window": (DISTANCE, PARZEN),
-    "distance + Mahalanobis": (DISTANCE, Part("Mahalanobis", FULLY, lambda _: MahalanobisDensity())),
+    "distance + Mahalanobis": (DISTANCE, Part("Mahalanobis", FULLY, lambda _: MahalanobisScorer())),
 }
 MERGES = ("standardised", "mean", "min", "cauchy")
 

@@ -17,7 +17,7 @@ from openradial.estimator.network import Answering
 from openradial.heads import RadialHead
 from openradial.models import MLP
 from openradial.nn import hidden_layers
-from openradial.scorers import Combination, NeighbourDensity
+from openradial.scorers import Combination, NeighbourScorer
 
 OUTPUTS, FIRST = "outputs", "hidden.relu1"  # what comes out of the network, and out of its first hidden layer
 REFERENCES = 10_000  # rows that the nearest is looked for among
@@ -95,7 +95,7 @@ def _with_neighbours(
     net: Answering, head: RadialHead, rate: float, seen: Seen, held: Examples
 ) -> OpenClassifier | None:
     """The distance to the prototype combined with that to the nearest row; None where they cannot be combined."""
-    near, both = NeighbourDensity(k=1), Combination("standardised")
+    near, both = NeighbourScorer(k=1), Combination("standardised")
     scorers = {OUTPUTS: head, FIRST: near}
     model = OpenClassifier(net.net, head, scorers=scorers, combination=both, rejector=Rejector(rate))
     model.fit_scorers(net.parts(seen.rows), torch.zeros(len(seen.rows), dtype=torch.int64))
@@ -109,7 +109,7 @@ def _with_neighbours(
 
 
 @torch.no_grad()
-def _is_apart(net: Answering, near: NeighbourDensity, x: Tensor) -> Tensor:
+def _is_apart(net: Answering, near: NeighbourScorer, x: Tensor) -> Tensor:
     """Whether each row differs from all that were trained on, ``(n, d) -> (n,)``.
 
     Equal rows have distance 0, or what rounding makes of it, which has no logarithm of use. Later such a row gets the

@@ -11,7 +11,7 @@ from openradial.conformal import Rejector, fit_beta
 from openradial.errors import OptionError, ShapeError
 from openradial.functional import safe_beta
 from openradial.heads import RadialHead
-from openradial.scorers import Combination, NeighbourDensity, Scorer
+from openradial.scorers import Combination, NeighbourScorer, Scorer
 from openradial.training.loop import BatchSource
 from openradial.training.outliers import DEFAULTS, OutlierObjective, make_outliers
 
@@ -95,7 +95,7 @@ def true_beta(net: nn.Module, recipe: Recipe, held: Held) -> float:
 def _combined(net: nn.Module, recipe: Recipe, rate: float, train: Held, combination: Held) -> OpenClassifier:
     scorers: dict[str, Scorer] = {OUTPUTS: RadialHead(recipe.head.num_classes)}
     directions = _takes_directions(net)
-    scorers |= {place: NeighbourDensity(NEIGHBOURS, normalise=directions) for place in recipe.places}
+    scorers |= {place: NeighbourScorer(NEIGHBOURS, normalise=directions) for place in recipe.places}
     merge = Combination("fisher" if directions else "standardised")
     model = OpenClassifier(net, recipe.head, scorers=scorers, combination=merge, rejector=Rejector(rate))
     model.fit_scorers(train, train.labels)

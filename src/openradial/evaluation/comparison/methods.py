@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from openradial.heads import CACHead, DOCHead, OpenMaxHead, RadialHead, SoftmaxHead
-from openradial.scorers import GaussianMixtureDensity, MahalanobisDensity, NeighbourDensity, ParzenDensity, Scorer
+from openradial.scorers import MahalanobisScorer, MixtureScorer, NeighbourScorer, ParzenScorer, Scorer
 
 CENTRES = 5_000  # of the Parzen window: all of MNIST's 55,000 give the same picture at ten times the cost
 
@@ -41,14 +41,14 @@ DOC = Part("DOC", "outputs", DOCHead)
 CAC = Part("CAC's score", "outputs", CACHead)
 ANCHOR = Part("distance", "outputs", lambda k: CACHead(k, score="distance"))
 DISTANCE = Part("distance", "outputs", RadialHead)
-MAHALANOBIS = Part("Mahalanobis", FULLY, lambda _: MahalanobisDensity())
-PARZEN = Part("radial basis functions", FULLY, lambda _: ParzenDensity(centres=CENTRES))
-MIXTURE = Part("Gaussian mixture", FULLY, lambda _: GaussianMixtureDensity(covariance="diag"))
-NEAR = Part("nearest neighbour", FULLY, lambda _: NeighbourDensity(k=1))
-NEAR_CONVOLUTION = Part("nearest neighbour, convolution", CONVOLUTION, lambda _: NeighbourDensity(k=1))
-DIRECTION = Part("nearest direction", FULLY, lambda _: NeighbourDensity(k=1, normalise=True))
+MAHALANOBIS = Part("Mahalanobis", FULLY, lambda _: MahalanobisScorer())
+PARZEN = Part("radial basis functions", FULLY, lambda _: ParzenScorer(centres=CENTRES))
+MIXTURE = Part("Gaussian mixture", FULLY, lambda _: MixtureScorer(covariance="diag"))
+NEAR = Part("nearest neighbour", FULLY, lambda _: NeighbourScorer(k=1))
+NEAR_CONVOLUTION = Part("nearest neighbour, convolution", CONVOLUTION, lambda _: NeighbourScorer(k=1))
+DIRECTION = Part("nearest direction", FULLY, lambda _: NeighbourScorer(k=1, normalise=True))
 DIRECTION_CONVOLUTION = Part(
-    "nearest direction, convolution", CONVOLUTION, lambda _: NeighbourDensity(k=1, normalise=True)
+    "nearest direction, convolution", CONVOLUTION, lambda _: NeighbourScorer(k=1, normalise=True)
 )
 
 METHODS = (
