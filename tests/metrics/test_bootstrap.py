@@ -28,8 +28,7 @@ from openradial.metrics import (
     top_k_accuracy,
 )
 from openradial.metrics.intervals import PLANS
-from openradial.metrics.open_set import oscr_of, tally_open_set
-from openradial.metrics.ranking import aupr_of, auroc_of, fpr_at_tpr_of, tally_ranking
+from openradial.metrics.ranking import aupr_of, auroc_of, fpr_at_tpr_of, oscr_of, tally_open_set, tally_ranking
 from openradial.metrics.selective import aurc_of, tally_mistakes, tally_outcomes
 from tests.metrics.metric_oracles import SCORES, outcomes
 
