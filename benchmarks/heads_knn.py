@@ -12,7 +12,7 @@ from torch import Tensor
 from benchmarks.memory import _status
 from benchmarks.run import table
 from benchmarks.timing import duel
-from openradial.scorers import NeighbourDensity
+from openradial.scorers import NeighbourScorer
 
 SEED, K, WIDTH, CLASSES = 0, 10, 320, 10
 AT_MOST = 20.0  # seconds for 10,000 queries among 60,000 references on two cores: set before measuring
@@ -34,7 +34,7 @@ def measure_knn(quick: bool) -> dict[str, Any]:
 
 
 def measure_case(name: str, references: Tensor, queries: Tensor, rounds: int) -> dict[str, Any]:
-    head = NeighbourDensity(K).fit(references)
+    head = NeighbourScorer(K).fit(references)
     oracle = NearestNeighbors(n_neighbors=K, algorithm="brute").fit(references.numpy())
     grown = peak_growth(partial(head.unknown_score, queries))
     rivals = {
@@ -54,7 +54,7 @@ def features(count: int, seed: int, spread: float) -> Tensor:
     return centres[torch.arange(count) % CLASSES] + spread * torch.randn(count, WIDTH, generator=rng)
 
 
-def largest_error(head: NeighbourDensity, references: Tensor, queries: Tensor) -> float:
+def largest_error(head: NeighbourScorer, references: Tensor, queries: Tensor) -> float:
     """Against the distances to all references, from differences in float64."""
     rows = references.double()
     exact = torch.stack([torch.linalg.vector_norm(rows - q, dim=1).kthvalue(K).values for q in queries.double()])

@@ -24,7 +24,7 @@ from openradial.errors import OptionError
 from openradial.heads import RadialHead, SoftmaxHead
 from openradial.metrics import auroc
 from openradial.nn import hidden_layers
-from openradial.scorers import Combination, NeighbourDensity
+from openradial.scorers import Combination, NeighbourScorer
 from openradial.training import Objective, fit
 from openradial.training.outliers import DEFAULTS, OutlierObjective
 from paper.sequence_tasks import TASKS, Task
@@ -77,7 +77,7 @@ def measured(task: Task, kinds: Sequence[str] | None, seed: int) -> dict[str, fl
     net = network(task, seen, kinds, seed)
     layers = {name: passed(net, part.inputs) for name, part in zip("shkn", (seen, held, known, novel), strict=True)}
     head = SoftmaxHead(len(split.known)) if kinds is None else RadialHead(len(split.known))
-    near = NeighbourDensity(k=1).fit(layers["s"][LAST], seen.labels)
+    near = NeighbourScorer(k=1).fit(layers["s"][LAST], seen.labels)
     scores = {
         name: torch.stack([head.unknown_score(z["outputs"]), near.unknown_score(z[LAST])], 1)
         for name, z in layers.items()

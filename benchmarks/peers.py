@@ -27,9 +27,9 @@ from openradial.evaluation.comparison.methods import (
     Score,
 )
 from openradial.heads import OpenMaxHead
-from openradial.scorers import NeighbourDensity
+from openradial.scorers import NeighbourScorer
 
-NEAR_50 = Score("k-NN, 50, normalised", FULLY, lambda _: NeighbourDensity(k=50, normalise=True))
+NEAR_50 = Score("k-NN, 50, normalised", FULLY, lambda _: NeighbourScorer(k=50, normalise=True))
 OPENMAX_25 = Score("OpenMax, tail 25, raw form", "outputs", lambda k: OpenMaxHead(k, tail=25, form="raw"))
 
 

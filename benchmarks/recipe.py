@@ -42,7 +42,7 @@ from openradial.evaluation.comparison.networks import NETWORKS, Contender, core_
 from openradial.evaluation.comparison.protocols import Protocol
 from openradial.evaluation.comparison.report import groups, markdown, summarised
 from openradial.evaluation.comparison.scoring import Scores, measured
-from openradial.scorers import MahalanobisDensity, NeighbourDensity
+from openradial.scorers import MahalanobisScorer, NeighbourScorer
 
 OURS = NETWORKS[RECIPE]
 SQUARED = "radial, squared"  # the recipe's loss without outliers, a network of the comparison too
@@ -70,7 +70,7 @@ MEMBERS = 2  # of the small ensemble
 
 def near(k: int, place: str, *, direction: bool = True) -> Score:
     label = f"{k}-NN, {place}{', direction' * direction}"
-    return Score(label, place, lambda _: NeighbourDensity(k=k, normalise=direction))
+    return Score(label, place, lambda _: NeighbourScorer(k=k, normalise=direction))
 
 
 MERGED = (DISTANCE, DIRECTION, DIRECTION_CONVOLUTION)
@@ -93,7 +93,7 @@ SCORES: dict[str, tuple[Score, ...]] = {
         near(10, CONVOLUTION, direction=False),
     ),
     "distance + Parzen window": (DISTANCE, PARZEN),
-    "distance + Mahalanobis": (DISTANCE, Score("Mahalanobis", FULLY, lambda _: MahalanobisDensity())),
+    "distance + Mahalanobis": (DISTANCE, Score("Mahalanobis", FULLY, lambda _: MahalanobisScorer())),
 }
 MERGES = ("standardised", "mean", "min", "cauchy")
 

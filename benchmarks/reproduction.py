@@ -9,10 +9,11 @@ import argparse
 import shutil
 from pathlib import Path
 
-from benchmarks.run import RESULTS
 from paper.catalog import IDS, find
-from paper.report import finished, write_report
 from paper.running import draw_result
+
+from benchmarks.run import RESULTS
+from paper.report import finished, write_report
 
 NUMBERS, PAGES = RESULTS / "reproduction", RESULTS.parents[1] / "docs" / "report"
 

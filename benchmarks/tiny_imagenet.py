@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from openradial.training.execution import run_job
+from openradial.training.job import Job
 from rich.console import Console
 
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table, write
-from openradial.training.execution import run_job
-from openradial.training.job import Job
 
 SHARED = {"known": "not:n00021939", "augment": True}
 TRAINING = {"learning_rate": 1e-4, "channels_last": True, "checkpoint_seconds": 120}

@@ -7,7 +7,7 @@ from openradial.conformal import Rejector
 from openradial.errors import HeadError, OptionError
 from openradial.heads import RadialHead
 from openradial.models import MLP
-from openradial.scorers import Combination, NeighbourDensity
+from openradial.scorers import Combination, NeighbourScorer
 
 PLACES = ("outputs", "classifier:input")
 
@@ -24,7 +24,7 @@ def parts():
 def made(parts, **options):
     torch.manual_seed(1)
     train, y, held, calibration = parts
-    scorers = {"outputs": RadialHead(3), "classifier:input": NeighbourDensity(k=3)}
+    scorers = {"outputs": RadialHead(3), "classifier:input": NeighbourScorer(k=3)}
     options = {"scorers": scorers, "combination": Combination("fisher"), "rejector": Rejector(0.1)} | options
     model = OpenClassifier(MLP(3, inputs=4, hidden=(8, 8)), RadialHead(3), **options)
     return model.fit_scorers(train, y).fit_combination(held).calibrate(calibration)
@@ -35,7 +35,7 @@ def test_an_answer_is_what_the_parts_say_one_after_the_other(parts):
     train, y, held, calibration = parts
     net, z = model.net, lambda x: model.net.forward_features(x)
     with torch.no_grad():
-        near = NeighbourDensity(k=3).fit(z(torch.cat(train)), y)
+        near = NeighbourScorer(k=3).fit(z(torch.cat(train)), y)
 
         def columns(x):
             return torch.stack([RadialHead(3).unknown_score(net(x)), near.unknown_score(z(x))], 1)
@@ -96,7 +96,7 @@ def test_dropout_is_off_however_the_network_comes(parts):
 def test_scores_and_combination_must_fit_together():
     net, head = MLP(3, inputs=4), RadialHead(3)
     with pytest.raises(OptionError, match="2 scores need a combination that makes one of them, got none"):
-        OpenClassifier(net, head, scorers={"outputs": head, "classifier:input": NeighbourDensity()})
+        OpenClassifier(net, head, scorers={"outputs": head, "classifier:input": NeighbourScorer()})
     with pytest.raises(OptionError, match="a combination needs at least two scores, got 1"):
         OpenClassifier(net, head, scorers={"outputs": head}, combination=Combination())
 

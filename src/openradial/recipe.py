@@ -13,7 +13,7 @@ from openradial.errors import OptionError, check_choice, check_count, check_posi
 from openradial.functional import safe_beta
 from openradial.heads import CACHead, DOCHead, Head, RadialHead, SoftmaxHead
 from openradial.nn import RadialLoss
-from openradial.scorers import Combination, NeighbourDensity, Scorer
+from openradial.scorers import Combination, NeighbourScorer, Scorer
 from openradial.training import Objective
 from openradial.training.outliers import DEFAULTS, OutlierObjective, check_kinds
 
@@ -111,7 +111,7 @@ class Recipe:
         """Return the scorers by layer: the score of the head, and neighbours in the hidden layers."""
         if not self.layers:
             return {}
-        near = {layer: NeighbourDensity(self.neighbours, normalise=self.cosine) for layer in self.layers}
+        near = {layer: NeighbourScorer(self.neighbours, normalise=self.cosine) for layer in self.layers}
         return {OUTPUTS: head, **near}
 
     def make_combination(self) -> Combination:

@@ -6,7 +6,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import run_bayes
 import torch
 from torch import nn
 from torch.func import functional_call
@@ -29,6 +28,7 @@ from openradial.models import MLP
 from openradial.reference import radial_log_probs
 from openradial.training import Settings, checkpoint, fit
 from openradial.training.stacked import train_stacked
+from tests.bayes import run_bayes
 
 POINTS = spiral(n=210)
 

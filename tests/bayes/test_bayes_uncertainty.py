@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rounding import tolerance
 
 from openradial import RadialLayer
 from openradial.bayes import (
@@ -17,6 +16,7 @@ from openradial.bayes import (
     with_missing_mass,
 )
 from openradial.errors import DTypeError, ShapeError
+from tests.rounding import tolerance
 
 FUNCTIONS = (predictive_entropy, expected_entropy, mutual_information, expected_missing_mass)
 

@@ -11,7 +11,7 @@ from openradial.data.inputs import ImageInputs, PointInputs, SequenceInputs, Tab
 from openradial.data.table_encoder import NumberFeature, WordFeature
 from openradial.heads import RadialHead
 from openradial.models import build
-from openradial.scorers import Combination, MahalanobisDensity, NeighbourDensity
+from openradial.scorers import Combination, MahalanobisScorer, NeighbourScorer
 
 CLASSES = ("cat", "dog", "a bird")
 ENCODER = TableEncoder(
@@ -58,7 +58,7 @@ def image_bundle(**options):
 
 
 def three_scorers():
-    return {"outputs": RadialHead(3), "classifier:input": NeighbourDensity(k=2), "inputs": MahalanobisDensity()}
+    return {"outputs": RadialHead(3), "classifier:input": NeighbourScorer(k=2), "inputs": MahalanobisScorer()}
 
 
 def table_rows(count=50, seed=0):

@@ -13,7 +13,7 @@ from openradial.data.inputs import PointInputs
 from openradial.heads import CACHead, DOCHead, OpenMaxHead, RadialHead, SoftmaxHead
 from openradial.models import build
 from openradial.nn.prototypes import LearnedPrototypes, SimplexPrototypes
-from openradial.scorers import MahalanobisDensity, NeighbourDensity, ParzenDensity
+from openradial.scorers import MahalanobisScorer, NeighbourScorer, ParzenScorer
 
 
 def assert_equal_bundles(found, expected):
@@ -68,7 +68,7 @@ def test_a_head_that_saw_no_example_of_a_class_comes_back(tmp_path):
 
 def test_every_scorer_comes_back(tmp_path):
     places = ("inputs", "hidden.relu1", "classifier:input")
-    scorers = [ParzenDensity(0.5), MahalanobisDensity(relative=True), NeighbourDensity(2, "cosine")]
+    scorers = [ParzenScorer(0.5), MahalanobisScorer(relative=True), NeighbourScorer(2, "cosine")]
     bundle = image_bundle(scorers=dict(zip(places, scorers, strict=True)))
     loaded = load(save(bundle, tmp_path / "model"))
     assert_equal_bundles(loaded, bundle)
@@ -137,7 +137,7 @@ def test_a_folder_holds_three_files_and_nothing_pickled(tmp_path):
 
 def test_the_card_names_classes_network_decision_and_facts(tmp_path):
     text = (save(image_bundle(), tmp_path / "model") / "card.md").read_text()
-    for fact in ("a bird", "mlp", "NeighbourDensity", "false\\_reject\\_rate: 0.1", "measured: 0.0625", "sha256:"):
+    for fact in ("a bird", "mlp", "NeighbourScorer", "false\\_reject\\_rate: 0.1", "measured: 0.0625", "sha256:"):
         assert fact in text
 
 

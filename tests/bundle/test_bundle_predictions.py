@@ -13,7 +13,7 @@ from openradial.classifier import Predictions
 from openradial.data.inputs import PointInputs
 from openradial.errors import DTypeError, OptionError, ShapeError
 from openradial.heads import SoftmaxHead
-from openradial.scorers import NeighbourDensity
+from openradial.scorers import NeighbourScorer
 
 
 def said_one_by_one(bundle, x, rate):
@@ -135,7 +135,7 @@ def test_a_class_that_is_called_unknown_is_told_apart():
 
 
 def test_heads_without_distances_give_none():
-    found = image_bundle(head=SoftmaxHead(3), scorers={"inputs": NeighbourDensity(2)}).predict(pixels(5))
+    found = image_bundle(head=SoftmaxHead(3), scorers={"inputs": NeighbourScorer(2)}).predict(pixels(5))
     assert found.distance is None
     assert found.rows()[0]["distance"] is None
 

@@ -227,18 +227,18 @@ def move(folder, before, after):
 def test_a_scorer_is_no_head(folder):
     move(folder, "scorers.2.", "head.")
     rewrite(folder, lambda record: record.update(head=record["scorers"][2]))
-    assert refusal(folder).endswith("the head must say which class, and a MahalanobisDensity does not")
+    assert refusal(folder).endswith("the head must say which class, and a MahalanobisScorer does not")
 
 
 def test_a_scorer_is_no_combination(folder):
     move(folder, "scorers.2.", "combination.")
     rewrite(folder, lambda record: record.update(combination=record["scorers"][2]))
-    assert refusal(folder).endswith("the combination must be a Combination, and is a MahalanobisDensity")
+    assert refusal(folder).endswith("the combination must be a Combination, and is a MahalanobisScorer")
 
 
 def test_a_part_without_what_it_learned_is_refused(folder):
     rewrite_weights(folder, lambda tensors: [tensors.pop(name) for name in list(tensors) if "scorers.1" in name])
-    assert refusal(folder).endswith("the NeighbourDensity of the bundle lacks what it has learned")
+    assert refusal(folder).endswith("the NeighbourScorer of the bundle lacks what it has learned")
 
 
 @pytest.mark.parametrize("name", [RECORD, WEIGHTS])

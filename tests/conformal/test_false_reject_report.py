@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from digit_scores import digit_distances
 from scipy import stats
 
 from openradial.conformal import Rejector, false_reject_report
+from tests.conformal.digit_scores import digit_distances
 
 
 def test_the_report_counts_and_bounds():

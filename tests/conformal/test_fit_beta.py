@@ -3,13 +3,13 @@ import re
 import numpy as np
 import pytest
 import torch
-from digit_scores import digit_distances
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from openradial.conformal import Rejector, fit_beta
 from openradial.errors import ShapeError
+from tests.conformal.digit_scores import digit_distances
 
 
 def naive_negative_log_likelihood(beta, distances, y):

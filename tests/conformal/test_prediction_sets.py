@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 import torch
-from digit_scores import digit_distances
 from hypothesis import given
 from hypothesis import strategies as st
 
 from openradial.conformal import PredictionSets
+from tests.conformal.digit_scores import digit_distances
 
 
 def naive_sets(calibration, labels, distances, rate, per_class):

@@ -5,11 +5,11 @@ from math import ceil
 import numpy as np
 import pytest
 import torch
-from digit_scores import digit_distances
 from hypothesis import given
 from hypothesis import strategies as st
 
 from openradial.conformal import Rejector, conformal_p_values
+from tests.conformal.digit_scores import digit_distances
 
 TWENTY = torch.arange(1.0, 20.0)  # 19 scores: a rate of 1/20 is the smallest
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from digit_scores import digit_distances, random_split, standard_error
 
 from openradial.conformal import PredictionSets, Rejector
+from tests.conformal.digit_scores import digit_distances, random_split, standard_error
 
 SPLITS = 300
 N = 399  # so that each rate below is a whole number of 400ths, and the promise is an equality

@@ -14,7 +14,7 @@ from openradial.export.graph import Graph, Pixels
 from openradial.export.rejection import GraphRejector, count_below
 from openradial.export.scorers import traceable
 from openradial.heads import CACHead, DOCHead, OpenMaxHead, SoftmaxHead
-from openradial.scorers import Combination, GaussianMixtureDensity, MahalanobisDensity, NeighbourDensity, ParzenDensity
+from openradial.scorers import Combination, MahalanobisScorer, MixtureScorer, NeighbourScorer, ParzenScorer
 
 scores = st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 7.0]), min_size=1, max_size=40)
 
@@ -63,11 +63,11 @@ def test_a_thinned_calibration_decides_alike():
 
 
 SCORERS = {
-    "neighbours": NeighbourDensity(3),
-    "mean cosine of a class": NeighbourDensity(2, "cosine", "mean", by_class=True),
-    "normalised": NeighbourDensity(1, normalise=True),
-    "mahalanobis": MahalanobisDensity(relative=True),
-    "parzen": ParzenDensity(0.4),
+    "neighbours": NeighbourScorer(3),
+    "mean cosine of a class": NeighbourScorer(2, "cosine", "mean", by_class=True),
+    "normalised": NeighbourScorer(1, normalise=True),
+    "mahalanobis": MahalanobisScorer(relative=True),
+    "parzen": ParzenScorer(0.4),
 }
 
 
@@ -83,7 +83,7 @@ def test_scorers_of_a_graph_score_alike(scorer):
 def test_a_mixture_in_a_graph_scores_alike():
     torch.manual_seed(0)
     parts = {"log_weights": torch.tensor([0.3, 0.7]).log(), "means": torch.randn(2, 4), "factors": torch.rand(2, 4)}
-    mixture = GaussianMixtureDensity(2, "diag").restore(parts)  # found without scikit-learn
+    mixture = MixtureScorer(2, "diag").restore(parts)  # found without scikit-learn
     asked = torch.randn(20, 4)
     expected = mixture.unknown_score(asked)
     torch.testing.assert_close(traceable(mixture).unknown_score(asked), expected)
@@ -145,7 +145,7 @@ def test_a_graph_without_rejector_decides_for_the_nearest():
 
 
 def test_making_a_graph_leaves_the_bundle_alone():
-    bundle = image_bundle(scorers={"inputs": ParzenDensity(0.4)})
+    bundle = image_bundle(scorers={"inputs": ParzenScorer(0.4)})
     Graph(bundle)
     scorer = bundle.scorers[0]
     assert scorer._rows_at_once() < 10**6

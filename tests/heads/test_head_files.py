@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from openradial import files
 from openradial.errors import DataError, HeadError
 from openradial.heads import CACHead, DOCHead, RadialHead, SoftmaxHead, load_head, make_head, save_head
-from openradial.scorers import Combination, NeighbourDensity
+from openradial.scorers import Combination, NeighbourScorer
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_what_is_no_head_is_neither_saved_nor_loaded(tmp_path):
         load_head(tmp_path / "run")
 
 
-@pytest.mark.parametrize(("kind", "call"), [(Combination, "fit(scores)"), (NeighbourDensity, "fit(features)")])
+@pytest.mark.parametrize(("kind", "call"), [(Combination, "fit(scores)"), (NeighbourScorer, "fit(features)")])
 def test_a_scorer_that_is_not_fitted_says_what_it_takes(kind, call):
     with pytest.raises(HeadError, match=f"must be fitted first: call {re.escape(call)} with known data"):
         kind().unknown_score(torch.zeros(2, 2))

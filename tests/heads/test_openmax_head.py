@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from rounding import tolerance
 from scipy import optimize, stats
 from scipy.spatial import distance as scipy_distance
 
 from openradial.errors import HeadError, OptionError
 from openradial.heads import OpenMaxHead, load_head, openmax, save_head
+from tests.rounding import tolerance
 
 seeds = st.integers(0, 199)
 every_form = pytest.mark.parametrize("form", ["shifted", "raw"])

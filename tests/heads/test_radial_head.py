@@ -6,13 +6,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rounding import tolerance
 from torch import nn
 
 from openradial.errors import DataError, OptionError
 from openradial.heads import RadialHead, load_head, save_head
 from openradial.nn import RadialLayer
 from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, Prototypes, SimplexPrototypes
+from tests.rounding import tolerance
 
 MATRIX = torch.tensor([[0.0, 0.1], [1.0, 0.0], [0.5, 1.0]], dtype=torch.float64)
 ARRANGEMENTS = {

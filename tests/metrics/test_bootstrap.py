@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from metric_oracles import SCORES, outcomes
 
 from openradial.errors import OptionError, ShapeError
 from openradial.metrics import (
@@ -29,9 +28,9 @@ from openradial.metrics import (
     top_k_accuracy,
 )
 from openradial.metrics.intervals import PLANS
-from openradial.metrics.open_set import oscr_of, tally_open_set
-from openradial.metrics.ranking import aupr_of, auroc_of, fpr_at_tpr_of, tally_ranking
+from openradial.metrics.ranking import aupr_of, auroc_of, fpr_at_tpr_of, oscr_of, tally_open_set, tally_ranking
 from openradial.metrics.selective import aurc_of, tally_mistakes, tally_outcomes
+from tests.metrics.metric_oracles import SCORES, outcomes
 
 RANDOM = np.random.default_rng(0)
 KNOWN, NOVEL = RANDOM.normal(size=150).round(1), RANDOM.normal(1, size=100).round(1)

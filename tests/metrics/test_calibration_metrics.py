@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from metric_oracles import brier_by_categories, ece_by_bins, extended, open_world
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss
 
 from openradial.errors import OptionError
 from openradial.metrics import brier, confidences, ece, reliability_bins
+from tests.metrics.metric_oracles import brier_by_categories, ece_by_bins, extended, open_world
 
 BINS = st.integers(1, 6)
 

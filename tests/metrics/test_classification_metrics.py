@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from metric_oracles import f1_by_classes, open_world
 from sklearn.metrics import accuracy_score, f1_score, top_k_accuracy_score
 
 from openradial.errors import OptionError
 from openradial.metrics import accuracy, bootstrap, open_f1, top_k_accuracy
+from tests.metrics.metric_oracles import f1_by_classes, open_world
 
 
 def labels_and_predictions(seed, num_classes=6, rows=200):

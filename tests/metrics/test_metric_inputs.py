@@ -89,8 +89,8 @@ def test_results_are_plain_numbers():
         ([], [1.0], ShapeError, r"known must be a list of at least one score, got shape \(0,\)"),
         ([1.0], [[1.0]], ShapeError, r"novel must be a list of at least one score, got shape \(1, 1\)"),
         ([1.0], 1.0, ShapeError, r"novel must be a list of at least one score, got shape \(\)"),
-        ([1.0], [0.0, np.nan], ShapeError, "novel must be numbers, got nan at place 1"),
-        ([1.0], [np.inf, np.nan], ShapeError, "novel must be numbers, got nan at place 1"),
+        ([1.0], [0.0, np.nan], ShapeError, "novel must be numbers, got nan at index 1"),
+        ([1.0], [np.inf, np.nan], ShapeError, "novel must be numbers, got nan at index 1"),
         ([1.0], [[1.0], [1.0, 2.0]], ShapeError, "novel must be an array, got lists of different lengths"),
         (["a"], [1.0], DTypeError, "known must be real numbers, got <U1"),
         ([1j], [1.0], DTypeError, "known must be real numbers, got complex128"),
@@ -165,9 +165,9 @@ def test_predictions_are_checked_like_labels():
         metrics.open_f1([0], [0], num_classes=0)
 
 
-def test_names_are_sent_to_their_places_where_columns_are_needed():
+def test_names_are_sent_to_their_indices_where_columns_are_needed():
     message = (
-        "labels must be whole numbers, got names; take their places: "
+        "labels must be whole numbers, got names; use their indices: "
         "[classes.index(name) if name in classes else -1 for name in labels]"
     )
     for metric in (metrics.ece, metrics.brier, metrics.top_k_accuracy):

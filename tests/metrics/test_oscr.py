@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from metric_oracles import SCORES, curve_by_thresholds, oscr_by_pairs, outcomes
 
 from openradial.metrics import auroc, oscr, oscr_curve
+from tests.metrics.metric_oracles import SCORES, curve_by_thresholds, oscr_by_pairs, outcomes
 
 HAND_MADE = {
     "separated and right": ([0, 1], [2, 3], [True, True], 1.0),

@@ -2,11 +2,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from metric_oracles import SCORES, auroc_by_pairs, average_precision, curve_by_thresholds, fpr_by_thresholds
 from sklearn import metrics as sklearn_metrics
 
 from openradial.errors import OptionError
 from openradial.metrics import aupr, auroc, fpr_at_tpr, roc_curve
+from tests.metrics.metric_oracles import (
+    SCORES,
+    auroc_by_pairs,
+    average_precision,
+    curve_by_thresholds,
+    fpr_by_thresholds,
+)
 
 TPRS = st.sampled_from([0.05, 0.5, 0.55, 0.75, 0.95, 1.0])
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 from hypothesis import assume, given
-from metric_oracles import aurc_over_all_orders, auroc_by_pairs, outcomes, share
 
 from openradial.errors import ShapeError
 from openradial.metrics import aurc, misclassification_auroc, risk_coverage_curve
+from tests.metrics.metric_oracles import aurc_over_all_orders, auroc_by_pairs, outcomes, share
 
 
 @given(outcomes(max_size=6))

@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rounding import tolerance
 from sklearn.metrics import roc_auc_score
 
 from openradial.conformal import conformal_p_values
@@ -14,6 +13,7 @@ from openradial.errors import DTypeError, HeadError, OptionError, ShapeError
 from openradial.heads import load_head, save_head
 from openradial.scorers import Combination
 from openradial.scorers.combination import METHODS
+from tests.rounding import tolerance
 
 CLOSE = tolerance(32, torch.float64)  # a few logarithms and sums of at most three scores
 every_method = pytest.mark.parametrize("method", METHODS)
@@ -271,13 +271,13 @@ def changed(row, column, value):
             "standardised",
             changed(7, 1, -0.5),
             OptionError,
-            "the standardised method takes scores above 0, got -0.5 in row 7, column 1; take another method",
+            "the standardised method takes scores above 0, got -0.5 in row 7, column 1; use another method",
         ),
         (
             "standardised",
             changed(slice(None), 2, 3.0),
             OptionError,
-            "the standardised method takes scores that vary, got one value throughout in column 2; leave it out",
+            "the standardised method takes scores that vary, got a constant in column 2; leave it out",
         ),
     ],
 )

@@ -5,13 +5,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rounding import tolerance
 from sklearn.neighbors import NearestNeighbors
 
 from openradial.errors import DTypeError, HeadError, OptionError, ShapeError, TargetError
-from openradial.heads import load_head, neighbour_search, save_head
-from openradial.scorers import NeighbourDensity
-from openradial.scorers.neighbour_search import Rows, smallest
+from openradial.heads import load_head, save_head
+from openradial.scorers import NeighbourScorer, neighbours
+from openradial.scorers.neighbours import NeighbourSearch, smallest
+from tests.rounding import tolerance
 
 WAYS = [
     {"metric": metric, "reduce": reduce, "normalise": normalise, "by_class": by_class}
@@ -63,7 +63,7 @@ def brute_force(z, references):
 def test_the_score_equals_the_definition(way, dtype):
     references, y, z = data(dtype=dtype)
     references[4] = z[3] = 0.0
-    scores = NeighbourDensity(4, **way).fit(references, y).unknown_score(z)
+    scores = NeighbourScorer(4, **way).fit(references, y).unknown_score(z)
     expected = [naive_score(row, references, y.tolist(), 4, **way) for row in z]
     assert scores.dtype == dtype
     np.testing.assert_allclose(scores, expected, rtol=1e-6 if dtype == torch.float32 else 1e-12)
@@ -73,7 +73,7 @@ def test_the_score_equals_the_definition(way, dtype):
 def test_leaving_one_out_equals_a_loop_without_the_row(way):
     references, y, _ = data(n=30, dtype=torch.float64)
     references[7] = references[4]
-    scores = NeighbourDensity(3, **way).fit(references, y).leave_one_out_scores()
+    scores = NeighbourScorer(3, **way).fit(references, y).leave_one_out_scores()
     for row in range(30):
         others = [i for i in range(30) if i != row]
         expected = naive_score(references[row], references[others], y[others].tolist(), 3, **way)
@@ -87,16 +87,16 @@ def test_many_references_give_what_scikit_learn_finds(metric, k):
     references[5] = z[2] = 0.0
     oracle = NearestNeighbors(n_neighbors=k, metric=metric, algorithm="brute").fit(references.numpy())
     expected = oracle.kneighbors(z.numpy())[0]
-    head = NeighbourDensity(k, metric, "mean").fit(references)
+    head = NeighbourScorer(k, metric, "mean").fit(references)
     np.testing.assert_allclose(head.unknown_score(z), expected.mean(1), rtol=1e-9)
 
 
 def test_a_case_by_hand():
     references = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])
     z = torch.tensor([[0.0, 0.0], [0.0, -1.0]])
-    assert NeighbourDensity(2).fit(references).unknown_score(z).tolist() == [1.0, 2.0]
-    assert NeighbourDensity(3, reduce="mean").fit(references).unknown_score(z)[0] == 2.0
-    assert NeighbourDensity(1).fit(references).leave_one_out_scores().tolist() == [
+    assert NeighbourScorer(2).fit(references).unknown_score(z).tolist() == [1.0, 2.0]
+    assert NeighbourScorer(3, reduce="mean").fit(references).unknown_score(z)[0] == 2.0
+    assert NeighbourScorer(1).fit(references).leave_one_out_scores().tolist() == [
         1.0,
         pytest.approx(18**0.5),
         1.0,
@@ -111,7 +111,7 @@ def test_a_case_by_hand():
 def test_ties_and_copies_count_as_often_as_they_are_there(points, k, scale):
     references = torch.tensor(points, dtype=torch.float64) * scale
     z = references[:5] + scale
-    scores = NeighbourDensity(k).fit(references).unknown_score(z)
+    scores = NeighbourScorer(k).fit(references).unknown_score(z)
     torch.testing.assert_close(scores, brute_force(z, references)[:, k - 1], rtol=1e-12, atol=0.0)
 
 
@@ -123,7 +123,7 @@ def test_distances_within_tight_far_apart_clusters_keep_all_digits(spread, dtype
     noise = torch.randn(3200, 10, generator=rng, dtype=torch.float64)
     rows = (centres[torch.arange(3200) % 10] + spread * noise).to(dtype)
     z, references = rows[:200], rows[200:]
-    found = Rows(references).nearest(z, 7)
+    found = NeighbourSearch(references).nearest(z, 7)
     torch.testing.assert_close(found, brute_force(z, references)[:, :7], rtol=1e-13, atol=0.0)
 
 
@@ -132,7 +132,7 @@ def test_a_near_copy_has_its_own_distance(gap):
     references, _, _ = data(n=2500, d=20, dtype=torch.float64)
     z = references[:8].clone()
     z[:, 3] += gap
-    scores = NeighbourDensity(1).fit(references).unknown_score(z)
+    scores = NeighbourScorer(1).fit(references).unknown_score(z)
     torch.testing.assert_close(scores, (z - references[:8]).abs().amax(1), rtol=1e-12, atol=0.0)
 
 
@@ -140,7 +140,7 @@ def test_far_away_rows_are_searched_exactly():
     references, _, z = data(n=3000, d=8, dtype=torch.float64)
     z = z * 1e9
     expected = brute_force(z, references)[:, 4]
-    torch.testing.assert_close(NeighbourDensity(5).fit(references).unknown_score(z), expected, rtol=1e-14, atol=0.0)
+    torch.testing.assert_close(NeighbourScorer(5).fit(references).unknown_score(z), expected, rtol=1e-14, atol=0.0)
 
 
 @pytest.mark.parametrize("scale", [1e-19, 1e-22, 3e-23, 1e-23, 3e-24, 1e-40])
@@ -149,35 +149,35 @@ def test_features_whose_squares_vanish_in_float32_are_searched_exactly(scale):
     references[:1500] += 20
     z += 20
     expected = brute_force(z, references)[:, 4] * scale
-    scores = NeighbourDensity(5).fit(scale * references).unknown_score(scale * z)
+    scores = NeighbourScorer(5).fit(scale * references).unknown_score(scale * z)
     torch.testing.assert_close(scores, expected, rtol=1e-13, atol=0.0)
 
 
 @given(st.integers(0, 20), st.sampled_from([1, 5, 60]))
 def test_the_smallest_of_blocks_are_those_of_the_row(seed, count):
     s = torch.randn(3, 64 * 300, generator=torch.Generator().manual_seed(seed)).mul(20).round()
-    values, places = smallest(s, count)
+    values, indices = smallest(s, count)
     assert torch.equal(values, s.sort(1).values[:, :count])
-    assert torch.equal(s.gather(1, places), values)
-    assert all(len(set(row)) == count for row in places.tolist())
+    assert torch.equal(s.gather(1, indices), values)
+    assert all(len(set(row)) == count for row in indices.tolist())
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_a_score_is_the_same_in_any_batch(metric, monkeypatch):
     references, _, z = data(n=2500, b=50, d=33)
-    head = NeighbourDensity(5, metric).fit(references)
+    head = NeighbourScorer(5, metric).fit(references)
     together = head.unknown_score(z)
     alone = torch.cat([head.unknown_score(row.unsqueeze(0)) for row in z])
     beside_others = head.unknown_score(torch.cat([z.flip(0), 1e9 * z]))[:50].flip(0)
-    monkeypatch.setattr(neighbour_search, "AT_ONCE", 7000)
-    monkeypatch.setattr(neighbour_search, "IN_CACHE", 100)
+    monkeypatch.setattr(neighbours, "PRODUCTS", 7000)
+    monkeypatch.setattr(neighbours, "IN_CACHE", 100)
     for scores in (alone, beside_others, head.unknown_score(z)):
         torch.testing.assert_close(scores, together, **tolerance(33, together.dtype))  # sums over 33 features
 
 
 def test_faster_matrix_products_and_autocast_change_nothing():
     references, _, z = data(n=2500, b=20, d=40)
-    head = NeighbourDensity(5).fit(references)
+    head = NeighbourScorer(5).fit(references)
     expected = head.unknown_score(z)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(head.unknown_score(z), expected)
@@ -190,7 +190,7 @@ def test_faster_matrix_products_and_autocast_change_nothing():
 
 def test_nan_and_infinity_stay_in_their_rows():
     references, _, z = data()
-    head = NeighbourDensity(3).fit(references)
+    head = NeighbourScorer(3).fit(references)
     expected = head.unknown_score(z)
     z[1, 0], z[4, 2], z[5] = torch.nan, torch.inf, -torch.inf
     scores = head.unknown_score(z)
@@ -203,7 +203,7 @@ def test_nan_and_infinity_stay_in_their_rows():
 def test_numbers_too_large_for_float32_are_scored():
     references = torch.tensor([[0.0], [1e60]], dtype=torch.float64)
     z = torch.tensor([[2e50], [3e60], [1e300]], dtype=torch.float64)
-    scores = NeighbourDensity(1).fit(references).unknown_score(z)
+    scores = NeighbourScorer(1).fit(references).unknown_score(z)
     torch.testing.assert_close(scores[:2], z.new_tensor([2e50, 2e60]), rtol=1e-15, atol=0.0)
     assert scores[2] > 1e299
 
@@ -211,28 +211,28 @@ def test_numbers_too_large_for_float32_are_scored():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_scored_in_float32(dtype):
     references, _, z = data(dtype=dtype)
-    scores = NeighbourDensity(3).fit(references).unknown_score(z)
+    scores = NeighbourScorer(3).fit(references).unknown_score(z)
     assert scores.dtype == torch.float32
     torch.testing.assert_close(scores, brute_force(z, references)[:, 2].float())
 
 
 def test_an_empty_batch_has_no_scores():
     references, y, z = data()
-    assert NeighbourDensity(3, by_class=True).fit(references, y).unknown_score(z[:0]).shape == (0,)
+    assert NeighbourScorer(3, by_class=True).fit(references, y).unknown_score(z[:0]).shape == (0,)
 
 
 def test_the_gradient_points_away_from_the_neighbour():
     references, _, z = data(dtype=torch.float64)
     z[0] = references[5]
     z.requires_grad_()
-    NeighbourDensity(1).fit(references).unknown_score(z).sum().backward()
+    NeighbourScorer(1).fit(references).unknown_score(z).sum().backward()
     assert torch.equal(z.grad[0], torch.zeros(5, dtype=torch.float64))
     torch.testing.assert_close(z.grad[1:].norm(dim=1), torch.ones(8, dtype=torch.float64))
 
 
 def test_the_references_are_a_copy():
     references, _, z = data()
-    head = NeighbourDensity(3).fit(references)
+    head = NeighbourScorer(3).fit(references)
     expected = head.unknown_score(z)
     references.zero_()
     assert torch.equal(head.unknown_score(z), expected)
@@ -240,7 +240,7 @@ def test_the_references_are_a_copy():
 
 def test_other_references_are_searched_from_then_on():
     (first, _, z), (second, _, _) = data(seed=0), data(seed=1)
-    head, other = NeighbourDensity(3).fit(first), NeighbourDensity(3).fit(second)
+    head, other = NeighbourScorer(3).fit(first), NeighbourScorer(3).fit(second)
     head.unknown_score(z)
     assert torch.equal(head.fit(second).unknown_score(z), other.unknown_score(z))
     head.fit(first).unknown_score(z)
@@ -252,7 +252,7 @@ def test_other_references_are_searched_from_then_on():
 @pytest.mark.parametrize("way", [WAYS[0], WAYS[-1]], ids=["plain", "all"])
 def test_a_saved_scorer_is_the_same_to_the_last_bit(way, tmp_path):
     references, y, z = data()
-    head = NeighbourDensity(4, **way).fit(references, y)
+    head = NeighbourScorer(4, **way).fit(references, y)
     save_head(head, tmp_path / "head")
     loaded = load_head(tmp_path / "head")
     assert loaded.settings() == head.settings() == {"k": 4, **way}
@@ -262,9 +262,9 @@ def test_a_saved_scorer_is_the_same_to_the_last_bit(way, tmp_path):
 
 def test_a_class_without_examples_is_no_class():
     references, y, z = data()
-    plain = NeighbourDensity(3, by_class=True).fit(references, y)
+    plain = NeighbourScorer(3, by_class=True).fit(references, y)
     assert torch.equal(
-        NeighbourDensity(3, by_class=True).fit(references, 7 * y).unknown_score(z), plain.unknown_score(z)
+        NeighbourScorer(3, by_class=True).fit(references, 7 * y).unknown_score(z), plain.unknown_score(z)
     )
 
 
@@ -278,7 +278,7 @@ def test_a_class_without_examples_is_no_class():
 )
 def test_settings_out_of_range_are_refused(options, message):
     with pytest.raises(OptionError, match=f"^{re.escape(message)}$"):
-        NeighbourDensity(**options)
+        NeighbourScorer(**options)
 
 
 def spoilt(z):
@@ -313,13 +313,13 @@ def spoilt(z):
             {"k": 61},
             lambda z, y: (z, None),
             OptionError,
-            "k must be at most the number of references, got k=61 but 60 rows; take a smaller k",
+            "k must be at most the number of references, got k=61 but 60 rows; use a smaller k",
         ),
         (
             {"k": 21, "by_class": True},
             lambda z, y: (z, y),
             OptionError,
-            "k must be at most the number of references, got k=21 but 20 rows in class 0; take a smaller k",
+            "k must be at most the number of references, got k=21 but 20 rows in class 0; use a smaller k",
         ),
         (
             {"by_class": True},
@@ -338,7 +338,7 @@ def spoilt(z):
 def test_known_data_that_cannot_be_used_is_refused(options, change, error, message):
     references, y, _ = data()
     with pytest.raises(error, match=f"^{re.escape(message)}$"):
-        NeighbourDensity(**options).fit(*change(references, y))
+        NeighbourScorer(**options).fit(*change(references, y))
 
 
 @pytest.mark.parametrize(
@@ -360,14 +360,14 @@ def test_known_data_that_cannot_be_used_is_refused(options, change, error, messa
 def test_leaving_one_out_needs_one_more_reference(by_class, k, message):
     references, y, _ = data()
     with pytest.raises(OptionError, match=f"^{re.escape(message)}$"):
-        NeighbourDensity(k, by_class=by_class).fit(references, y).leave_one_out_scores()
+        NeighbourScorer(k, by_class=by_class).fit(references, y).leave_one_out_scores()
 
 
 def test_scoring_needs_a_fit_and_rows_of_the_same_width():
     references, _, z = data()
-    with pytest.raises(HeadError, match=r"^NeighbourDensity must be fitted first"):
-        NeighbourDensity().unknown_score(z)
-    with pytest.raises(HeadError, match=r"^NeighbourDensity must be fitted first"):
-        NeighbourDensity().leave_one_out_scores()
+    with pytest.raises(HeadError, match=r"^NeighbourScorer must be fitted first"):
+        NeighbourScorer().unknown_score(z)
+    with pytest.raises(HeadError, match=r"^NeighbourScorer must be fitted first"):
+        NeighbourScorer().leave_one_out_scores()
     with pytest.raises(ShapeError, match=r"^features must have the shape \(b, 5\), got \(9, 4\)$"):
-        NeighbourDensity().fit(references).unknown_score(z[:, :4])
+        NeighbourScorer().fit(references).unknown_score(z[:, :4])

@@ -5,20 +5,19 @@ import sys
 import numpy as np
 import pytest
 import torch
-from density_data import data, log_mixture
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import KernelDensity
 
 from openradial.errors import MissingError, OptionError
-from openradial.heads import bandwidth
-from openradial.scorers import ParzenDensity
+from openradial.scorers import ParzenScorer, parzen
+from tests.scorers.feature_data import data, log_mixture
 
 
 @pytest.mark.parametrize("width", [0.05, 0.5, 5.0])
 def test_parzen_equals_the_definition_and_scikit_learn(width):
     z, _, x = data()
-    scores = ParzenDensity(width).fit(z).unknown_score(x)
+    scores = ParzenScorer(width).fit(z).unknown_score(x)
     ways = [np.full(80, 1 / 80), z.numpy(), [width**2 * np.eye(3)] * 80]
     np.testing.assert_allclose(scores, [-log_mixture(row, *ways) for row in x.numpy()], rtol=1e-9)
     oracle = KernelDensity(bandwidth=width, rtol=1e-12).fit(z.numpy())
@@ -26,24 +25,24 @@ def test_parzen_equals_the_definition_and_scikit_learn(width):
 
 
 def test_parzen_by_hand():
-    scores = ParzenDensity(2.0).fit(torch.tensor([[0.0, 0.0]])).unknown_score(torch.tensor([[0.0, 0.0], [4.0, 0.0]]))
+    scores = ParzenScorer(2.0).fit(torch.tensor([[0.0, 0.0]])).unknown_score(torch.tensor([[0.0, 0.0], [4.0, 0.0]]))
     torch.testing.assert_close(scores, math.log(2 * math.pi * 4) + torch.tensor([0.0, 2.0]))
 
 
 def test_a_subset_of_centres_is_drawn_from_the_rows():
     z, _, x = data()
-    model = ParzenDensity(0.5, centres=20, seed=3).fit(z)
+    model = ParzenScorer(0.5, centres=20, seed=3).fit(z)
     assert model.points.shape == (20, 3)
     chosen = [int((z == point).all(1).int().argmax()) for point in model.points]
     assert len(set(chosen)) == 20
-    torch.testing.assert_close(model.unknown_score(x), ParzenDensity(0.5).fit(z[chosen]).unknown_score(x))
-    assert not torch.equal(ParzenDensity(0.5, centres=20, seed=4).fit(z).points, model.points)
-    assert torch.equal(ParzenDensity(0.5, centres=80).fit(z).points, z)
+    torch.testing.assert_close(model.unknown_score(x), ParzenScorer(0.5).fit(z[chosen]).unknown_score(x))
+    assert not torch.equal(ParzenScorer(0.5, centres=20, seed=4).fit(z).points, model.points)
+    assert torch.equal(ParzenScorer(0.5, centres=80).fit(z).points, z)
 
 
 def test_clusters_weigh_what_they_hold():
     z = torch.tensor([[0.0], [0.1], [0.2], [10.0]])
-    model = ParzenDensity(1.0, centres=2, choose="kmeans").fit(z)
+    model = ParzenScorer(1.0, centres=2, choose="kmeans").fit(z)
     order = model.points[:, 0].argsort()
     torch.testing.assert_close(model.points[order, 0], torch.tensor([0.1, 10.0], dtype=torch.float64))
     torch.testing.assert_close(model.log_weights[order].exp(), torch.tensor([0.75, 0.25], dtype=torch.float64))
@@ -72,13 +71,13 @@ def check_is_best(likelihood, found):
 
 def test_the_bandwidth_maximises_the_leave_one_out_likelihood():
     z, _, _ = data(n=30)
-    found = float(ParzenDensity().fit(z).fitted_bandwidth)
+    found = float(ParzenScorer().fit(z).fitted_bandwidth)
     check_is_best(lambda width: left_out_likelihood(z.numpy(), width), found)
 
 
 def test_the_bandwidth_of_a_subset_leaves_each_row_out():
     z, _, _ = data(n=30)
-    model = ParzenDensity(centres=10).fit(z)
+    model = ParzenScorer(centres=10).fit(z)
     centres = [int((z == point).all(1).int().argmax()) for point in model.points]
     found = float(model.fitted_bandwidth)
     check_is_best(lambda width: left_out_likelihood(z.numpy(), width, centres), found)
@@ -86,7 +85,7 @@ def test_the_bandwidth_of_a_subset_leaves_each_row_out():
 
 def test_the_bandwidth_of_clusters_takes_each_row_out_of_its_mean():
     z, _, _ = data(n=30)
-    model = ParzenDensity(centres=6, choose="kmeans").fit(z)
+    model = ParzenScorer(centres=6, choose="kmeans").fit(z)
     clusters = [int((row - model.points).norm(dim=1).argmin()) for row in z]
     found = float(model.fitted_bandwidth)
     check_is_best(lambda width: left_out_likelihood(z.numpy(), width, clusters=clusters), found)
@@ -95,7 +94,7 @@ def test_the_bandwidth_of_clusters_takes_each_row_out_of_its_mean():
 def test_copies_do_not_make_the_bandwidth_vanish():
     z, _, _ = data()
     z = z + 1000.0
-    once, twice = (ParzenDensity().fit(rows).fitted_bandwidth for rows in (z, torch.cat([z, z])))
+    once, twice = (ParzenScorer().fit(rows).fitted_bandwidth for rows in (z, torch.cat([z, z])))
     torch.testing.assert_close(twice, once, rtol=1e-3, atol=0.0)
 
 
@@ -103,7 +102,7 @@ def test_copies_do_not_make_the_bandwidth_vanish():
 def test_the_bandwidth_has_the_unit_of_the_features(scale, shift):
     z, _, _ = data(n=25)
     for rule in ("likelihood", "neighbours"):
-        plain, scaled = (ParzenDensity(rule=rule).fit(rows).fitted_bandwidth for rows in (z, scale * (z + shift)))
+        plain, scaled = (ParzenScorer(rule=rule).fit(rows).fitted_bandwidth for rows in (z, scale * (z + shift)))
         torch.testing.assert_close(scaled, scale * plain, rtol=1e-3, atol=0.0)
 
 
@@ -112,16 +111,16 @@ def test_the_bandwidth_of_neighbours_is_their_mean_distance():
     rows, found = z.numpy(), []
     for i in range(20):
         found += sorted(np.sqrt(((rows[i] - rows[j]) ** 2).sum()) for j in range(20) if j != i)[:4]
-    np.testing.assert_allclose(ParzenDensity(rule="neighbours", k=4).fit(z).fitted_bandwidth, np.mean(found))
+    np.testing.assert_allclose(ParzenScorer(rule="neighbours", k=4).fit(z).fitted_bandwidth, np.mean(found))
 
 
 @pytest.mark.parametrize("rule", ["likelihood", "neighbours"])
 def test_a_sample_of_many_rows_finds_nearly_the_same_bandwidth(rule, monkeypatch):
     z, _, _ = data(n=600)
-    whole = ParzenDensity(rule=rule).fit(z).fitted_bandwidth
+    whole = ParzenScorer(rule=rule).fit(z).fitted_bandwidth
     for name, value in {"PAIRS": 1, "FEWEST": 150, "ROWS": 150}.items():
-        monkeypatch.setattr(bandwidth, name, value)
-    sampled = ParzenDensity(rule=rule).fit(z).fitted_bandwidth
+        monkeypatch.setattr(parzen, name, value)
+    sampled = ParzenScorer(rule=rule).fit(z).fitted_bandwidth
     assert sampled != whole
     torch.testing.assert_close(sampled, whole, rtol=0.1, atol=0.0)
 
@@ -139,7 +138,7 @@ def test_a_sample_of_many_rows_finds_nearly_the_same_bandwidth(rule, monkeypatch
 )
 def test_parzen_settings_out_of_range_are_refused(options, message):
     with pytest.raises(OptionError, match=f"^{re.escape(message)}$"):
-        ParzenDensity(**options)
+        ParzenScorer(**options)
 
 
 @pytest.mark.parametrize("rows", [torch.ones(1, 2), torch.full((5, 2), 0.1)])
@@ -147,17 +146,17 @@ def test_parzen_settings_out_of_range_are_refused(options, message):
 def test_a_bandwidth_cannot_be_found_without_distances(rows, rule):
     if rule == "neighbours" and len(rows) == 1:
         message = (
-            "k must be below the number of rows to find the bandwidth, got k=1 but 1 rows; take a smaller k or give "
+            "k must be below the number of rows to find the bandwidth, got k=1 but 1 rows; use a smaller k or give "
             "the bandwidth"
         )
     else:
-        message = "the bandwidth cannot be found from rows that are all the same, or from one alone; give the bandwidth"
+        message = "the bandwidth cannot be determined from one row or from identical rows; give the bandwidth"
     with pytest.raises(OptionError, match=f"^{re.escape(message)}$"):
-        ParzenDensity(rule=rule, k=1).fit(rows)
-    assert ParzenDensity(1.0).fit(rows).unknown_score(rows).isfinite().all()
+        ParzenScorer(rule=rule, k=1).fit(rows)
+    assert ParzenScorer(1.0).fit(rows).unknown_score(rows).isfinite().all()
 
 
 def test_clusters_need_scikit_learn(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
     with pytest.raises(MissingError, match=r"^choose='kmeans' needs the package sklearn"):
-        ParzenDensity(centres=2, choose="kmeans").fit(data()[0])
+        ParzenScorer(centres=2, choose="kmeans").fit(data()[0])

@@ -83,7 +83,7 @@ class Rejector(Calibrated):
         return Calibration.per_class(scores, labels, np.unique(labels))
 
     def decide(self, scores: Given, labels: Given, false_reject_rate: float | None = None) -> Any:
-        """Return the labels, with -1 (or ``"unknown"`` where labels are strings) where rejected; ``(b,), (b,) -> (b,)``.
+        """Return the labels, with -1 (or ``"unknown"`` for strings) where rejected; ``(b,), (b,) -> (b,)``.
 
         A label that is already unknown stays. The result is a tensor where the scores are one and labels are numbers,
         otherwise a NumPy array. Any rate from 1 / (n + 1) on may be asked for; nothing is fitted again.

@@ -48,10 +48,10 @@ def operating_point(
 
     Without ``confidence`` that holds on the given data only. The best of many thresholds was selected on it, so on new
     data the risk is larger about every second time. With ``confidence=0.95``, the risk on new data of the same
-    distribution is at most ``max_risk`` for 95 % of the data sets that could have been given. Thresholds are tried from a coverage of
-    10 %, 20 %, ..., 100 % upwards in steps of 1 %, as long as the upper bound of Clopper and Pearson stays below
-    ``max_risk``; each of the ten starts has a tenth of the 5 % error probability, so its bounds are at a confidence
-    of 99.5 %. That costs coverage, and it needs examples: 529 without any error for a risk of 0.01.
+    distribution is at most ``max_risk`` for 95 % of the data sets that could have been given. Thresholds are tried
+    from a coverage of 10 %, 20 %, ..., 100 % upwards in steps of 1 %, as long as the upper bound of Clopper and Pearson
+    stays below ``max_risk``; each of the ten starts has a tenth of the 5 % error probability, so its bounds
+    are at a confidence of 99.5 %. That costs coverage, and it needs examples: 529 without any error for a risk of 0.01.
 
     Args:
         scores: unknown scores of held-out data, ``(n,)``; nan is never accepted

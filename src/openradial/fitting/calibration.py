@@ -13,7 +13,7 @@ from openradial.errors import HeadError, OptionError, ShapeError
 from openradial.functional import safe_beta
 from openradial.heads import Head, RadialHead, SoftmaxHead
 from openradial.recipe import MIN_COMBINATION, Recipe
-from openradial.scorers import Combination, NeighbourDensity
+from openradial.scorers import Combination, NeighbourScorer
 from openradial.training import BatchSource, make_outliers
 
 EQUAL = 1e-9  # of the largest feature: examples that are not farther apart differ by rounding alone
@@ -148,6 +148,6 @@ def _are_apart(model: OpenClassifier, scores: Tensor) -> Tensor:
     """Return whether each example differs from all training examples in every layer, ``(n, m) -> (n,)``."""
     apart = torch.ones(len(scores), dtype=torch.bool, device=scores.device)
     for column, scorer in zip(scores.T, model.scorers_by_layer().values(), strict=True):
-        if isinstance(scorer, NeighbourDensity):
+        if isinstance(scorer, NeighbourScorer):
             apart &= column > EQUAL * scorer.references.abs().max()
     return apart

@@ -16,20 +16,21 @@ from openradial.heads.radial import RadialHead
 from openradial.heads.softmax import SoftmaxHead
 from openradial.scorers.base import Scorer
 from openradial.scorers.combination import Combination
-from openradial.scorers.gaussian import GaussianMixtureDensity, MahalanobisDensity
-from openradial.scorers.neighbours import NeighbourDensity
-from openradial.scorers.parzen import ParzenDensity
+from openradial.scorers.mahalanobis import MahalanobisScorer
+from openradial.scorers.mixture import MixtureScorer
+from openradial.scorers.neighbours import NeighbourScorer
+from openradial.scorers.parzen import ParzenScorer
 
 FORMAT = 1
 KINDS: tuple[type[Scorer], ...] = (
     CACHead,
     Combination,
     DOCHead,
-    GaussianMixtureDensity,
-    MahalanobisDensity,
-    NeighbourDensity,
+    MixtureScorer,
+    MahalanobisScorer,
+    NeighbourScorer,
     OpenMaxHead,
-    ParzenDensity,
+    ParzenScorer,
     RadialHead,
     SoftmaxHead,
 )

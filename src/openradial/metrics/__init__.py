@@ -1,16 +1,14 @@
 """Metrics: arrays in (NumPy, torch or lists), float out.
 
-Scores are unknown-scores: larger is more unknown. Known and novel inputs are given as two arrays. An input is accepted
+Scores are unknown scores: larger is more unknown. Known and novel inputs are given as two arrays. An input is accepted
 where its score is at most the threshold. Label -1 is "unknown".
 """
 
 from openradial.metrics.calibration import ReliabilityBins, brier, confidences, ece, reliability_bins
 from openradial.metrics.classification import accuracy, open_f1, top_k_accuracy
-from openradial.metrics.intervals import Interval, bootstrap, mean_and_error
-from openradial.metrics.open_set import OscrCurve, oscr, oscr_curve
-from openradial.metrics.ranking import RocCurve, aupr, auroc, fpr_at_tpr, roc_curve
+from openradial.metrics.intervals import Interval, bootstrap, mean_and_error, summary, summary_intervals
+from openradial.metrics.ranking import OscrCurve, RocCurve, aupr, auroc, fpr_at_tpr, oscr, oscr_curve, roc_curve
 from openradial.metrics.selective import RiskCoverage, aurc, misclassification_auroc, risk_coverage_curve
-from openradial.metrics.summaries import summary, summary_intervals
 
 __all__ = [
     "Interval",

@@ -1,4 +1,4 @@
-"""Are probabilities true? Also where they need not sum to one: what is missing is the probability of "unknown"."""
+"""Calibration of probabilities that need not sum to one: the missing mass is the probability of "unknown"."""
 
 from typing import Literal, NamedTuple
 
@@ -25,7 +25,7 @@ class ReliabilityBins(NamedTuple):
 
 
 def confidences(probs: ArrayLike, labels: ArrayLike, predictions: ArrayLike | None = None) -> tuple[Array, Array]:
-    r"""How sure each prediction is, and whether it is right, in the open world.
+    r"""Return the confidence of each prediction, and whether it is right, in the open world.
 
     Row sums of ``probs`` may be below 1; the missing mass :math:`u = \max(0, 1 - \sum_k p_k)` is the probability of
     "unknown", label -1. A prediction of class k has the confidence :math:`p_k`, a rejection (-1) has the confidence u.
@@ -41,11 +41,11 @@ def confidences(probs: ArrayLike, labels: ArrayLike, predictions: ArrayLike | No
     y = as_labels("labels", labels, rows, num_classes)
     missing = missing_mass(p)
     if predictions is None:
-        chosen = np.where(missing > p.max(1), UNKNOWN, p.argmax(1))
+        predicted = np.where(missing > p.max(1), UNKNOWN, p.argmax(1))
     else:
-        chosen = as_labels("predictions", predictions, rows, num_classes)
-    confidence = np.where(chosen == UNKNOWN, missing, p[np.arange(rows), chosen])
-    return confidence, chosen == y
+        predicted = as_labels("predictions", predictions, rows, num_classes)
+    confidence = np.where(predicted == UNKNOWN, missing, p[np.arange(rows), predicted])
+    return confidence, predicted == y
 
 
 def ece(
@@ -56,16 +56,18 @@ def ece(
     bins: int = 15,
     binning: Binning = "width",
 ) -> float:
-    r"""Expected calibration error, :math:`\sum_b \frac{n_b}{n} |\text{accuracy}_b - \text{confidence}_b|` over bins.
+    r"""Return the expected calibration error over bins b.
 
-    Confidence and correctness are those of :func:`openradial.metrics.confidences`, so rejections count with the mass
-    that is missing. Where the probabilities sum to one, this is the usual error of a closed world.
+    .. math:: \sum_b \frac{n_b}{n} |\text{accuracy}_b - \text{confidence}_b|
+
+    Confidence and correctness are those of :func:`openradial.metrics.confidences`, so rejections count with the
+    missing mass. Where the probabilities sum to one, this is the usual closed-world error.
 
     Args:
         probs: (n, k), each from 0 to 1; the sums need not be 1
         labels: (n,), -1 for inputs of no known class
         predictions: (n,), -1 for rejected inputs; by default the most probable of the classes and "unknown"
-        bins: how many
+        bins: number of bins
         binning: "width" for bins of equal width over 0 to 1; "mass" for bins of equally many predictions, where equal
             confidences stay together
 
@@ -83,20 +85,20 @@ def reliability_bins(
     bins: int = 15,
     binning: Binning = "width",
 ) -> ReliabilityBins:
-    """The bins of :func:`openradial.metrics.ece`, for a reliability diagram.
+    """Return the bins of :func:`openradial.metrics.ece`, for a reliability diagram.
 
-    >>> found = reliability_bins([[0.9, 0.1], [0.8, 0.2]], labels=[0, 1], bins=2)
-    >>> found.counts.tolist(), found.confidence.round(2).tolist(), found.accuracy.tolist()
+    >>> diagram = reliability_bins([[0.9, 0.1], [0.8, 0.2]], labels=[0, 1], bins=2)
+    >>> diagram.counts.tolist(), diagram.confidence.round(2).tolist(), diagram.accuracy.tolist()
     ([0, 2], [nan, 0.85], [nan, 0.5])
     """
     return _bins(*confidences(probs, labels, predictions), bins, binning)
 
 
 def brier(probs: ArrayLike, labels: ArrayLike) -> float:
-    r"""Brier score over the k classes and "unknown", :math:`\sum_{j=0}^{k} (q_j - [y = j])^2`, averaged; from 0 up.
+    r"""Return the mean Brier score over the k classes and "unknown", :math:`\sum_{j=0}^{k} (q_j - [y = j])^2`.
 
     ``q`` are the probabilities and the missing mass u, see :func:`openradial.metrics.confidences`; label -1 is
-    "unknown". Where the probabilities sum to one, it is Brier's own score, from 0 to 2; scikit-learn's score of two
+    "unknown". Where the probabilities sum to one, it is the original score, from 0 to 2; scikit-learn's score of two
     classes is half of it.
 
     >>> brier([[0.9, 0.1], [0.2, 0.3]], labels=[0, -1])
@@ -109,36 +111,36 @@ def brier_per_row(probs: ArrayLike, labels: ArrayLike) -> Array:
     p = as_probs("probs", probs)
     y = as_labels("labels", labels, *p.shape)
     missing = missing_mass(p)
-    own = np.where(y == UNKNOWN, missing, p[np.arange(len(p)), y])
+    true = np.where(y == UNKNOWN, missing, p[np.arange(len(p)), y])
     squares = np.einsum("nk,nk->n", p, p, dtype=np.float64) + missing**2
-    return np.asarray(squares - own**2 + (1 - own) ** 2)
+    return np.asarray(squares - true**2 + (1 - true) ** 2)
 
 
 def missing_mass(p: Array) -> Array:
-    """The probability of "unknown", ``(n, k) -> (n,)``."""
+    """Return the probability of "unknown", ``(n, k) -> (n,)``."""
     return np.asarray(np.maximum(0, 1 - p.sum(1, dtype=np.float64)))
 
 
 def ece_of(confidence: Array, correct: Array, bins: int, binning: Binning) -> float:
-    found = _bins(confidence, correct, bins, binning)
-    filled = found.counts > 0
-    gaps = np.abs(found.accuracy[filled] - found.confidence[filled])
-    return float(found.counts[filled] @ gaps / len(confidence))
+    diagram = _bins(confidence, correct, bins, binning)
+    filled = diagram.counts > 0
+    gaps = np.abs(diagram.accuracy[filled] - diagram.confidence[filled])
+    return float(diagram.counts[filled] @ gaps / len(confidence))
 
 
 def _bins(confidence: Array, correct: Array, bins: int, binning: Binning) -> ReliabilityBins:
     check_count("bins", bins)
     check_choice("binning", binning, ("width", "mass"))
     edges = np.linspace(0, 1, bins + 1) if binning == "width" else _edges_of_equal_mass(confidence, bins)
-    place = np.searchsorted(edges[1:-1], confidence)  # (lower, upper]
-    counts = np.bincount(place, minlength=len(edges) - 1)
-    sums = (np.bincount(place, weights=each, minlength=len(edges) - 1) for each in (confidence, correct))
+    index = np.searchsorted(edges[1:-1], confidence)  # (lower, upper]
+    counts = np.bincount(index, minlength=len(edges) - 1)
+    sums = (np.bincount(index, weights=each, minlength=len(edges) - 1) for each in (confidence, correct))
     means = (np.divide(each, counts, out=np.full(len(counts), np.nan), where=counts > 0) for each in sums)
     return ReliabilityBins(edges[:-1], edges[1:], counts, *means)
 
 
 def _edges_of_equal_mass(confidence: Array, bins: int) -> Array:
-    """Edges at confidences that occur, so that equal ones are never parted; fewer bins where many are equal."""
+    """Return edges at confidences that occur, so that equal ones stay together; fewer bins where many are equal."""
     ordered = np.sort(confidence)
     last = -(-len(ordered) * np.arange(1, bins + 1) // bins) - 1  # of each bin, were all different
     return np.append(ordered[0], np.unique(ordered[last]))

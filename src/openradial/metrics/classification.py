@@ -1,4 +1,4 @@
-"""Are the predicted classes right? Label and prediction -1, or the name "unknown", is unknown."""
+"""Metrics of predicted classes. Label and prediction -1, or the name "unknown", is unknown."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,7 +8,7 @@ from openradial.metrics.inputs import Array, as_class_scores, as_label_pair, as_
 
 
 def accuracy(labels: ArrayLike, predictions: ArrayLike) -> float:
-    """Share of predictions that are right. With -1 for unknown among both, it is the open-set accuracy.
+    """Return the share of predictions that are right. With -1 for unknown among both, it is the open-set accuracy.
 
     Both may be names instead of numbers.
 
@@ -21,7 +21,7 @@ def accuracy(labels: ArrayLike, predictions: ArrayLike) -> float:
 
 
 def top_k_accuracy(scores: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
-    """Share of known examples whose class is among the ``k`` most likely ones.
+    """Return the share of known examples whose class is among the ``k`` most likely ones.
 
     ``scores``, (n, classes), are larger for a likelier class: probabilities, log-probabilities or negative distances.
     Of equal scores the first class comes first, as in ``argmax``.
@@ -35,11 +35,11 @@ def top_k_accuracy(scores: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
 
 
 def open_f1(labels: ArrayLike, predictions: ArrayLike, num_classes: int | None = None) -> float:
-    r"""Macro F1 over the known classes and "unknown": the mean of the F1 of each.
+    r"""Return the macro F1 over the known classes and "unknown": the mean of the F1 of each.
 
-    F1 is :math:`2 \text{TP} / (2 \text{TP} + \text{FP} + \text{FN})`. What is neither among the labels nor among the
-    predictions has none and is left out of the mean, so ``num_classes`` only checks that no label is beyond it. Both
-    may be names, of which ``"unknown"`` is no class.
+    F1 is :math:`2 \text{TP} / (2 \text{TP} + \text{FP} + \text{FN})`. Classes that are neither among the labels nor
+    among the predictions are left out of the mean, so ``num_classes`` only checks that no label is beyond it. Both may
+    be names, where ``"unknown"`` is unknown.
 
     >>> open_f1(labels=[0, 0, 1, -1], predictions=[0, -1, 1, -1], num_classes=2)
     0.7777777777777777
@@ -60,8 +60,8 @@ def top_k_hits(scores: ArrayLike, labels: ArrayLike, k: int) -> Array:
     check_count("k", k)
     if k > values.shape[1]:
         raise OptionError(f"k must be at most the number of classes: k={k} but {values.shape[1]} classes")
-    own = np.take_along_axis(values, y, axis=1)
-    ahead = (values > own) | ((values == own) & (np.arange(values.shape[1]) < y))
+    true = np.take_along_axis(values, y, axis=1)
+    ahead = (values > true) | ((values == true) & (np.arange(values.shape[1]) < y))
     return np.asarray(ahead.sum(1) < k)
 
 
@@ -72,7 +72,7 @@ def open_labels(labels: ArrayLike, predictions: ArrayLike, num_classes: int | No
 
 
 def f1_of(labels: Array, predictions: Array) -> float:
-    found = [np.bincount(each + 1) for each in (labels[labels == predictions], labels, predictions)]
-    right, actual, predicted = (np.pad(each, (0, max(map(len, found)) - len(each))) for each in found)
+    counts = [np.bincount(each + 1) for each in (labels[labels == predictions], labels, predictions)]
+    right, actual, predicted = (np.pad(each, (0, max(map(len, counts)) - len(each))) for each in counts)
     present = actual + predicted > 0
     return float(np.mean(2 * right[present] / (actual + predicted)[present]))

@@ -1,4 +1,4 @@
-"""What metrics take: NumPy arrays, torch tensors or lists, checked and as NumPy arrays."""
+"""Inputs of metrics: NumPy arrays, torch tensors or lists, checked and converted to NumPy arrays."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from openradial.errors import DTypeError, OptionError, ShapeError, TargetError
 Array = NDArray[Any]
 UNKNOWN = -1
 UNKNOWN_NAME = "unknown"
-NAMES_TO_PLACES = "take their places: [classes.index(name) if name in classes else -1 for name in {}]"
+NAMES_TO_INDICES = "use their indices: [classes.index(name) if name in classes else -1 for name in {}]"
 ROUNDING = 1e-5  # how far above 1 a probability may be; sums and means in float32 get there
 
 
 def as_array(name: str, values: ArrayLike) -> Array:
-    """A NumPy array of what was given; for a tensor, torch need not be imported here."""
+    """Return a NumPy array; torch is not imported for it."""
     if hasattr(values, "detach"):
         tensor: Any = values.detach().cpu()
         if tensor.is_floating_point() and tensor.element_size() < 4:  # NumPy has no bfloat16
@@ -28,16 +28,16 @@ def as_array(name: str, values: ArrayLike) -> Array:
 
 
 def as_scores(name: str, values: ArrayLike) -> Array:
-    """Scores as float32 or float64, ``(n,)``: at least one, none of them nan; infinite ones have their place."""
+    """Return scores as float32 or float64, ``(n,)``: at least one, none of them nan; they may be infinite."""
     scores = _real(name, values)
     if scores.ndim != 1 or not len(scores):
         raise ShapeError(f"{name} must be a list of at least one score, got shape {scores.shape}")
-    _check_no_nan(name, scores, "place")
+    _check_no_nan(name, scores, "index")
     return scores
 
 
 def as_class_scores(name: str, values: ArrayLike) -> Array:
-    """One number per example and class, ``(n, k)``, none of them nan."""
+    """Return one number per example and class, ``(n, k)``, none of them nan."""
     scores = _real(name, values)
     if scores.ndim != 2 or not scores.size:
         raise ShapeError(f"{name} must have the shape (examples, classes) with at least one each, got {scores.shape}")
@@ -46,7 +46,7 @@ def as_class_scores(name: str, values: ArrayLike) -> Array:
 
 
 def as_probs(name: str, values: ArrayLike) -> Array:
-    """Probabilities, ``(n, k)``, each from 0 to 1; their sum need not be 1."""
+    """Return probabilities, ``(n, k)``, each from 0 to 1; their sum need not be 1."""
     probs = as_class_scores(name, values)
     if probs.min() < 0 or probs.max() > 1 + ROUNDING:
         row, column = np.argwhere((probs < 0) | (probs > 1 + ROUNDING))[0]
@@ -58,7 +58,7 @@ def as_probs(name: str, values: ArrayLike) -> Array:
 
 
 def as_flags(name: str, values: ArrayLike, count: int | None = None) -> Array:
-    """True or False per example, ``(n,)``."""
+    """Return True or False per example, ``(n,)``."""
     flags = as_array(name, values)
     if flags.ndim != 1 or not len(flags):
         raise ShapeError(f"{name} must be a list of at least one True or False, got shape {flags.shape}")
@@ -76,12 +76,12 @@ def as_labels(
     *,
     unknown: bool = True,
 ) -> Array:
-    """Classes as whole numbers, ``(n,)``: from 0, or from -1 where ``unknown`` inputs may be among them."""
+    """Return classes as whole numbers, ``(n,)``: from 0, or from -1 where ``unknown`` is allowed."""
     labels = as_array(name, values)
     if labels.ndim != 1 or not len(labels):
         raise ShapeError(f"{name} must be a list of at least one label, got shape {labels.shape}")
     if labels.dtype.kind not in "iu":
-        way = NAMES_TO_PLACES.format(name) if is_names(labels) else "convert them with .astype(int) or .long()"
+        way = NAMES_TO_INDICES.format(name) if is_names(labels) else "convert them with .astype(int) or .long()"
         raise DTypeError(f"{name} must be whole numbers, got {'names' if is_names(labels) else labels.dtype}; {way}")
     _check_count(name, labels, count)
     _check_range(name, labels.astype(np.int64), num_classes, unknown)
@@ -89,7 +89,7 @@ def as_labels(
 
 
 def as_label_pair(labels: ArrayLike, predictions: ArrayLike, num_classes: int | None = None) -> tuple[Array, Array]:
-    """Labels and predictions, both whole numbers or both names, as whole numbers, ``(n,), (n,)``."""
+    """Return labels and predictions, both whole numbers or both names, as whole numbers, ``(n,), (n,)``."""
     y, predicted = as_array("labels", labels), as_array("predictions", predictions)
     if is_names(y) != is_names(predicted):
         kinds = ["names" if is_names(each) else str(each.dtype) for each in (y, predicted)]
@@ -97,24 +97,24 @@ def as_label_pair(labels: ArrayLike, predictions: ArrayLike, num_classes: int | 
             f"labels and predictions must be both whole numbers or both names, got {kinds[0]} and {kinds[1]}"
         )
     if is_names(y):
-        y, predicted = _places(y, predicted, num_classes)
+        y, predicted = _indices(y, predicted, num_classes)
     y = as_labels("labels", y, num_classes=num_classes)
     return y, as_labels("predictions", predicted, len(y), num_classes)
 
 
 def is_names(array: Array) -> bool:
-    """Whether these are strings, also as Python objects, which is what a column of a data frame holds."""
+    """Return whether these are strings, also as Python objects as in a column of a data frame."""
     is_objects = array.dtype.kind == "O" and array.size > 0
     return array.dtype.kind in "UT" or (is_objects and all(isinstance(each, str) for each in array.flat))
 
 
-def _places(labels: Array, predictions: Array, num_classes: int | None) -> list[Array]:
-    """The place of each name among all names but "unknown", which is -1; the shapes stay."""
+def _indices(labels: Array, predictions: Array, num_classes: int | None) -> list[Array]:
+    """Return the index of each name among all names; "unknown" is -1."""
     names = {*labels.flat, *predictions.flat} - {UNKNOWN_NAME}
     if num_classes is not None and len(names) > num_classes:
         raise TargetError(f"labels and predictions must name at most {num_classes} classes, got {len(names)} names")
-    place = {name: k for k, name in enumerate(sorted(names))} | {UNKNOWN_NAME: UNKNOWN}
-    return [np.array([place[n] for n in each.flat], np.int64).reshape(each.shape) for each in (labels, predictions)]
+    index = {name: k for k, name in enumerate(sorted(names))} | {UNKNOWN_NAME: UNKNOWN}
+    return [np.array([index[n] for n in each.flat], np.int64).reshape(each.shape) for each in (labels, predictions)]
 
 
 def _check_range(name: str, labels: Array, num_classes: int | None, unknown: bool) -> None:
@@ -136,10 +136,10 @@ def _real(name: str, values: ArrayLike) -> Array:
     return array.astype(np.promote_types(array.dtype, np.float32), copy=False)
 
 
-def _check_no_nan(name: str, array: Array, place: str) -> None:
+def _check_no_nan(name: str, array: Array, axis: str) -> None:
     if np.isnan(array.max()):
         wrong = np.isnan(array).reshape(len(array), -1).any(1)
-        raise ShapeError(f"{name} must be numbers, got nan at {place} {int(wrong.argmax())}")
+        raise ShapeError(f"{name} must be numbers, got nan at {axis} {int(wrong.argmax())}")
 
 
 def _check_count(name: str, array: Array, count: int | None) -> None:

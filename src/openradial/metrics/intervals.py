@@ -1,4 +1,4 @@
-"""How sure a number is: bootstrap intervals of a metric, and the error over repeated runs."""
+"""Bootstrap intervals of a metric, the error over repeated runs, and the usual metrics of one experiment together."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,20 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openradial.errors import OptionError, ShapeError, check_count
-from openradial.metrics.calibration import brier, brier_per_row, confidences, ece, ece_of
-from openradial.metrics.classification import (
-    accuracy,
-    f1_of,
-    hits,
-    open_f1,
-    open_labels,
-    top_k_accuracy,
-    top_k_hits,
-)
-from openradial.metrics.inputs import Array, as_array, as_scores
-from openradial.metrics.open_set import oscr, oscr_of, tally_open_set
-from openradial.metrics.ranking import aupr, aupr_of, auroc, auroc_of, fpr_at_tpr, fpr_at_tpr_of, tally_ranking
-from openradial.metrics.selective import aurc, aurc_of, misclassification_auroc, tally_mistakes, tally_outcomes
+from openradial.metrics import calibration, classification, ranking, selective
+from openradial.metrics.inputs import Array, as_array, as_flags, as_scores
 
 
 class Interval(NamedTuple):
@@ -41,25 +29,25 @@ class Interval(NamedTuple):
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
 
-class Sample(Protocol):
+class Resampleable(Protocol):
     def resample(self, random: np.random.Generator) -> Any:
-        """As many examples, drawn with replacement."""
+        """Draw as many examples with replacement."""
 
 
-class Rows(NamedTuple):
-    """Arrays of examples; those of the same number in ``groups`` belong together, row by row."""
+class PairedArrays(NamedTuple):
+    """Arrays of examples; arrays with the same number in ``groups`` are paired row by row."""
 
     arrays: Sequence[Array]
     groups: Sequence[int]
 
-    def resample(self, random: np.random.Generator) -> "Rows":
+    def resample(self, random: np.random.Generator) -> "PairedArrays":
         sizes = {group: len(array) for group, array in zip(self.groups, self.arrays, strict=True)}
         drawn = {group: random.integers(size, size=size) for group, size in sizes.items()}
         arrays = [array[drawn[group]] for group, array in zip(self.groups, self.arrays, strict=True)]
-        return Rows(arrays, self.groups)
+        return PairedArrays(arrays, self.groups)
 
 
-Plan = tuple[Sample, Callable[[Any], float]]  # what is resampled, and the metric of it
+MetricPlan = tuple[Resampleable, Callable[[Any], float]]  # what is resampled, and the metric of it
 
 
 def bootstrap(
@@ -71,29 +59,29 @@ def bootstrap(
     seed: int = 0,
     **options: Any,
 ) -> Interval:
-    """The metric of some arrays with its percentile bootstrap interval.
+    """Return the metric of some arrays with its percentile bootstrap interval.
 
-    Examples are drawn anew with replacement ``samples`` times. Known and novel ones are drawn apart, so their numbers
-    stay; what belongs to one example stays together. The same seed gives the same interval.
+    Examples are drawn with replacement ``samples`` times. Known and novel ones are drawn separately, so their numbers
+    stay; the values of one example stay together. The same seed gives the same interval.
 
     Args:
         metric: one of this module, or any function of arrays that returns a number
-        arrays: what the metric takes
-        groups: for a function of your own with several arrays, a number per array: arrays of the same number belong
-            together row by row. ``(0, 1)`` is for known and novel, ``(0, 0)`` for predictions and labels
-        samples: how often examples are drawn
-        confidence: share of the samples' values that the interval holds
+        arrays: arguments of the metric
+        groups: for any other function of several arrays, a number per array: arrays of the same number are paired
+            row by row. ``(0, 1)`` is for known and novel, ``(0, 0)`` for predictions and labels
+        samples: number of draws
+        confidence: share of the values that the interval contains
         seed: of the drawing
         options: further arguments of the metric
 
-    >>> print(bootstrap(auroc, [0.1, 0.2, 0.4, 0.5], [0.3, 0.6, 0.9]))
+    >>> print(bootstrap(ranking.auroc, [0.1, 0.2, 0.4, 0.5], [0.3, 0.6, 0.9]))
     0.8333 [0.4958, 1.0000]
     """
     return interval(_plan(metric, arrays, groups, options), samples, confidence, seed)
 
 
-def interval(plan: Plan, samples: int, confidence: float, seed: int) -> Interval:
-    """Draw, compute, and take the quantiles."""
+def interval(plan: MetricPlan, samples: int, confidence: float, seed: int) -> Interval:
+    """Return the value and the quantiles of the resampled values."""
     check_count("samples", samples)
     check_count("seed", seed, least=0)
     if not 0 < confidence < 1:
@@ -106,7 +94,7 @@ def interval(plan: Plan, samples: int, confidence: float, seed: int) -> Interval
 
 
 def mean_and_error(values: ArrayLike) -> tuple[float, float]:
-    """Mean of repeated runs and their error, twice the corrected sample standard deviation.
+    """Return the mean of repeated runs and its error, twice the corrected sample standard deviation.
 
     >>> mean_and_error([0.5, 0.75, 1.0])
     (0.75, 0.5)
@@ -119,87 +107,141 @@ def mean_and_error(values: ArrayLike) -> tuple[float, float]:
 
 def _plan(
     metric: Callable[..., float], arrays: Sequence[ArrayLike], groups: Sequence[int] | None, options: dict[str, Any]
-) -> Plan:
-    _check_callable(metric)
-    if metric in PLANS and groups is None:
-        bound = signature(metric).bind(*arrays, **options)
-        bound.apply_defaults()
-        return PLANS[metric](**bound.arguments)
-    examples = [as_array(f"array {place}", values) for place, values in enumerate(arrays)]
-    _check_any_rows(examples)
-    _check_number(metric, metric(*examples, **options))
-    rows = Rows(examples, _checked(groups, arrays))
-    _check_lengths(rows)
-    return rows, lambda drawn: metric(*drawn.arrays, **options)
-
-
-def _check_callable(metric: object) -> None:
+) -> MetricPlan:
     if not callable(metric):
         got = repr(metric) if isinstance(metric, str) else f"an object of type {type(metric).__name__}"
         raise OptionError(
             f"metric must be a function and come first, as in bootstrap(metrics.auroc, known, novel), got {got}"
         )
-
-
-def _check_number(metric: object, value: object) -> None:
+    if metric in PLANS and groups is None:
+        bound = signature(metric).bind(*arrays, **options)
+        bound.apply_defaults()
+        return PLANS[metric](**bound.arguments)
+    examples = [as_array(f"array {index}", values) for index, values in enumerate(arrays)]
+    shapes = [array.shape for array in examples]
+    if not shapes or not all(shape and shape[0] for shape in shapes):
+        got = f"the shapes {', '.join(map(str, shapes))}" if shapes else "no array"
+        raise ShapeError(f"arrays must have at least one row each, got {got}")
+    value = metric(*examples, **options)
     if not isinstance(value, Real) and getattr(value, "ndim", None) != 0:
         name = getattr(metric, "__name__", type(metric).__name__)
         raise OptionError(
             f"metric must return one number, but {name} returned a {type(value).__name__}; summary has "
             "summary_intervals, and of a curve take the area, such as auroc, oscr or aurc"
         )
+    return _paired(examples, groups), lambda drawn: metric(*drawn.arrays, **options)
 
 
-def _checked(groups: Sequence[int] | None, arrays: Sequence[ArrayLike]) -> Sequence[int]:
+def _paired(arrays: Sequence[Array], groups: Sequence[int] | None) -> PairedArrays:
     groups = (0,) if groups is None and len(arrays) == 1 else groups
     if groups is None or len(groups) != len(arrays):
         raise OptionError(
             f"groups must have one number for each of {len(arrays)} arrays, got {groups!r}; arrays of the same number "
-            "belong together row by row: (0, 1) for known and novel, (0, 0) for predictions and labels"
+            "are paired row by row: (0, 1) for known and novel, (0, 0) for predictions and labels"
         )
-    return groups
+    sizes = [len(array) for array in arrays]
+    if len(set(zip(groups, sizes, strict=True))) > len(set(groups)):
+        lengths = ", ".join(map(str, sizes))
+        raise ShapeError(f"arrays of one group must have equally many rows, got {lengths} in the groups {groups}")
+    return PairedArrays(arrays, groups)
 
 
-def _check_any_rows(arrays: Sequence[Array]) -> None:
-    shapes = [array.shape for array in arrays]
-    if not shapes or not all(shape and shape[0] for shape in shapes):
-        got = f"the shapes {', '.join(map(str, shapes))}" if shapes else "no array"
-        raise ShapeError(f"arrays must have at least one row each, got {got}")
+def rows_of(*arrays: Array) -> PairedArrays:
+    """Return arrays that are paired row by row."""
+    return PairedArrays(arrays, [0] * len(arrays))
 
 
-def _check_lengths(rows: Rows) -> None:
-    shapes = [array.shape for array in rows.arrays]
-    if len({(group, shape[0]) for group, shape in zip(rows.groups, shapes, strict=True)}) > len(set(rows.groups)):
-        lengths = ", ".join(str(shape[0]) for shape in shapes)
-        raise ShapeError(f"arrays of one group must have equally many rows, got {lengths} in the groups {rows.groups}")
-
-
-def rows_of(*arrays: Array) -> Rows:
-    """Arrays that belong together row by row."""
-    return Rows(arrays, [0] * len(arrays))
-
-
-def mean_of(rows: Rows) -> float:
+def mean_of(rows: PairedArrays) -> float:
     return float(np.mean(rows.arrays[0]))
 
 
-# Everything that does not change from one sample to the next, such as sorting and checking, is done once.
-PLANS: dict[Callable[..., float], Callable[..., Plan]] = {
-    auroc: lambda known, novel: (tally_ranking(known, novel), auroc_of),
-    aupr: lambda known, novel, positive: (tally_ranking(known, novel), partial(aupr_of, positive=positive)),
-    fpr_at_tpr: lambda known, novel, tpr: (tally_ranking(known, novel), partial(fpr_at_tpr_of, tpr=tpr)),
-    oscr: lambda known, novel, correct: (tally_open_set(known, novel, correct), oscr_of),
-    misclassification_auroc: lambda scores, correct: (tally_mistakes(scores, correct), auroc_of),
-    aurc: lambda scores, correct: (tally_outcomes(scores, correct), aurc_of),
-    accuracy: lambda labels, predictions: (rows_of(hits(labels, predictions)), mean_of),
-    top_k_accuracy: lambda scores, labels, k: (rows_of(top_k_hits(scores, labels, k)), mean_of),
-    brier: lambda probs, labels: (rows_of(brier_per_row(probs, labels)), mean_of),
-    open_f1: lambda labels, predictions, num_classes: (
-        rows_of(*open_labels(labels, predictions, num_classes)),
-        lambda rows: f1_of(*rows.arrays),
+# What does not change from one sample to the next, such as sorting and checking, is done once.
+PLANS: dict[Callable[..., float], Callable[..., MetricPlan]] = {
+    ranking.auroc: lambda known, novel: (ranking.tally_ranking(known, novel), ranking.auroc_of),
+    ranking.aupr: lambda known, novel, positive: (
+        ranking.tally_ranking(known, novel),
+        partial(ranking.aupr_of, positive=positive),
     ),
-    ece: lambda probs, labels, predictions, **options: (
-        rows_of(*confidences(probs, labels, predictions)),
-        lambda rows: ece_of(*rows.arrays, **options),
+    ranking.fpr_at_tpr: lambda known, novel, tpr: (
+        ranking.tally_ranking(known, novel),
+        partial(ranking.fpr_at_tpr_of, tpr=tpr),
+    ),
+    ranking.oscr: lambda known, novel, correct: (ranking.tally_open_set(known, novel, correct), ranking.oscr_of),
+    selective.misclassification_auroc: lambda scores, correct: (
+        selective.tally_mistakes(scores, correct),
+        ranking.auroc_of,
+    ),
+    selective.aurc: lambda scores, correct: (selective.tally_outcomes(scores, correct), selective.aurc_of),
+    classification.accuracy: lambda labels, predictions: (rows_of(classification.hits(labels, predictions)), mean_of),
+    classification.top_k_accuracy: lambda scores, labels, k: (
+        rows_of(classification.top_k_hits(scores, labels, k)),
+        mean_of,
+    ),
+    calibration.brier: lambda probs, labels: (rows_of(calibration.brier_per_row(probs, labels)), mean_of),
+    classification.open_f1: lambda labels, predictions, num_classes: (
+        rows_of(*classification.open_labels(labels, predictions, num_classes)),
+        lambda rows: classification.f1_of(*rows.arrays),
+    ),
+    calibration.ece: lambda probs, labels, predictions, **options: (
+        rows_of(*calibration.confidences(probs, labels, predictions)),
+        lambda rows: calibration.ece_of(*rows.arrays, **options),
     ),
 }
+
+
+def summary(
+    known: ArrayLike, novel: ArrayLike, correct: ArrayLike | None = None, *, tpr: float = 0.95
+) -> dict[str, float]:
+    """Return the usual metrics of known and novel inputs.
+
+    ``auroc``, ``aupr_known``, ``aupr_novel`` and ``fpr_at_tpr``. With ``correct``, whether the class of each known
+    input is right, also ``accuracy``, ``oscr``, ``aurc`` and, where some are right and some wrong,
+    ``misclassification_auroc``.
+
+    >>> values = summary(known=[0.1, 0.2, 0.4], novel=[0.3, 0.9], correct=[True, False, True])
+    >>> for name, value in values.items():
+    ...     print(f"{name:<23} {value:.3f}")
+    auroc                   0.833
+    aupr_known              0.917
+    aupr_novel              0.833
+    fpr_at_tpr              0.500
+    accuracy                0.667
+    oscr                    0.500
+    aurc                    0.278
+    misclassification_auroc 0.500
+    """
+    return {name: value_of(sample) for name, (sample, value_of) in _plans(known, novel, correct, tpr).items()}
+
+
+def summary_intervals(
+    known: ArrayLike,
+    novel: ArrayLike,
+    correct: ArrayLike | None = None,
+    *,
+    tpr: float = 0.95,
+    samples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Interval]:
+    """Return the metrics of :func:`summary` with the intervals of :func:`bootstrap`."""
+    plans = _plans(known, novel, correct, tpr)
+    return {name: interval(plan, samples, confidence, seed) for name, plan in plans.items()}
+
+
+def _plans(known: ArrayLike, novel: ArrayLike, correct: ArrayLike | None, tpr: float) -> dict[str, MetricPlan]:
+    tally = ranking.tally_ranking(known, novel)
+    plans: dict[str, MetricPlan] = {
+        "auroc": (tally, ranking.auroc_of),
+        "aupr_known": (tally, partial(ranking.aupr_of, positive="known")),
+        "aupr_novel": (tally, partial(ranking.aupr_of, positive="novel")),
+        "fpr_at_tpr": (tally, partial(ranking.fpr_at_tpr_of, tpr=tpr)),
+    }
+    if correct is None:
+        return plans
+    right = as_flags("correct", correct, int(tally.sizes[0]))
+    plans["accuracy"] = (rows_of(right), mean_of)
+    plans["oscr"] = (ranking.tally_open_set(known, novel, right), ranking.oscr_of)
+    plans["aurc"] = (selective.tally_outcomes(known, right), selective.aurc_of)
+    if right.any() and not right.all():
+        plans["misclassification_auroc"] = (selective.tally_mistakes(known, right), ranking.auroc_of)
+    return plans

@@ -1,4 +1,4 @@
-"""Does the score tell right predictions from wrong ones? Then a classifier may abstain where it would err."""
+"""Selective classification: how well a score separates right predictions from wrong ones."""
 
 from typing import NamedTuple
 
@@ -7,10 +7,9 @@ from numpy.typing import ArrayLike
 
 from openradial.errors import ShapeError
 from openradial.metrics.inputs import Array, as_flags, as_scores
-from openradial.metrics.ranking import auroc_of
-from openradial.metrics.tally import Tally
+from openradial.metrics.ranking import Tally, auroc_of
 
-RIGHT, WRONG = 0, 1  # the parts of the tally
+RIGHT, WRONG = 0, 1  # the rows of the tally
 
 
 class RiskCoverage(NamedTuple):
@@ -22,7 +21,7 @@ class RiskCoverage(NamedTuple):
 
 
 def misclassification_auroc(scores: ArrayLike, correct: ArrayLike) -> float:
-    """The probability that a wrong prediction scores higher than a right one; ties count half.
+    """Return the probability that a wrong prediction scores higher than a right one; ties count half.
 
     >>> misclassification_auroc(scores=[0.1, 0.2, 0.7], correct=[True, False, True])
     0.5
@@ -31,10 +30,10 @@ def misclassification_auroc(scores: ArrayLike, correct: ArrayLike) -> float:
 
 
 def aurc(scores: ArrayLike, correct: ArrayLike) -> float:
-    r"""Area under the risk-coverage curve: the mean risk over the coverages 1/n, 2/n, ..., 1. Smaller is better.
+    r"""Return the area under the risk-coverage curve: the mean risk over the coverages 1/n, 2/n, ..., 1. Smaller is better.
 
-    With i inputs accepted, the risk is the share of errors among them. Within equal scores every order is as good
-    as any other, so the errors are counted as their mean over all orders; the result depends on no order.
+    With i inputs accepted, the risk is the share of errors among them. The errors among equal scores are
+    counted as their mean over all orders, so the result does not depend on the order.
 
     >>> aurc(scores=[0.1, 0.2, 0.3, 0.4], correct=[True, True, False, True])
     0.14583333333333331
@@ -43,7 +42,7 @@ def aurc(scores: ArrayLike, correct: ArrayLike) -> float:
 
 
 def risk_coverage_curve(scores: ArrayLike, correct: ArrayLike) -> RiskCoverage:
-    """Coverage and risk at every distinct score; accepted is what scores at most that.
+    """Return coverage and risk at every distinct score; scores up to it are accepted.
 
     >>> curve = risk_coverage_curve(scores=[0.1, 0.2, 0.2, 0.4], correct=[True, True, False, True])
     >>> curve.coverage.tolist(), curve.risk.round(2).tolist()
@@ -56,14 +55,14 @@ def risk_coverage_curve(scores: ArrayLike, correct: ArrayLike) -> RiskCoverage:
 
 
 def tally_outcomes(scores: ArrayLike, correct: ArrayLike) -> Tally:
-    """Scores of right and of wrong predictions, counted; one group."""
+    """Count the scores of right and wrong predictions; one group."""
     values = as_scores("scores", scores)
     right = as_flags("correct", correct, len(values))
     return Tally.of(values[right], values[~right], groups=((RIGHT, WRONG),))
 
 
 def tally_mistakes(scores: ArrayLike, correct: ArrayLike) -> Tally:
-    """The same as two groups, each with at least one example."""
+    """Count them as two groups, each with at least one example."""
     tally = tally_outcomes(scores, correct)
     right, wrong = tally.sizes
     if not right or not wrong:
@@ -73,7 +72,7 @@ def tally_mistakes(scores: ArrayLike, correct: ArrayLike) -> Tally:
 
 def aurc_of(tally: Tally) -> float:
     accepted = tally.accepted.sum(0)
-    corners = np.append(0, np.flatnonzero(np.diff(accepted)) + 1)  # where something is accepted anew
+    corners = np.append(0, np.flatnonzero(np.diff(accepted)) + 1)  # where more is accepted
     counts = np.arange(1, accepted[-1] + 1)
     errors = np.interp(counts, accepted[corners], tally.accepted[WRONG, corners])
     return float(np.mean(errors / counts))

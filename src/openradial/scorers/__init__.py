@@ -2,15 +2,16 @@
 
 from openradial.scorers.base import Scorer
 from openradial.scorers.combination import Combination
-from openradial.scorers.gaussian import GaussianMixtureDensity, MahalanobisDensity
-from openradial.scorers.neighbours import NeighbourDensity
-from openradial.scorers.parzen import ParzenDensity
+from openradial.scorers.mahalanobis import MahalanobisScorer
+from openradial.scorers.mixture import MixtureScorer
+from openradial.scorers.neighbours import NeighbourScorer
+from openradial.scorers.parzen import ParzenScorer
 
 __all__ = [
     "Combination",
-    "GaussianMixtureDensity",
-    "MahalanobisDensity",
-    "NeighbourDensity",
-    "ParzenDensity",
+    "MahalanobisScorer",
+    "MixtureScorer",
+    "NeighbourScorer",
+    "ParzenScorer",
     "Scorer",
 ]

@@ -7,20 +7,21 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from openradial.errors import DTypeError, HeadError, ShapeError, TargetError
+from openradial.errors import DTypeError, HeadError, OptionError, ShapeError, TargetError
 from openradial.functional.eager import first_order_only
 
-Input = Literal["outputs", "features", "scores"]
+ScorerInput = Literal["outputs", "features", "scores"]
+AT_ONCE = 2**22  # numbers of a float64 matrix in memory at a time: 32 MB
 
 
 class Scorer(nn.Module, ABC):
-    """Says how unknown an input is; larger is more unknown. The score of one input never depends on the others.
+    """Computes how unknown an input is; larger is more unknown. The score of one input never depends on the others.
 
-    What :meth:`fit` learns is kept in the buffers that ``fitted`` names, which are None before. With :meth:`settings`,
-    the arguments of the constructor, they are all there is to save.
+    What :meth:`fit` learns is kept in the buffers that ``fitted`` names, which are None before. Together with
+    :meth:`settings`, the arguments of the constructor, they are everything that is saved.
     """
 
-    takes: ClassVar[Input] = "outputs"
+    takes: ClassVar[ScorerInput] = "outputs"
     fitted: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self) -> None:
@@ -30,34 +31,34 @@ class Scorer(nn.Module, ABC):
 
     @abstractmethod
     def unknown_score(self, o: Tensor) -> Tensor:
-        """How unknown each input is, ``(b, k) -> (b,)``."""
+        """Return how unknown each input is, ``(b, k) -> (b,)``."""
 
     def fit(self, o: Tensor, y: Tensor) -> Self:
-        """Learn from known data, ``(n, k), (n,)``; heads that have nothing to learn return at once."""
+        """Fit on known data, ``(n, k), (n,)``; does nothing where there is nothing to learn."""
         return self
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that make this head again, as JSON can hold them."""
+        """Return the arguments of the constructor as JSON can hold them."""
         return {}
 
     def tensors(self) -> dict[str, Tensor]:
-        """What was fitted, by name."""
+        """Return what was fitted, by name."""
         return {name: value for name in self.fitted if (value := getattr(self, name)) is not None}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> Self:
-        """Take what :meth:`tensors` gave."""
+        """Restore what :meth:`tensors` returned."""
         for name in self.fitted:
             setattr(self, name, tensors.get(name))
         return self
 
     @classmethod
     def from_parts(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
-        """The head that gave these :meth:`settings` and :meth:`tensors`."""
+        """Build the scorer that returned these :meth:`settings` and :meth:`tensors`."""
         return cls(**settings).restore(tensors)
 
     @property
     def is_fitted(self) -> bool:
-        """Whether there is nothing left to learn."""
+        """Whether nothing is left to fit."""
         return all(getattr(self, name) is not None for name in self.fitted)
 
     def _check_fitted(self) -> None:
@@ -67,6 +68,39 @@ class Scorer(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.settings().items())
+
+
+class FeatureScorer(Scorer):
+    """A scorer of features, or of flattened inputs, ``(b, d)``; computed in float64 and in bounded memory.
+
+    The score has the dtype of the features, and at least float32. A row with nan scores nan, a row with an infinity
+    scores infinity, and so does a row too far away for float64; other rows are unaffected.
+    """
+
+    takes: ClassVar[ScorerInput] = "features"
+
+    def unknown_score(self, z: Tensor) -> Tensor:
+        self._check_fitted()
+        check_rows("features", z, self.width)
+        rows = z.double()
+        finite = torch.isfinite(rows).all(1)
+        safe = torch.where(finite.unsqueeze(1), rows, 0.0)
+        score = torch.cat([self._score(part) for part in torch.split(safe, self._rows_at_once())])
+        score = score.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
+        return torch.where(finite, score, rows.abs().sum(1)).to(at_least_float32(z).dtype)
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Number of features of a row, known once fitted."""
+
+    @abstractmethod
+    def _score(self, z: Tensor) -> Tensor:
+        """Return the score of finite rows, ``(b, d) -> (b,)``, both float64."""
+
+    @abstractmethod
+    def _rows_at_once(self) -> int:
+        """Return the number of rows that are scored at a time."""
 
 
 def check_rows(name: str, x: Tensor, width: int | None = None) -> None:
@@ -80,7 +114,7 @@ def check_rows(name: str, x: Tensor, width: int | None = None) -> None:
 
 
 def check_known(name: str, x: Tensor) -> None:
-    """Raise unless there is something to learn from: at least one row, and all of it finite."""
+    """Raise unless there is at least one row, and all are finite."""
     if not len(x):
         raise ShapeError(f"{name} must hold at least one example to learn from, got none")
     bad = (~torch.isfinite(x)).flatten(1).any(1) if x.ndim > 1 else ~torch.isfinite(x)
@@ -92,7 +126,7 @@ def check_known(name: str, x: Tensor) -> None:
 
 
 def check_labels(y: Tensor, count: int, num_classes: int) -> None:
-    """Raise unless ``y`` has one known class per row; what traces or compiles sees no values to check."""
+    """Raise unless ``y`` has one known class per row; values are not checked while tracing or compiling."""
     if not isinstance(y, Tensor):
         raise DTypeError(f"labels must be a torch.Tensor, got {type(y).__name__}; convert them with torch.as_tensor")
     if y.shape != (count,):
@@ -108,5 +142,31 @@ def check_labels(y: Tensor, count: int, num_classes: int) -> None:
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """``x``, in float32 where it has half precision."""
+    """Return ``x``, in float32 where it has half precision."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def check_features(z: Tensor) -> None:
+    """Raise unless ``z`` are finite floating-point rows ``(n, d)``, at least one."""
+    check_rows("features", z)
+    check_known("features", z)
+
+
+def check_classes(y: Tensor | None, count: int) -> Tensor:
+    """Return the labels as int64; raise unless there is a class for each row."""
+    if y is None:
+        raise OptionError("labels are needed to tell the classes apart, got None; call fit(features, labels)")
+    most = int(y.max()) if isinstance(y, Tensor) and y.numel() else 0
+    check_labels(y, count, max(most, 0) + 1)
+    return y.long()
+
+
+def squared_distances(z: Tensor, points: Tensor) -> Tensor:
+    """Return the squared distance of each row to each point, ``(b, d), (m, d) -> (b, m)``, by one matrix product.
+
+    Cancellation is of the order of 1e-16 times the squared spread of the points: precise enough for sums over points.
+    """
+    centre = points.mean(0)
+    z, points = z - centre, points - centre
+    half = torch.addmm(points.square().sum(1) / 2, z, points.T, alpha=-1)  # (b, m)
+    return (2 * half + z.square().sum(1, keepdim=True)).clamp_min(0)

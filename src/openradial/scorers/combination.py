@@ -1,4 +1,4 @@
-"""Several unknown-scores made one, and calibrated again."""
+"""The combination of several unknown scores into one, calibrated again."""
 
 import math
 from typing import Any, ClassVar, Literal, Self
@@ -8,20 +8,20 @@ from torch import Tensor
 
 from openradial.conformal import conformal_p_values
 from openradial.errors import OptionError, ShapeError, check_choice, check_count
-from openradial.scorers.base import Input, Scorer, at_least_float32, check_known, check_rows
+from openradial.scorers.base import Scorer, ScorerInput, at_least_float32, check_known, check_rows
 
 METHODS = ("fisher", "mean", "min", "cauchy", "standardised")
-TAIL = 0.1  # share of the calibration scores that say how fast a column falls off
+TAIL = 0.1  # share of the calibration scores that determine how fast p falls off in a column
 
 
 class Combination(Scorer):
-    r"""Several unknown-scores of one input, ``(b, m)``, merged into one.
+    r"""Several unknown scores of one input, ``(b, m)``, merged into one.
 
     :meth:`fit` takes the scores of known data that no scorer was fitted on. One half of it gives every column its
     conformal p-values; the method merges those of a row:
 
     - ``"fisher"``: :math:`-\sum_j \log p_j`: every column adds evidence;
-    - ``"mean"``: :math:`-\log` of their mean: all columns must find the input unknown;
+    - ``"mean"``: :math:`-\log` of their mean: all columns must call the input unknown;
     - ``"min"``: :math:`-\log` of the smallest: one column is enough;
     - ``"cauchy"``: :math:`-\log` of the p-value of their mean :math:`\cot(\pi p_j)` (Liu and Xie 2020): like the
       smallest, but agreement counts;
@@ -29,11 +29,11 @@ class Combination(Scorer):
       deviation on that half. It takes scores above 0, such as distances.
 
     Between two calibration scores p is interpolated, so that equal counts are no ties. Beyond the largest one, where
-    counting would say 1/(n+1) whatever the score, p falls off exponentially, as fast as the highest tenth of the
+    counting would give 1/(n+1) for every score, p falls off exponentially, as fast as the highest tenth of the
     calibration scores does, so that inputs far away keep their order. Below the smallest score p stays 1.
 
-    The other half is merged and kept: :meth:`p_values` compares with it, so whatever the method and however the columns
-    depend on each other, a known input gets p ≤ r in at most a share r of all cases.
+    The other half is merged and kept: :meth:`p_values` compares with it, so for every method and every dependence of
+    the columns, a known input gets p ≤ r in at most a share r of all cases.
 
     >>> known = torch.arange(1.0, 9.0).unsqueeze(1).expand(-1, 2)
     >>> merge = Combination("min").fit(known)
@@ -41,7 +41,7 @@ class Combination(Scorer):
     tensor([1.0000, 0.2000], dtype=torch.float64)
     """
 
-    takes: ClassVar[Input] = "scores"
+    takes: ClassVar[ScorerInput] = "scores"
     fitted: ClassVar[tuple[str, ...]] = ("columns", "merged")
     columns: Tensor
     merged: Tensor
@@ -58,7 +58,7 @@ class Combination(Scorer):
         return {"method": self.method, "seed": self.seed}
 
     def fit(self, scores: Tensor, y: Tensor | None = None) -> Self:
-        """Learn from the scores of known data, ``(n, m)``; ``seed`` says which half each row belongs to."""
+        """Fit on the scores of known data, ``(n, m)``; ``seed`` decides which half each row belongs to."""
         check_rows("scores", scores)
         check_known("scores", scores)
         if len(scores) < 4:
@@ -73,13 +73,13 @@ class Combination(Scorer):
         return self
 
     def unknown_score(self, scores: Tensor) -> Tensor:
-        """The merged score, ``(b, m) -> (b,)``; nan where a column is nan, infinite where a column is."""
+        """Return the merged score, ``(b, m) -> (b,)``; nan where a column is nan, infinite where a column is."""
         self._check_fitted()
         check_rows("scores", scores, self.columns.shape[1])
         return self._merge(scores.double()).to(at_least_float32(scores).dtype)
 
     def p_values(self, scores: Tensor) -> Tensor:
-        """Conformal p-values of the merged score, ``(b, m) -> (b,)`` float64; see :func:`conformal_p_values`."""
+        """Return conformal p-values of the merged score, ``(b, m) -> (b,)`` float64; see :func:`conformal_p_values`."""
         self._check_fitted()
         check_rows("scores", scores, self.columns.shape[1])
         return conformal_p_values(self.merged, self._merge(scores.double()))
@@ -97,7 +97,7 @@ class Combination(Scorer):
         return -log_p.amin(1) if self.method == "min" else _cauchy(log_p, len(self.columns))
 
     def _log_p(self, scores: Tensor) -> Tensor:
-        """Log p-value of each column, continuous in the scores; ``(b, m) -> (b, m)``."""
+        """Return the log p-value of each column, continuous in the scores; ``(b, m) -> (b, m)``."""
         columns, scores = self.columns.T.double().contiguous(), scores.T.contiguous()  # (m, n), (m, b)
         p = torch.stack([conformal_p_values(column, column) for column in columns])
         above = torch.searchsorted(columns, scores, right=True)
@@ -110,10 +110,10 @@ class Combination(Scorer):
 
 
 def _fall(columns: Tensor) -> Tensor:
-    """The mean excess of the highest scores of each rising column over the score below them, ``(m, n) -> (m, 1)``.
+    """Return the mean excess of the highest scores of each sorted column over the score below, ``(m, n) -> (m, 1)``.
 
-    It is the scale of an exponential tail. Where the highest scores are all the same, the standard deviation stands in
-    for it, and 1 where all scores are.
+    It is the scale of an exponential tail; the standard deviation where the highest scores are all equal, and 1 where
+    all scores are.
     """
     count = math.ceil(TAIL * columns.shape[1])
     excess = (columns[:, -count:] - columns[:, -count - 1, None]).mean(1, keepdim=True)
@@ -122,7 +122,7 @@ def _fall(columns: Tensor) -> Tensor:
 
 
 def _cauchy(log_p: Tensor, count: int) -> Tensor:
-    """Minus the log of the p-value of the mean cot(πp), also where p is too small for float64; ``(b, m) -> (b,)``."""
+    """Return minus the log of the p-value of the mean cot(πp), also for p below float64; ``(b, m) -> (b,)``."""
     log_p = log_p.clamp(-1e300, math.log1p(-0.5 / (count + 1)))  # cot(π) is -∞ and would outvote all others
     p = log_p.exp()
     # cot(πp) = cos(πp) / sin(πp) and sin(πp) = πp sinc(p), whose logs are finite for every p
@@ -139,11 +139,11 @@ def _check_standardised(rows: Tensor, half: Tensor) -> None:
         row, column = (rows <= 0).nonzero()[0].tolist()
         raise OptionError(
             f"the standardised method takes scores above 0, got {float(rows[row, column]):g} in row {row}, column "
-            f"{column}; take another method"
+            f"{column}; use another method"
         )
     same = (rows[half] == rows[half[0]]).all(0)
     if same.any():
         raise OptionError(
-            "the standardised method takes scores that vary, got one value throughout in column "
+            "the standardised method takes scores that vary, got a constant in column "
             f"{int(same.int().argmax())}; leave it out"
         )

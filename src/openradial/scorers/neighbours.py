@@ -1,4 +1,11 @@
-"""k nearest neighbours (Sun, Ming, Zhu and Li 2022, "Out-of-Distribution Detection with Deep Nearest Neighbors")."""
+"""k nearest neighbours (Sun, Ming, Zhu and Li 2022, "Out-of-Distribution Detection with Deep Nearest Neighbors").
+
+The search is exact: a matrix product in float32 proposes, differences in float64 decide. For a row q and a row r of the
+set, |q - r|² = |q|² + 2 s with s = |r|²/2 - q·r, so the smallest s are the nearest rows. A matrix product gives every
+s, but only up to rounding. So a few more rows than requested are proposed, their distances are computed from the
+differences, and a bound on the rounding shows whether any other row could be nearer. Where it could, the product is
+computed again in float64.
+"""
 
 from typing import Any, ClassVar, Literal, Self
 
@@ -6,28 +13,144 @@ import torch
 from torch import Tensor
 
 from openradial.errors import OptionError, check_choice, check_count
-from openradial.scorers.base import Input, Scorer, at_least_float32, check_rows
-from openradial.scorers.density import check_classes, check_features
-from openradial.scorers.neighbour_search import Rows
+from openradial.scorers.base import (
+    Scorer,
+    ScorerInput,
+    at_least_float32,
+    check_classes,
+    check_features,
+    check_rows,
+)
+
+PRODUCTS = 2**23  # numbers of the matrix s in memory at a time: 32 MB in float32
+IN_CACHE = 2**19  # numbers of the differences in memory at a time: 4 MB, which stay in the cache
+BLOCK = 64  # columns of s of which only the smallest is compared first
+SPARE = {torch.float32: 6, torch.float64: 64}  # rows proposed beyond those requested
+
+CentredRows = tuple[Tensor, Tensor]  # centred rows (n, d), half their squared lengths (n,)
 
 
-class NeighbourDensity(Scorer):
-    """How far the k nearest known examples are.
+class NeighbourSearch:
+    """Exact search for the nearest rows of a set, ``(n, d)``."""
+
+    def __init__(self, rows: Tensor) -> None:
+        self.rows = rows
+        self.centre = rows.mean(0, dtype=torch.float64)
+        self._prepared32 = self._prepared(torch.float32)
+
+    def nearest(self, z: Tensor, k: int, excluded: Tensor | None = None) -> Tensor:
+        """Return the distances to the k nearest rows, float64 and ascending, ``(b, d) -> (b, k)``.
+
+        ``excluded`` is for each row of ``z`` the index of a row of the set to leave out, or -1; ``(b,)``.
+        """
+        excluded = torch.full((len(z),), -1, device=z.device) if excluded is None else excluded
+        with torch.autocast(z.device.type, enabled=False):
+            if not _has_exact_products(z):
+                return self._search(z, k, excluded, self._prepared(torch.float64))[0]
+            distances, proven = self._search(z, k, excluded, self._prepared32)
+            again = (~proven).nonzero().squeeze(1)
+            if not len(again):
+                return distances
+            exact = self._search(z[again], k, excluded[again], self._prepared(torch.float64))[0]
+            return distances.index_copy(0, again, exact)
+
+    def _search(self, z: Tensor, k: int, excluded: Tensor, prepared: CentredRows) -> tuple[Tensor, Tensor]:
+        """Return distances, and whether it is proven that no other row is nearer; ``(b, d) -> (b, k), (b,)``."""
+        at_once = max(1, PRODUCTS // len(prepared[0]))
+        parts = zip(torch.split(z, at_once), torch.split(excluded, at_once), strict=True)
+        results = [self._propose_and_decide(part, k, part_excluded, prepared) for part, part_excluded in parts]
+        return torch.cat([distances for distances, _ in results]), torch.cat([proven for _, proven in results])
+
+    def _propose_and_decide(self, z: Tensor, k: int, excluded: Tensor, prepared: CentredRows) -> tuple[Tensor, Tensor]:
+        dtype = prepared[0].dtype
+        count = min(k + max(SPARE[dtype], k // 4), len(self.rows))
+        with torch.no_grad():
+            s, indices = smallest(self._halves(z, excluded, prepared), count)  # (b, count)
+        distances = self._distances(z, indices.clamp_max(len(self.rows) - 1))
+        distances = distances.masked_fill(s == torch.inf, torch.inf)  # the row itself, or none
+        distances = distances.sort(1).values[:, :k]
+        if count == len(self.rows):
+            return distances, torch.isfinite(s).all(1)
+        return distances, self._is_proven(z, s[:, -1], distances[:, -1], torch.finfo(dtype))
+
+    def _halves(self, z: Tensor, excluded: Tensor, prepared: CentredRows) -> Tensor:
+        """Return the numbers s of all rows, infinite for excluded rows and for the padding, ``(b, n)``."""
+        centred, half_squares = prepared
+        s = torch.addmm(half_squares, (z.double() - self.centre).to(centred.dtype), centred.T, alpha=-1)
+        left_out = (excluded >= 0).nonzero().squeeze(1)
+        s[left_out, excluded[left_out]] = torch.inf
+        return s
+
+    def _prepared(self, dtype: torch.dtype) -> CentredRows:
+        """Return the rows minus their mean and half their squared lengths, padded to full blocks with infinity."""
+        count, width = self.rows.shape
+        padded = -(-count // BLOCK) * BLOCK
+        centred = self.rows.new_zeros(padded, width, dtype=dtype)
+        half_squares = self.rows.new_full((padded,), torch.inf, dtype=dtype)
+        for start in range(0, count, 4096):
+            part = self.rows[start : start + 4096].double() - self.centre
+            centred[start : start + len(part)] = part
+            half_squares[start : start + len(part)] = part.square().sum(1) / 2
+        return centred, half_squares
+
+    def _distances(self, z: Tensor, indices: Tensor) -> Tensor:
+        """Return the distances to the rows at some indices, from differences; ``(b, d), (b, m) -> (b, m)`` float64."""
+        at_once = max(1, IN_CACHE // max(1, indices.shape[1] * self.rows.shape[1]))
+        pairs = zip(torch.split(z.double(), at_once), torch.split(indices, at_once), strict=True)
+        return torch.cat([torch.linalg.vector_norm(q.unsqueeze(1) - self.rows[at], dim=2) for q, at in pairs])
+
+    def _is_proven(self, z: Tensor, s: Tensor, distance: Tensor, float_info: torch.finfo) -> Tensor:
+        """Return whether a row that was not proposed, so with at least this s, cannot be nearer than this distance.
+
+        A nearer row is at most |q| + distance long, which bounds the rounding of its s: a product of d terms is wrong
+        by at most d units of rounding times |q||r|; the eight more are for q, r, |r|²/2 and the sum. What is below the
+        smallest normal number may be lost.
+        """
+        length: Tensor = torch.linalg.vector_norm(z.detach().double() - self.centre, dim=1)
+        distance = distance.detach()
+        longest = length + distance
+        lost = float_info.tiny * (1 + length + longest)
+        rounding = (self.rows.shape[1] + 8) * (float_info.eps / 2 * (length * longest + longest.square() / 2) + lost)
+        return (length.square() + 2 * (s.double() - rounding)).clamp_min(0) >= distance.square()
+
+
+def smallest(s: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the ``count`` smallest of each row, ascending, and their indices; ``(b, n) -> (b, count), (b, count)``.
+
+    The smallest numbers lie in the blocks with the smallest minima, so only those few blocks are sorted.
+    """
+    blocks = s.shape[1] // BLOCK
+    if blocks < 4 * count:
+        return s.topk(count, 1, largest=False)
+    blocked = s.view(len(s), blocks, BLOCK)
+    nearest = blocked.amin(2).topk(count, 1, largest=False, sorted=False).indices  # (b, count)
+    candidates = blocked.gather(1, nearest.unsqueeze(2).expand(-1, -1, BLOCK)).flatten(1)
+    values, at = candidates.topk(count, 1, largest=False)
+    return values, nearest.gather(1, at // BLOCK) * BLOCK + at % BLOCK
+
+
+def _has_exact_products(z: Tensor) -> bool:
+    """Return whether float32 products are computed in float32, which the bound on the rounding needs."""
+    return z.device.type == "cpu" and torch.get_float32_matmul_precision() == "highest"
+
+
+class NeighbourScorer(Scorer):
+    """The distance to the k nearest known examples.
 
     The score is the distance to the k-th nearest reference (``reduce="kth"``) or the mean distance to the k nearest
     (``"mean"``). The metric is Euclidean, or ``"cosine"``: one minus the cosine, where a row of zeros is at 1 from
     every other. ``normalise`` divides each row by its length first, as the paper does. With ``by_class`` the neighbours
     must be of one class: the score is the smallest of the scores against the references of each class alone.
 
-    The search is exact also next to a reference, because distances come from differences in float64; memory is bounded.
+    The search is exact also next to a reference: distances come from differences in float64. Memory is bounded.
     A row with nan scores nan, a row with an infinity scores infinity, or nan where only directions count.
 
     >>> known = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 3.0]])
-    >>> NeighbourDensity(k=2).fit(known).unknown_score(torch.tensor([[0.0, 0.0], [9.0, 0.0]]))
+    >>> NeighbourScorer(k=2).fit(known).unknown_score(torch.tensor([[0.0, 0.0], [9.0, 0.0]]))
     tensor([1., 9.])
     """
 
-    takes: ClassVar[Input] = "features"
+    takes: ClassVar[ScorerInput] = "features"
     fitted: ClassVar[tuple[str, ...]] = ("references", "labels")
     references: Tensor
     labels: Tensor
@@ -46,28 +169,22 @@ class NeighbourDensity(Scorer):
         check_choice("reduce", reduce, ("kth", "mean"))
         self.k, self.metric, self.reduce = int(k), metric, reduce
         self.normalise, self.by_class = bool(normalise), bool(by_class)
-        self._made: tuple[tuple[Tensor, int | None], list[tuple[Tensor, Rows]]] | None = None
+        self._cache: tuple[tuple[Tensor, int | None], list[tuple[Tensor, NeighbourSearch]]] | None = None
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "k": self.k,
-            "metric": self.metric,
-            "reduce": self.reduce,
-            "normalise": self.normalise,
-            "by_class": self.by_class,
-        }
+        return {name: getattr(self, name) for name in ("k", "metric", "reduce", "normalise", "by_class")}
 
     def fit(self, z: Tensor, y: Tensor | None = None) -> Self:
-        """Keep the references, ``(n, d)``; only ``by_class`` needs the labels, ``(n,)``."""
+        """Store the references, ``(n, d)``; only ``by_class`` needs the labels, ``(n,)``."""
         check_features(z)
         labels = torch.zeros(len(z), dtype=torch.long, device=z.device)
         if self.by_class:
             labels = check_classes(y, len(z)).to(z.device, copy=True)
-        counts = labels.bincount()[labels]  # (n,) rows of the row's own class
+        counts = labels.bincount()[labels]  # (n,) rows of the same class
         if self.k > counts.min():
             where = f" in class {int(labels[counts.argmin()])}" if self.by_class else ""
             raise OptionError(
-                f"k must be at most the number of references, got k={self.k} but {int(counts.min())} rows{where}; take "
+                f"k must be at most the number of references, got k={self.k} but {int(counts.min())} rows{where}; use "
                 "a smaller k"
             )
         self.references, self.labels = z.detach().clone(), labels
@@ -81,37 +198,38 @@ class NeighbourDensity(Scorer):
         return torch.stack(scores).amin(0).to(at_least_float32(z).dtype)
 
     def leave_one_out_scores(self) -> Tensor:
-        """The score of each reference when it does not count as its own neighbour, ``(n,)``.
+        """Return the score of each reference among the others, ``(n,)``.
 
-        Known data that is not in the set scores about like this, so a threshold can be set on these scores. The plain
-        scores of references are too low for that: each has a neighbour at distance 0.
+        Known data outside the set has similar scores, so a threshold can be set on them. The plain scores of
+        references are too low for that: each has a neighbour at distance 0.
         """
         self._check_fitted()
         references = self.references
         rows, scores = self._prepare(references, is_query=True), []
-        for places, group in self._groups():
-            if self.k >= len(places):
+        for indices, group in self._groups():
+            if self.k >= len(indices):
                 raise OptionError(
                     f"to leave one out, k must be below the number of references{' of a class' * self.by_class}, got "
-                    f"k={self.k} but {len(places)}; fit with a smaller k"
+                    f"k={self.k} but {len(indices)}; fit with a smaller k"
                 )
-            own = torch.full_like(self.labels, -1)
-            own[places] = torch.arange(len(places), device=own.device)
-            scores.append(self._reduce(group.nearest(rows, self.k, own)))
+            excluded = torch.full_like(self.labels, -1)
+            excluded[indices] = torch.arange(len(indices), device=excluded.device)
+            scores.append(self._reduce(group.nearest(rows, self.k, excluded)))
         return torch.stack(scores).amin(0).to(at_least_float32(references).dtype)
 
-    def _groups(self) -> list[tuple[Tensor, Rows]]:
-        """Places and rows of each class, or of all references at once; made once for the references there are."""
+    def _groups(self) -> list[tuple[Tensor, NeighbourSearch]]:
+        """Return indices and search of each class, or of all references; built once for the current references."""
         references, labels = self.references, self.labels
         state = (references, None if references.is_inference() else references._version)
-        if self._made is None or self._made[0][0] is not references or self._made[0][1] != state[1]:
+        if self._cache is None or self._cache[0][0] is not references or self._cache[0][1] != state[1]:
             rows = self._prepare(references, is_query=False)
-            places = [(labels == label).nonzero().squeeze(1) for label in torch.unique(labels)]
-            self._made = state, [(at, Rows(rows[at] if len(places) > 1 else rows)) for at in places]
-        return self._made[1]
+            indices = [(labels == label).nonzero().squeeze(1) for label in torch.unique(labels)]
+            searches = [NeighbourSearch(rows[at] if len(indices) > 1 else rows) for at in indices]
+            self._cache = state, list(zip(indices, searches, strict=True))
+        return self._cache[1]
 
     def _prepare(self, z: Tensor, *, is_query: bool) -> Tensor:
-        """The points whose Euclidean distances are to be found, ``(b, d) -> (b, d or d + 2)``."""
+        """Return the points whose Euclidean distances are computed, ``(b, d) -> (b, d or d + 2)``."""
         if self.metric == "euclidean" and not self.normalise:
             return z
         rows = z.double()
@@ -119,12 +237,12 @@ class NeighbourDensity(Scorer):
         rows = rows / length.where(length > 0, 1.0)
         if self.metric == "euclidean":
             return rows
-        # rows of zeros get directions of their own, so that they are orthogonal to every other row
+        # rows of zeros get separate directions, so that they are orthogonal to every other row
         is_zero, never = (length == 0).double(), torch.zeros_like(length)
         return torch.cat([rows, is_zero, never] if is_query else [rows, never, is_zero], 1)
 
     def _reduce(self, distances: Tensor) -> Tensor:
-        """One score from the rising distances of the neighbours, ``(b, k) -> (b,)``."""
+        """Return one score from the ascending distances of the neighbours, ``(b, k) -> (b,)``."""
         if self.metric == "cosine":
             distances = distances.square() / 2  # |u - v|² = 2 (1 - cos), without the digits that 1 - cos loses
         return distances[:, -1] if self.reduce == "kth" else distances.mean(1)

@@ -13,7 +13,7 @@ from openradial.evaluation.comparison.methods import DISTANCE, NEAR, RECIPE, Met
 from openradial.evaluation.comparison.report import groups, markdown, summarised
 from openradial.evaluation.comparison.scoring import Scores, measured
 from openradial.heads import RadialHead
-from openradial.scorers import NeighbourDensity
+from openradial.scorers import NeighbourScorer
 
 FEW = tuple(m for m in METHODS if m.name in ("softmax: msp", "DOC", "ours: distance + neighbour"))
 
@@ -78,7 +78,7 @@ def made_sets(n=120):
 def test_scorers_learn_from_training_data_alone():
     seen = []
 
-    class Watching(NeighbourDensity):
+    class Watching(NeighbourScorer):
         def fit(self, z, y=None):
             seen.append(z)
             return super().fit(z, y)

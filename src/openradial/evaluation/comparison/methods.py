@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from openradial.heads import CACHead, DOCHead, OpenMaxHead, RadialHead, SoftmaxHead
-from openradial.scorers import GaussianMixtureDensity, MahalanobisDensity, NeighbourDensity, ParzenDensity, Scorer
+from openradial.scorers import MahalanobisScorer, MixtureScorer, NeighbourScorer, ParzenScorer, Scorer
 
 CENTRES = 5_000  # of the Parzen window: all 55,000 of MNIST give the same result at ten times the cost
 
@@ -41,14 +41,14 @@ DOC = Score("DOC", "outputs", DOCHead)
 CAC = Score("CAC's score", "outputs", CACHead)
 ANCHOR = Score("distance", "outputs", lambda k: CACHead(k, score="distance"))
 DISTANCE = Score("distance", "outputs", RadialHead)
-MAHALANOBIS = Score("Mahalanobis", FULLY, lambda _: MahalanobisDensity())
-PARZEN = Score("radial basis functions", FULLY, lambda _: ParzenDensity(centres=CENTRES))
-MIXTURE = Score("Gaussian mixture", FULLY, lambda _: GaussianMixtureDensity(covariance="diag"))
-NEAR = Score("nearest neighbour", FULLY, lambda _: NeighbourDensity(k=1))
-NEAR_CONVOLUTION = Score("nearest neighbour, convolution", CONVOLUTION, lambda _: NeighbourDensity(k=1))
-DIRECTION = Score("nearest direction", FULLY, lambda _: NeighbourDensity(k=1, normalise=True))
+MAHALANOBIS = Score("Mahalanobis", FULLY, lambda _: MahalanobisScorer())
+PARZEN = Score("radial basis functions", FULLY, lambda _: ParzenScorer(centres=CENTRES))
+MIXTURE = Score("Gaussian mixture", FULLY, lambda _: MixtureScorer(covariance="diag"))
+NEAR = Score("nearest neighbour", FULLY, lambda _: NeighbourScorer(k=1))
+NEAR_CONVOLUTION = Score("nearest neighbour, convolution", CONVOLUTION, lambda _: NeighbourScorer(k=1))
+DIRECTION = Score("nearest direction", FULLY, lambda _: NeighbourScorer(k=1, normalise=True))
 DIRECTION_CONVOLUTION = Score(
-    "nearest direction, convolution", CONVOLUTION, lambda _: NeighbourDensity(k=1, normalise=True)
+    "nearest direction, convolution", CONVOLUTION, lambda _: NeighbourScorer(k=1, normalise=True)
 )
 
 METHODS = (

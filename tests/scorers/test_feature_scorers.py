@@ -5,22 +5,22 @@ import sys
 
 import pytest
 import torch
-from density_data import data
 
 from openradial.errors import DTypeError, HeadError, ShapeError
 from openradial.heads import load_head, save_head
-from openradial.scorers import GaussianMixtureDensity, MahalanobisDensity, ParzenDensity
+from openradial.scorers import MahalanobisScorer, MixtureScorer, ParzenScorer
+from tests.scorers.feature_data import data
 
 MAKERS = {
-    "parzen": lambda: ParzenDensity(),
-    "parzen, given": lambda: ParzenDensity(0.7),
-    "parzen, neighbours": lambda: ParzenDensity(rule="neighbours", k=4),
-    "parzen, subset": lambda: ParzenDensity(centres=20, seed=3),
-    "parzen, clusters": lambda: ParzenDensity(centres=12, choose="kmeans"),
-    "mixture": lambda: GaussianMixtureDensity(2),
-    "mixture, diag": lambda: GaussianMixtureDensity(3, "diag", seed=1),
-    "mahalanobis": lambda: MahalanobisDensity(),
-    "mahalanobis, relative": lambda: MahalanobisDensity(relative=True, shrinkage=0.1),
+    "parzen": lambda: ParzenScorer(),
+    "parzen, given": lambda: ParzenScorer(0.7),
+    "parzen, neighbours": lambda: ParzenScorer(rule="neighbours", k=4),
+    "parzen, subset": lambda: ParzenScorer(centres=20, seed=3),
+    "parzen, clusters": lambda: ParzenScorer(centres=12, choose="kmeans"),
+    "mixture": lambda: MixtureScorer(2),
+    "mixture, diag": lambda: MixtureScorer(3, "diag", seed=1),
+    "mahalanobis": lambda: MahalanobisScorer(),
+    "mahalanobis, relative": lambda: MahalanobisScorer(relative=True, shrinkage=0.1),
 }
 every_model = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
