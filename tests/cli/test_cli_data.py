@@ -1,4 +1,5 @@
 import hashlib
+import shutil
 import sys
 
 import pytest
@@ -34,6 +35,16 @@ def own_mnist(tmp_path, monkeypatch):
         files[name] = f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
     monkeypatch.setattr(mnist, "SOURCE", type(mnist.SOURCE)(**{**vars(mnist.SOURCE), "files": files, "origins": ()}))
     return folder
+
+
+@pytest.fixture
+def ilsvrc(tmp_path):
+    """Class folders of two artifacts and two animals, and one that is no class."""
+    root = tmp_path / "ilsvrc"
+    for part in ("train", "val"):
+        for wnid in ("n02672831", "n02676566", "n01440764", "n01443537", "n99999999"):
+            (root / part / wnid).mkdir(parents=True)
+    return root
 
 
 def test_list_shows_every_set(openradial):
@@ -78,6 +89,32 @@ def test_a_part_of_an_archive_is_found_by_the_archives_name(openradial, tmp_path
     code, said = openradial("path", "ucr:Crop")
     assert code == 1
     assert "run: openradial data get ucr" in said
+
+
+def test_split_ilsvrc_writes_lists_and_links(openradial, ilsvrc, tmp_path):
+    out = tmp_path / "split"
+    code, said = openradial("split-ilsvrc", "--root", ilsvrc, "--known", "not:n00021939", "--out", out, "--links")
+    assert code == 0
+    assert f"2 known and 2 novel classes in {out}" in said
+    assert (out / "known.txt").read_text().split() == ["n01440764", "n01443537"]
+    assert (out / "novel" / "val" / "n02672831").resolve() == ilsvrc / "val" / "n02672831"
+
+
+def test_split_ilsvrc_by_chance_depends_on_the_seed_alone(openradial, ilsvrc, tmp_path):
+    lists = []
+    for seed in (0, 0, 1):
+        openradial("split-ilsvrc", "--root", ilsvrc, "--known", "random:2", "--seed", seed, "--out", tmp_path / "split")
+        lists.append((tmp_path / "split" / "known.txt").read_text())
+        shutil.rmtree(tmp_path / "split")
+    assert lists[0] == lists[1]
+    assert len(lists[2].split()) == 2
+
+
+def test_a_bad_rule_is_refused(openradial, ilsvrc, tmp_path):
+    code, said = openradial("split-ilsvrc", "--root", ilsvrc, "--known", "some:2", "--out", tmp_path / "split")
+    assert code == 2
+    assert said.startswith("error: ")
+    assert not (tmp_path / "split").exists()
 
 
 def test_scan_reports_and_counts_broken_images_by_choice(openradial, tmp_path):
