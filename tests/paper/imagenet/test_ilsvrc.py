@@ -133,8 +133,8 @@ def test_chosen_classes_are_kept_and_others_counted(tmp_path):
         (
             FLAT | {"data/ILSVRC2012_validation_ground_truth.txt": b"1\n"},
             "val",
-            "{root}/data has ILSVRC2012_validation_ground_truth.txt but no meta.mat; unpack the complete development kit "
-            "there",
+            "{root}/data has ILSVRC2012_validation_ground_truth.txt but no meta.mat; unpack the complete "
+            "development kit there",
         ),
     ],
 )

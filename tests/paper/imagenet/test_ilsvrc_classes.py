@@ -145,7 +145,7 @@ def test_classes_beyond_ilsvrc_ask_wordnet_for_artifacts(fetched):
             "file:/nowhere/list.txt",
             None,
             DataError,
-            "expected a list of classes, one name per line, at /nowhere/list.txt; there is no such file",
+            "cannot read the list of classes /nowhere/list.txt: No such file or directory",
         ),
         (
             "not:n00021939",

@@ -13,7 +13,7 @@ from openradial.data.table_encoder import NumberFeature, TableEncoder, WordFeatu
 from openradial.server import Service
 from openradial.server.playground import create_playground, learning, runs
 from openradial.server.playground.digits import digit_model
-from openradial.server.playground.learning import Pace, Wishes
+from openradial.server.playground.learning import Pace, SpiralSettings
 from openradial.server.playground.model_routes import asked
 from openradial.server.playground.runs import Run
 from openradial.server.playground.spiral_routes import told
@@ -21,8 +21,8 @@ from openradial.server.playground.spiral_routes import told
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(learning, "PLAIN", Pace(3, 1, 1, 8, learning.PLAIN.learning))
-    monkeypatch.setattr(learning, "BAYESIAN", Pace(2, 1, 2, 6, learning.BAYESIAN.learning))
+    monkeypatch.setattr(learning, "PLAIN", Pace(3, 1, 1, 8, learning.PLAIN.training))
+    monkeypatch.setattr(learning, "BAYESIAN", Pace(2, 1, 2, 6, learning.BAYESIAN.training))
     monkeypatch.setattr(runs, "REST", 0.0)
 
 
@@ -104,7 +104,7 @@ async def collected(run, stopped):
 
 
 def test_a_stream_ends_when_the_server_stops_and_then_nobody_watches():
-    run = Run(Wishes())
+    run = Run(SpiralSettings())
     try:
         run.pause()
         assert asyncio.run(collected(run, lambda: True)) == [": hello\n\n"]

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import StreamingResponse
 
 from openradial.server.limits import Limits
-from openradial.server.playground.learning import Wishes
+from openradial.server.playground.learning import SpiralSettings
 from openradial.server.playground.runs import Run, Runs
 from openradial.server.refusals import RequestError
 from openradial.server.requests import Memory, read_body
@@ -25,7 +25,7 @@ def routes(runs: Runs, memory: Memory, stopped: Callable[[], bool]) -> APIRouter
 
     @router.post("")
     async def start(request: Request) -> dict[str, Any]:
-        wishes = Wishes.from_mapping(await _object(request, memory))
+        wishes = SpiralSettings.from_mapping(await _object(request, memory))
         run = await asyncio.to_thread(runs.start, wishes)
         return run.describe()
 
