@@ -87,18 +87,26 @@ def parse_known(
     """
     classes = wnids() if classes is None else tuple(classes)
     kind, _, value = rule.partition(":")
-    if kind in ("random", "file") and value.strip():
+    if kind == "random" and value.strip():
         return data.parse_known(rule, classes, seed=seed)
-    if not value.strip() or kind not in ("not", "under", "names"):
+    if not value.strip() or kind not in ("not", "under", "names", "file"):
         raise OptionError(f"known must be {RULES}, got {rule!r}")
-    if kind == "names":
-        chosen = [_wnid(name.strip(), classes) for name in value.split(",") if name.strip()]
+    if kind in ("names", "file"):
+        names = value.split(",") if kind == "names" else _read_lines(Path(value))
+        known = [_wnid(name.strip(), classes) for name in names if name.strip()]
     else:
         tree = _subtree(value.strip(), classes, wordnet)
         if tree.isdisjoint(classes):
             raise DataError(f"none of the {len(classes)} classes lies under {value}; name a meaning above some of them")
-        chosen = [name for name in classes if (name in tree) == (kind == "under")]
-    return replace(data.named_split(classes, known=chosen), facts={"rule": rule})
+        known = [name for name in classes if (name in tree) == (kind == "under")]
+    return replace(data.named_split(classes, known=known), facts={"rule": rule})
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        return path.expanduser().read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise DataError(f"cannot read the list of classes {path}: {error.strerror}") from error
 
 
 def _subtree(wnid: str, classes: Sequence[str], wordnet: Path | str | None) -> frozenset[str]:

@@ -27,7 +27,6 @@ from openradial.errors import OptionError, ShapeError
 from openradial.models import MLP
 from openradial.reference import radial_log_probs
 from openradial.training import Settings, checkpoint, fit
-from openradial.training.stacked import train_stacked
 from tests.bayes import run_bayes
 
 POINTS = spiral(n=210)
@@ -251,13 +250,6 @@ def test_two_processes_weigh_the_divergence_as_one_does(tmp_path, programs):
     one, two = ([json.loads(line) for line in lines] for lines in logs)
     for part in ("loss", "nll", "kl", "validation_loss"):
         assert [record[part] for record in two] == pytest.approx([record[part] for record in one], rel=1e-4)
-
-
-def test_several_networks_train_as_one():
-    chosen = Settings(epochs=6, batch_size=30, learning_rate=0.01)
-    result = train_stacked(net, ElboObjective(RadialLoss(beta=5.0), 7, 30), POINTS, chosen, [0, 1, 2], compile=False)
-    assert (result.losses[-7:].mean(0) < result.losses[:7].mean(0)).all()
-    assert len({float(posterior(network).mean.detach().sum()) for network in result.networks}) == 3
 
 
 def regression(design):

@@ -1,4 +1,5 @@
 import hashlib
+import shutil
 import sys
 
 import pytest
@@ -34,6 +35,16 @@ def own_mnist(tmp_path, monkeypatch):
         files[name] = f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
     monkeypatch.setattr(mnist, "SOURCE", type(mnist.SOURCE)(**{**vars(mnist.SOURCE), "files": files, "origins": ()}))
     return folder
+
+
+@pytest.fixture
+def ilsvrc(tmp_path):
+    """Class folders of two artifacts and two animals, and one that is no class."""
+    root = tmp_path / "ilsvrc"
+    for part in ("train", "val"):
+        for wnid in ("n02672831", "n02676566", "n01440764", "n01443537", "n99999999"):
+            (root / part / wnid).mkdir(parents=True)
+    return root
 
 
 def test_list_shows_every_set(openradial):

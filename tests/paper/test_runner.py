@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
@@ -17,9 +18,10 @@ from paper.experiment import select
 from paper.processes import _conclude, _NoTerminal, run_in_processes
 from paper.report import draw_figure
 
-PROGRAM = """
+PROGRAM = f"""
 import os, signal, sys
 from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from paper import Plan, reproduce
 
 def listener(text):

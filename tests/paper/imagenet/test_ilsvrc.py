@@ -2,10 +2,9 @@ import re
 
 import numpy as np
 import pytest
-from pictures import tree
 from scipy.io import savemat
 
-from openradial.data.readers.folder import compare_classes
+from openradial.data import compare_classes
 from openradial.errors import DataError
 from paper.imagenet.ilsvrc import ilsvrc
 from paper.imagenet.ilsvrc_classes import wnids
@@ -15,6 +14,15 @@ TRAIN = {f"train/{wnid}/{wnid}_{i}.JPEG": b"x" for wnid in (A, B, C) for i in ra
 VAL = [f"ILSVRC2012_val_{i:08d}.JPEG" for i in range(1, 5)]
 FLAT = {f"val/{name}": b"x" for name in VAL}
 LABELS = [B, A, C, A]
+
+
+def tree(root, files):
+    """Write files below a folder."""
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return root
 
 
 def test_class_folders_are_read_and_a_subset_is_noted(tmp_path):
@@ -36,7 +44,7 @@ def test_all_classes_need_no_note(tmp_path):
 
 def test_folders_that_are_no_class_are_noted(tmp_path):
     report = ilsvrc(tree(tmp_path, {"train/cats/1.JPEG": b"x"})).report
-    assert "1 folders are no class of ILSVRC-2012, such as cats" in str(report)
+    assert "1 folders are not classes of ILSVRC-2012, such as cats" in str(report)
 
 
 def kaggle(names, labels):
@@ -125,8 +133,8 @@ def test_chosen_classes_are_kept_and_others_counted(tmp_path):
         (
             FLAT | {"data/ILSVRC2012_validation_ground_truth.txt": b"1\n"},
             "val",
-            "{root}/data has ILSVRC2012_validation_ground_truth.txt but no meta.mat; unpack the whole development kit "
-            "there",
+            "{root}/data has ILSVRC2012_validation_ground_truth.txt but no meta.mat; unpack the complete "
+            "development kit there",
         ),
     ],
 )
@@ -138,5 +146,5 @@ def test_a_copy_that_is_not_as_expected_names_the_way_out(tmp_path, files, split
 def test_a_number_that_the_devkit_does_not_know_is_named(tmp_path):
     with_devkit(tmp_path)
     (tmp_path / "ILSVRC2012_devkit_t12" / "data" / "ILSVRC2012_validation_ground_truth.txt").write_text("99\n")
-    with pytest.raises(DataError, match=r"ground_truth.txt holds 99, which is no ILSVRC2012_ID in meta.mat"):
+    with pytest.raises(DataError, match=r"ground_truth.txt holds 99, which is not an ILSVRC2012_ID of meta.mat"):
         ilsvrc(tmp_path, "val")

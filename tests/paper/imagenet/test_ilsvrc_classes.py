@@ -56,7 +56,7 @@ def test_a_table_that_differs_is_reported():
 
 def test_a_written_table_is_the_shipped_file(tmp_path):
     write_table(ilsvrc_classes(), tmp_path / "table.csv")
-    assert (tmp_path / "table.csv").read_text() == (files("openradial.data") / "ilsvrc2012.csv").read_text()
+    assert (tmp_path / "table.csv").read_text() == (files("paper.imagenet") / "ilsvrc2012.csv").read_text()
 
 
 @pytest.mark.usefixtures("no_wordnet")
@@ -139,13 +139,13 @@ def test_classes_beyond_ilsvrc_ask_wordnet_for_artifacts(fetched):
             DataError,
             "a WordNet subtree splits classes named by wnids only, got 'cat'; use names:A,B,...",
         ),
-        ("names:goldfisch", None, DataError, "'goldfisch' is no class of these 1000; did you mean 'goldfish'?"),
+        ("names:goldfisch", None, DataError, "'goldfisch' is not one of these 1000 classes; did you mean 'goldfish'?"),
         ("names:crane", None, DataError, "'crane' means 2 classes, n02012849 and n03126707; name one of these"),
         (
             "file:/nowhere/list.txt",
             None,
             DataError,
-            "expected a list of classes, one name per line, at /nowhere/list.txt; there is no such file",
+            "cannot read the list of classes /nowhere/list.txt: No such file or directory",
         ),
         (
             "not:n00021939",

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from openradial.data.readers.folder import scan
-from openradial.data.splits import Split, random_split, read_names
+from openradial.data import Split, random_split, scan
 from openradial.errors import DataError
 from paper.imagenet.ilsvrc_classes import ilsvrc_classes, wnids
 from paper.imagenet.link_trees import split_ilsvrc
 
 FISH, SHARK, TEAPOT = "n01440764", "n01484850", "n04398044"
 RULE = "not:n00021939"
+TESTS = Path(__file__).parents[2]
 
 
 def written(root, *parts, classes=(FISH, SHARK, TEAPOT)):
@@ -33,7 +33,7 @@ def test_class_lists_say_what_is_known(tmp_path):
     root, out = written(tmp_path / "data", "train", "val"), tmp_path / "split"
     result = split_ilsvrc(root, RULE, out=out)
     assert result.split == Split.read(out) == Split((FISH, SHARK), (TEAPOT,))
-    assert (result.found, result.links, len(result.absent)) == ({"train": 3, "val": 3}, 0, 997)
+    assert (result.counts, result.links, len(result.absent)) == ({"train": 3, "val": 3}, 0, 997)
     assert sorted(path.name for path in out.iterdir()) == ["known.txt", "novel.txt", "split.json"]
     facts = json.loads((out / "split.json").read_text())
     assert (facts["rule"], facts["root"], facts["classes found"]) == (RULE, str(root), 3)
@@ -62,7 +62,7 @@ def test_the_usual_layouts_are_found(tmp_path, base):
 def test_class_folders_may_lie_in_the_root_itself(tmp_path):
     root = written(tmp_path / "data", ".")
     result = split_ilsvrc(root, RULE, out=tmp_path / "split", links=True)
-    assert result.found == {"": 3}
+    assert result.counts == {"": 3}
     assert sorted(links(tmp_path / "split")) == [f"known/{FISH}", f"known/{SHARK}", f"novel/{TEAPOT}"]
 
 
@@ -83,7 +83,7 @@ def test_validation_images_side_by_side_are_linked_one_by_one(tmp_path):
     lines = [f"{name},{wnid} 1 2 3 4\n" for name, wnid in rows.items()]
     (root / "LOC_val_solution.csv").write_text("ImageId,PredictionString\n" + "".join(lines))
     result = split_ilsvrc(root, RULE, out=out, links=True)
-    assert (result.found, result.links, result.left_out) == ({"train": 3, "val": 2}, 6, ())
+    assert (result.counts, result.links, result.left_out) == ({"train": 3, "val": 2}, 6, ())
     for name, wnid in rows.items():
         side = "novel" if wnid == TEAPOT else "known"
         assert links(out)[f"{side}/val/{wnid}/{name}.JPEG"] == str(val / f"{name}.JPEG")
@@ -100,7 +100,7 @@ def test_tiny_imagenet_as_published_is_linked(tmp_path):
     assert links(out)[f"novel/val/{TEAPOT}/val_0.JPEG"] == str(root / "val" / "images" / "val_0.JPEG")
 
 
-def test_what_is_absent_strange_or_left_out_is_reported(tmp_path):
+def test_what_is_absent_foreign_or_left_out_is_reported(tmp_path):
     root = written(tmp_path / "data", "train")
     (root / "train" / "not_a_class").mkdir()
     (root / "train" / "n00021939").mkdir()
@@ -108,12 +108,12 @@ def test_what_is_absent_strange_or_left_out_is_reported(tmp_path):
     (root / "val").mkdir()
     (root / "val" / "ILSVRC2012_val_00000001.JPEG").write_bytes(b"image")
     result = split_ilsvrc(root, RULE, out=tmp_path / "split", links=True)
-    assert [path.name for path in result.strange] == ["n00021939", "not_a_class"]
+    assert [path.name for path in result.others] == ["n00021939", "not_a_class"]
     assert str(result) == (
         f"2 known and 1 novel classes in {tmp_path / 'split'}\n"
         "classes found: 3 in train; links: 3\n"
         "997 of 1000 classes have no images: n01443537, n01491361, n01494475 and 994 more\n"
-        "2 folders are no class of ILSVRC and were left out: "
+        "2 folders are not classes of ILSVRC and were left out: "
         f"{root / 'train' / 'n00021939'}, {root / 'train' / 'not_a_class'}\n"
         f"left out: {root / 'val'} has no class folders, and no list of labels is in {root}: expected "
         "LOC_val_solution.csv, val_annotations.txt with lines 'file wnid', or "
@@ -189,7 +189,7 @@ def test_a_disk_without_links_says_so_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "symlink_to", fail)
     message = (
         "cannot make links in this folder (Operation not permitted); choose an out folder on a disk that can hold "
-        "links, or leave the links out and use the class lists"
+        "links, or omit the links and use the class lists"
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         split_ilsvrc(written(tmp_path / "data", "train"), RULE, out=tmp_path / "split", links=True)
@@ -225,7 +225,7 @@ def test_a_root_without_classes_names_the_layouts(tmp_path):
 
 
 def test_tiny_imagenet_gives_82_known_and_118_novel_classes(tmp_path):
-    classes = read_names(Path(__file__).with_name("tiny_imagenet_wnids.txt"))
+    classes = (TESTS / "data" / "sets" / "tiny_imagenet_wnids.txt").read_text().split()
     root = written(tmp_path / "data", "train", "val", classes=classes)
     result = split_ilsvrc(root, RULE, out=tmp_path / "split", links=True)
     assert (len(result.split.known), len(result.split.novel), result.links) == (82, 118, 400)

@@ -1,4 +1,6 @@
+import hashlib
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -62,7 +64,7 @@ def test_a_users_folder_may_hold_it_in_the_usual_places(tmp_path, place):
 def test_a_folder_without_it_says_what_is_expected(tmp_path):
     message = (
         f"{tmp_path} must hold WordNet 3.0: expected data.noun there or in dict, wordnet, usr/share/wordnet; "
-        "unpack WNdb-3.0.tar.gz there, or leave the folder out to fetch it"
+        "unpack WNdb-3.0.tar.gz there, or omit the folder to download it"
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         WordNet.load(tmp_path)
@@ -73,13 +75,13 @@ def test_a_folder_without_it_says_what_is_expected(tmp_path):
     [
         ("", "must be data.noun of WordNet 3.0, whose numbers are ImageNet's, and its first lines do not say so"),
         (LINES.replace("3.0", "3.1"), "must be data.noun of WordNet 3.0"),
-        (LINES[:-70], r"line 7 is no synset \(.*\); the file is damaged, get it again$"),
-        (LINES.replace("00000002 05", "00000002 xx"), "line 4 is no synset"),
-        (LINES.replace("n 01 tool", "v 01 tool"), "line 5 is no synset"),
-        (LINES + "\n", "line 8 is no synset"),
+        (LINES[:-70], r"line 7 is not a synset \(.*\); the file is damaged, get it again$"),
+        (LINES.replace("00000002 05", "00000002 xx"), "line 4 is not a synset"),
+        (LINES.replace("n 01 tool", "v 01 tool"), "line 5 is not a synset"),
+        (LINES + "\n", "line 8 is not a synset"),
         (
             LINES.replace("@ 00000003", "@ 00000007"),
-            "n00000004 is a kind of n00000007, which is not there; the file is cut, get it again$",
+            "n00000004 is a kind of n00000007, which is missing; the file is truncated, get it again$",
         ),
     ],
 )
@@ -90,17 +92,20 @@ def test_damage_is_named(tmp_path, text, message):
 
 def test_a_number_that_is_no_noun_is_named(tmp_path):
     small = WordNet.load(written(tmp_path))
-    message = "'n99999999' is no noun of WordNet 3.0; a wnid is n and eight digits, as in n00021939"
+    message = "'n99999999' is not a noun of WordNet 3.0; a wnid is n and eight digits, as in n00021939"
     for call in (small.under, lambda wnid: list(small.paths(wnid)), lambda wnid: small[wnid]):
         with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
             call("n99999999")
 
 
-def test_a_cache_without_it_and_no_network_names_the_way_out(stand_in):
-    folder = stand_in("wordnet", {"data.noun": LINES.encode()})
+def test_a_cache_without_it_and_no_network_names_the_way_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENRADIAL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("OPENRADIAL_DATA", raising=False)
+    checksums = {"data.noun": f"sha256:{hashlib.sha256(LINES.encode()).hexdigest()}"}
+    monkeypatch.setattr("paper.imagenet.wordnet.SOURCE", replace(SOURCE, files=checksums, origins=()))
     with pytest.raises(FetchError, match=r"wordnet is not in .*; get data.noun from https://wordnet.princeton.edu"):
         WordNet.load()
-    assert len(WordNet.load(folder)) == 5
+    assert len(WordNet.load(written(tmp_path))) == 5
 
 
 def test_wordnet_has_82115_nouns_under_one_top(wordnet):

@@ -13,15 +13,15 @@ from openradial.data.table_encoder import NumberFeature, TableEncoder, WordFeatu
 from openradial.server import Service
 from openradial.server.playground import create_playground, learning, runs
 from openradial.server.playground.digits import digit_model
-from openradial.server.playground.learning import Pace, Wishes
+from openradial.server.playground.learning import Pace, SpiralSettings
 from openradial.server.playground.routes import event_stream, input_form
 from openradial.server.playground.runs import Run
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(learning, "PLAIN", Pace(3, 1, 1, 8, learning.PLAIN.learning))
-    monkeypatch.setattr(learning, "BAYESIAN", Pace(2, 1, 2, 6, learning.BAYESIAN.learning))
+    monkeypatch.setattr(learning, "PLAIN", Pace(3, 1, 1, 8, learning.PLAIN.training))
+    monkeypatch.setattr(learning, "BAYESIAN", Pace(2, 1, 2, 6, learning.BAYESIAN.training))
     monkeypatch.setattr(runs, "REST", 0.0)
 
 
@@ -103,7 +103,7 @@ async def collected(run, stopped):
 
 
 def test_a_stream_ends_when_the_server_stops_and_then_nobody_watches():
-    run = Run(Wishes())
+    run = Run(SpiralSettings())
     try:
         run.pause()
         assert asyncio.run(collected(run, lambda: True)) == [": hello\n\n"]

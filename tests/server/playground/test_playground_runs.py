@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from openradial.server.playground import learning, runs
-from openradial.server.playground.learning import Pace, Wishes
+from openradial.server.playground.learning import Pace, SpiralSettings
 from openradial.server.playground.runs import EXTENT, Run, Runs
 from openradial.server.requests import RequestError
 
-QUICK = Pace(4, 1, 1, 8, learning.PLAIN.learning)
-QUICK_BAYESIAN = Pace(3, 1, 2, 6, learning.BAYESIAN.learning)
+QUICK = Pace(4, 1, 1, 8, learning.PLAIN.training)
+QUICK_BAYESIAN = Pace(3, 1, 2, 6, learning.BAYESIAN.training)
 LONG = 300.0  # seconds that nothing here takes on any machine
 
 
@@ -23,7 +23,7 @@ def quick(monkeypatch):
 
 @pytest.fixture
 def run():
-    made = Run(Wishes())
+    made = Run(SpiralSettings())
     yield made
     made.close()
 
@@ -70,7 +70,7 @@ def test_a_picture_holds_the_outputs_on_the_grid_from_the_bottom(run):
 
 
 def test_a_bayesian_run_shows_its_samples():
-    run = Run(Wishes(bayesian=True))
+    run = Run(SpiralSettings(bayesian=True))
     try:
         assert len(run.picture(0)) == 2 * 6 * 6 * 6 * 2  # samples, grid, outputs, bytes
         place = run.at(0, 0.0, 0.0)
@@ -111,7 +111,7 @@ def test_a_run_that_fails_says_so_and_ends(run, monkeypatch):
 
 def test_a_new_run_takes_the_place_of_the_oldest():
     kept = Runs()
-    names = [kept.start(Wishes()).id for _ in range(runs.MOST + 1)]
+    names = [kept.start(SpiralSettings()).id for _ in range(runs.MOST + 1)]
     with pytest.raises(RequestError, match="this run has ended; start it again"):
         kept.find(names[0])
     assert [kept.find(name).id for name in names[1:]] == names[1:]
@@ -124,6 +124,6 @@ def test_a_new_run_takes_the_place_of_the_oldest():
 
 def test_ending_a_run_twice_does_no_harm():
     kept = Runs()
-    name = kept.start(Wishes()).id
+    name = kept.start(SpiralSettings()).id
     kept.end(name)
     kept.end(name)

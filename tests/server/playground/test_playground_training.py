@@ -8,7 +8,7 @@ from openradial.bundle import describe, load
 from openradial.data import Examples
 from openradial.heads import RadialHead, SoftmaxHead
 from openradial.server.playground import digits
-from openradial.server.playground.train import Material, keep, train_digits
+from openradial.server.playground.train import DigitData, keep, train_digits
 from openradial.training import Settings
 
 CLASSES = tuple("0123456789")
@@ -25,23 +25,23 @@ def stripes(count, seed):
 
 
 @pytest.fixture(scope="module")
-def material():
+def data():
     noise = torch.randint(0, 255, (40, 1, 28, 28), generator=torch.Generator().manual_seed(9), dtype=torch.uint8)
-    return Material(stripes(400, 0), stripes(100, 1), stripes(100, 2), Examples(noise, torch.full((40,), -1), CLASSES))
+    return DigitData(stripes(400, 0), stripes(100, 1), stripes(100, 2), Examples(noise, torch.full((40,), -1), CLASSES))
 
 
 @pytest.mark.parametrize(("head", "kind"), [("softmax", SoftmaxHead), ("radial", RadialHead)])
-def test_a_trained_classifier_comes_back_from_its_files_as_it_was(material, tmp_path, monkeypatch, head, kind):
-    bundle = train_digits(head, material, Settings(epochs=2, batch_size=50, channels_last=True))
+def test_a_trained_classifier_comes_back_from_its_files_as_it_was(data, tmp_path, monkeypatch, head, kind):
+    bundle = train_digits(head, data, Settings(epochs=2, batch_size=50, channels_last=True))
     assert isinstance(bundle.head, kind)
     keep(bundle, tmp_path / head)
     assert {tensor.dtype for tensor in load(tmp_path / head).net.parameters()} == {torch.float16}
     monkeypatch.setattr(digits, "MODELS", tmp_path)
     again = digits.digit_model.__wrapped__(head)
-    before, after = bundle.predict(material.test.inputs), again.predict(material.test.inputs)
+    before, after = bundle.predict(data.test.inputs), again.predict(data.test.inputs)
     np.testing.assert_array_equal(before.labels, after.labels)
     np.testing.assert_array_equal(before.p_values, after.p_values)
-    assert set(describe(tmp_path / head)["facts"]["measured"]) == {
+    assert set(describe(tmp_path / head).metadata["measured"]) == {
         "accuracy",
         "false_reject_rate",
         "fashion_mnist_rejected",

@@ -1,4 +1,4 @@
-"""Two networks that learn the spiral side by side, one with softmax and one with the radial layer."""
+"""Train two networks on the spiral side by side, one with softmax and one with the radial layer."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,12 +16,10 @@ from openradial.errors import OptionError
 from openradial.functional import radial_probs
 from openradial.models import MLP
 from openradial.nn import RadialLoss
-from openradial.nn.objective import Loss, Objective
+from openradial.nn.objective import Objective
 from openradial.training import Settings
-from openradial.training.flat_optimisers import make_update
+from openradial.training.optimisers import make_optimiser
 from openradial.training.settings import checked_names
-from openradial.training.stacked import make_stack
-from openradial.training.stacks import Minimised
 
 CLASSES = 3
 POINTS, BATCH = 2000, 50
@@ -30,8 +28,8 @@ State = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What cannot be changed without learning anew. ``beta`` matters to Bayesian networks alone: see docs/bayes.md."""
+class SpiralSettings:
+    """Settings whose change needs a new training. ``beta`` matters to Bayesian networks only: see docs/bayes.md."""
 
     label_noise: float = 0.0
     scale: float = 1.0
@@ -51,24 +49,25 @@ class Wishes:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """Wishes from names and values, as they come from a page."""
+        """Make settings from the names and values that a page sends."""
         checked_names(values, [*RANGES, "bayesian"])
         return cls(**values)
 
     @property
     def pace(self) -> "Pace":
+        """The frames of the run."""
         return BAYESIAN if self.bayesian else PLAIN
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How a run is cut into frames, and what a frame shows: networks drawn, and places of the grid each way."""
+    """How a run is divided into frames, and what a frame shows: weight samples, and grid cells in each direction."""
 
     frames: int
     steps: int  # of training between two frames
     samples: int
     places: int
-    learning: Settings
+    training: Settings
 
 
 PLAIN = Pace(100, 8, 1, 96, Settings(optimiser="adam", learning_rate=5e-3, batch_size=BATCH))
@@ -76,9 +75,9 @@ BAYESIAN = Pace(80, 20, 12, 64, Settings(optimiser="rmsprop", learning_rate=5e-3
 
 
 class Pair(nn.Module):
-    """Both networks as one: points ``(b, 2)`` to the outputs of softmax and then of the radial layer, ``(b, 6)``.
+    """Both networks as one module: points ``(b, 2)`` to the outputs of softmax, then of the radial layer, ``(b, 6)``.
 
-    Where their losses are added, each still learns as if it were alone: optimisers work number by number.
+    Trained on the sum of both losses, each network learns as if it were alone: optimisers update each number by itself.
     """
 
     def __init__(self) -> None:
@@ -91,54 +90,44 @@ class Pair(nn.Module):
 
 
 class Learner:
-    """A pair of networks with all that changes while it learns; :meth:`advance` gives the state of the next frame."""
+    """A pair of networks in training; :meth:`advance` returns the state of the next frame."""
 
-    def __init__(self, wishes: Wishes) -> None:
-        self.wishes, self.pace = wishes, wishes.pace
-        self.data = spiral(POINTS, label_noise=wishes.label_noise, seed=wishes.seed)
-        self.batches = Batches(self.data, BATCH, shuffle=True, seed=wishes.seed)
+    def __init__(self, settings: SpiralSettings) -> None:
+        self.pace = settings.pace
+        self.data = spiral(POINTS, label_noise=settings.label_noise, seed=settings.seed)
+        self.batches = self._endless(Batches(self.data, BATCH, shuffle=True, seed=settings.seed))
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(wishes.seed)
-            self.net = to_bayesian(Pair()) if wishes.bayesian else Pair()
-        self.stacks = [make_stack([net], objective, self.data) for net, objective in self._parts()]
-        self.updates = [make_update(stack.parameters, self.pace.learning) for stack in self.stacks]
-        self.source = self._endless()
+            torch.manual_seed(settings.seed)
+            self.net = to_bayesian(Pair()) if settings.bayesian else Pair()
+        self.optimiser = make_optimiser(self.net.parameters(), self.pace.training)
+        radial = RadialLoss(settings.beta if settings.bayesian else 1.0, settings.scale)
+
+        def loss(o: Tensor, y: Tensor) -> Tensor:
+            total: Tensor = cross_entropy(o[:, :CLASSES], y) + radial(o[:, CLASSES:], y)
+            return total
+
+        self.objective = ElboObjective(loss, POINTS // BATCH, BATCH) if settings.bayesian else Objective(loss)
 
     def state(self) -> State:
-        """The networks as they are now."""
-        for stack in self.stacks:
-            stack.write_back()
+        """Return a copy of the weights."""
         return {name: tensor.detach().clone() for name, tensor in self.net.state_dict().items()}
 
-    @torch.no_grad()
     def advance(self) -> State:
-        """Learn from as many batches as lie between two frames."""
+        """Train on as many batches as lie between two frames, and return the weights."""
         for _ in range(self.pace.steps):
-            x, y = next(self.source)
-            for stack, update in zip(self.stacks, self.updates, strict=True):
-                _, gradient = stack.gradients(stack.prepare(x)[None], y[None])
-                update(gradient, self.pace.learning.learning_rate)
+            loss, _ = self.objective(self.net, *next(self.batches))
+            self.optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimiser.step()
         return self.state()
 
-    def _parts(self) -> list[tuple[nn.Module, Minimised]]:
-        """What is differentiated together: of Bayesian networks, a pass of both takes little longer than of one."""
-        radial = RadialLoss(self.wishes.beta if self.wishes.bayesian else 1.0, self.wishes.scale)
-        if not self.wishes.bayesian:
-            losses: dict[str, Loss] = {"softmax": cross_entropy, "radial": radial}
-            return [(self.net.get_submodule(name), Objective(loss)) for name, loss in losses.items()]
-
-        def both(o: Tensor, y: Tensor) -> Tensor:
-            return cross_entropy(o[:, :CLASSES], y) + radial(o[:, CLASSES:], y)  # type: ignore[no-any-return]
-
-        return [(self.net, ElboObjective(both, POINTS // BATCH, BATCH))]
-
-    def _endless(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def _endless(self, batches: Batches) -> Iterator[tuple[Tensor, Tensor]]:
         while True:
-            yield from self.batches
+            yield from batches
 
 
 class Viewer:
-    """What the networks of a state say about places: outputs ``(samples, b, 6)``, always of the same draws."""
+    """Computes the outputs of the networks of a state, always with the same weight samples."""
 
     def __init__(self, bayesian: bool) -> None:
         self.plain = Pair().eval()
@@ -146,32 +135,33 @@ class Viewer:
 
     @torch.no_grad()
     def outputs(self, state: State, x: Tensor, samples: int) -> Tensor:
+        """Return the outputs at points, ``(b, 2) -> (samples, b, 6)``; plain networks have one sample."""
         if self.random is None:
-            found: Tensor = functional_call(self.plain, dict(state), (x,))
-            return found[None]
+            outputs: Tensor = functional_call(self.plain, dict(state), (x,))
+            return outputs[None]
         self.random.load_state_dict(dict(state))
         q = posterior(self.random)
-        # numbers of its own: those of torch's one generator are drawn by networks that learn meanwhile
+        # a separate generator: networks that train meanwhile draw from the global one
         noise = torch.randn(samples, len(q.mean), generator=torch.Generator().manual_seed(0))
         drawn: Tensor = vmap(lambda row: functional_call(self.plain, q.named(row), (x,)))(q.weights(noise))
         return drawn
 
 
-def accuracies(outputs: Tensor, y: Tensor, wishes: Wishes) -> dict[str, float]:
-    """Share of points whose winner is right, for each head; ``outputs`` are ``(samples, b, 6)``."""
-    softmax, radial = probabilities(outputs, wishes)
+def accuracies(outputs: Tensor, y: Tensor, settings: SpiralSettings) -> dict[str, float]:
+    """Return the accuracy of each head; ``outputs`` are ``(samples, b, 6)``."""
+    softmax, radial = probabilities(outputs, settings)
     return {
         name: float((probs.mean(0).argmax(-1) == y).float().mean())
         for name, probs in (("softmax", softmax), ("radial", radial))
     }
 
 
-def probabilities(outputs: Tensor, wishes: Wishes) -> tuple[Tensor, Tensor]:
-    """Probabilities of softmax and of the radial layer, ``(samples, b, 6) -> (samples, b, 3)`` each."""
+def probabilities(outputs: Tensor, settings: SpiralSettings) -> tuple[Tensor, Tensor]:
+    """Return the probabilities of softmax and of the radial layer, ``(samples, b, 6) -> (samples, b, 3)`` each."""
     softmax, radial = outputs[..., :CLASSES], outputs[..., CLASSES:]
-    return softmax.softmax(-1), radial_probs(radial, beta=wishes.beta, scale=wishes.scale)
+    return softmax.softmax(-1), radial_probs(radial, beta=settings.beta, scale=settings.scale)
 
 
-def fresh_points(wishes: Wishes, count: int = 300) -> Examples:
-    """Points that are not learned from, with true labels."""
-    return spiral(count, seed=wishes.seed, split="test")
+def fresh_points(settings: SpiralSettings, count: int = 300) -> Examples:
+    """Return test points with their correct labels."""
+    return spiral(count, seed=settings.seed, split="test")

@@ -15,7 +15,7 @@ from starlette.responses import StreamingResponse
 from openradial.data.inputs import Inputs, TableInputs
 from openradial.data.table_encoder import Feature, NumberFeature
 from openradial.server.playground.digits import NAMES, SIDE, GreyImage, digit_model, facts, like_mnist, predict_digit
-from openradial.server.playground.learning import Wishes
+from openradial.server.playground.learning import SpiralSettings
 from openradial.server.playground.runs import Run, Runs
 from openradial.server.requests import MemoryBudget, RequestError, parse_object, read_body
 from openradial.server.service import Service
@@ -34,7 +34,7 @@ def spiral_routes(runs: Runs, memory: MemoryBudget, stopped: Callable[[], bool])
     async def start(request: Request) -> dict[str, Any]:
         with memory.lease() as reserve:
             settings = parse_object(await read_body(request, SETTINGS, reserve))
-        run = await asyncio.to_thread(runs.start, Wishes.from_mapping(settings))
+        run = await asyncio.to_thread(runs.start, SpiralSettings.from_mapping(settings))
         return run.describe()
 
     @router.get("/{name}/events")

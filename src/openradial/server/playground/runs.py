@@ -1,4 +1,4 @@
-"""Runs of the spiral: networks that learn in a thread of their own, frame by frame, while a page looks on."""
+"""Runs of the spiral: networks trained in a thread, frame by frame, while a page watches."""
 
 import threading
 from collections.abc import Sequence
@@ -10,37 +10,37 @@ import torch
 from torch import Tensor
 
 from openradial.server.monitoring import log_event
-from openradial.server.playground.learning import Learner, State, Viewer, Wishes, accuracies, fresh_points
+from openradial.server.playground.learning import Learner, State, Viewer, SpiralSettings, accuracies, fresh_points
 from openradial.server.requests import RequestError
 from openradial.server.settings import LogLevel
 
 EXTENT = (-3.0, 3.0, -3.0, 3.0)  # of the map; the data lie within a radius of 1.1
-SHOWN = 300  # points that the page draws
-AT_CROSS = 200  # networks drawn where the distribution at one place is asked for
-MOST = 4  # runs that are kept: a new one takes the place of the oldest
-REST = 0.04  # seconds between two frames at least, so that eyes can follow
+SHOWN = 300  # training points that the page draws
+AT_CROSS = 200  # weight samples for the distribution at one point
+MOST = 4  # runs at the same time: a new one replaces the oldest
+REST = 0.04  # least seconds between two frames, so that they can be followed by eye
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """The networks at one moment, and how they do on points that they do not learn from."""
+    """The networks at one moment, and their accuracy on test points."""
 
     state: State
     facts: dict[str, Any]
 
 
 class Run:
-    """One run. It learns while it is neither paused nor at its end, and somebody looks on."""
+    """One run. It trains while it is watched and neither paused nor finished."""
 
-    def __init__(self, wishes: Wishes) -> None:
-        self.id, self.wishes, self.pace = token_hex(8), wishes, wishes.pace
-        self.learner = Learner(wishes)
+    def __init__(self, settings: SpiralSettings) -> None:
+        self.id, self.settings, self.pace = token_hex(8), settings, settings.pace
+        self.learner = Learner(settings)
         self.frames: list[Frame] = []
         self.paused, self.closed, self.watchers = False, False, 0
         self.problem: str | None = None
         self._changed = threading.Condition()
         self._looking = threading.Lock()
-        self._viewer, self._test = Viewer(wishes.bayesian), fresh_points(wishes)
+        self._viewer, self._test = Viewer(settings.bayesian), fresh_points(settings)
         self._grid = grid(self.pace.places, EXTENT)
         self._add(self.learner.state())
         self._thread = threading.Thread(target=self._work, name=f"openradial-spiral-{self.id}", daemon=True)
@@ -48,11 +48,11 @@ class Run:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether no more frames will come."""
         return self.closed or self.problem is not None or len(self.frames) == self.pace.frames
 
     def describe(self) -> dict[str, Any]:
-        """What a page must know before the first frame."""
+        """Return what a page needs before the first frame."""
         data = self.learner.data
         return {
             "id": self.id,
@@ -72,29 +72,29 @@ class Run:
         self._set(paused=False)
 
     def watch(self, change: int) -> None:
-        """Count those who look on: without any, nothing is learned."""
+        """Change the number of watchers; without any, training waits."""
         with self._changed:
             self.watchers += change
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop for ever, and wait for it."""
+        """Stop the run and wait for its thread."""
         self._set(closed=True)
         self._thread.join()
 
     def wait(self, known: int, seconds: float) -> list[dict[str, Any]]:
-        """The facts of all frames beyond those known; none if no other comes in time."""
+        """Return the facts of all frames after the first ``known``; empty if none comes in time."""
         with self._changed:
             self._changed.wait_for(lambda: len(self.frames) > known or self.is_done, seconds)
             return [frame.facts for frame in self.frames[known:]]
 
     def picture(self, frame: int) -> bytes:
-        """Outputs on the grid in half precision, ``(samples, places * places, 6)`` row by row from the bottom."""
+        """Return outputs on the grid in half precision, ``(samples, cells * cells, 6)``, row by row from the bottom."""
         o = self._outputs(frame, self._grid, self.pace.samples)
         return o.clamp(-65_000, 65_000).half().numpy().tobytes()
 
     def at(self, frame: int, x: float, y: float) -> dict[str, list[list[float]]]:
-        """Outputs of each head at one place, one row per network drawn."""
+        """Return the outputs of each head at one point, one row per weight sample."""
         o = self._outputs(frame, torch.tensor([[x, y]]), AT_CROSS)[:, 0]
         return {"softmax": o[:, :3].tolist(), "radial": o[:, 3:].tolist()}
 
@@ -106,14 +106,14 @@ class Run:
 
     def _work(self) -> None:
         try:
-            while self._may_go_on():
+            while self._wait_for_work():
                 self._add(self.learner.advance())
         except Exception as error:
             log_event(LogLevel.ERROR, "spiral", error=f"{type(error).__name__}: {error}")
             self._set(problem="training failed; start again with other settings")
 
-    def _may_go_on(self) -> bool:
-        """Wait until there is something to do; whether there ever will be."""
+    def _wait_for_work(self) -> bool:
+        """Wait until there is something to do; return False if the run is done."""
         with self._changed:
             self._changed.wait_for(lambda: self.is_done, REST)
             self._changed.wait_for(lambda: self.is_done or (self.watchers > 0 and not self.paused))
@@ -122,9 +122,9 @@ class Run:
     def _add(self, state: State) -> None:
         with self._looking:
             o = self._viewer.outputs(state, self._test.inputs, self.pace.samples)
-        place = len(self.frames)
-        accuracy = accuracies(o, self._test.labels, self.wishes)
-        facts = {"frame": place, "step": place * self.pace.steps, "accuracy": accuracy}
+        index = len(self.frames)
+        accuracy = accuracies(o, self._test.labels, self.settings)
+        facts = {"frame": index, "step": index * self.pace.steps, "accuracy": accuracy}
         with self._changed:
             self.frames.append(Frame(state, facts))
             self._changed.notify_all()
@@ -137,14 +137,14 @@ class Run:
 
 
 class Runs:
-    """The runs of all open pages, by their names."""
+    """The runs of all open pages by id."""
 
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}
         self._changing = threading.Lock()
 
-    def start(self, wishes: Wishes) -> Run:
-        run = Run(wishes)
+    def start(self, settings: SpiralSettings) -> Run:
+        run = Run(settings)
         with self._changing:
             self._runs[run.id] = run
             old = [self._runs.pop(name) for name in list(self._runs)[:-MOST]]
@@ -165,14 +165,14 @@ class Runs:
             run.close()
 
     def close(self) -> None:
-        """End all of them."""
+        """End all runs."""
         for name in list(self._runs):
             self.end(name)
 
 
-def grid(places: int, extent: Sequence[float]) -> Tensor:
-    """A square grid, row by row from the bottom, ``(places * places, 2)``: the middles of the map's cells."""
+def grid(cells: int, extent: Sequence[float]) -> Tensor:
+    """Return the centres of a square grid of cells, row by row from the bottom, ``(cells * cells, 2)``."""
     left, right, bottom, top = extent
-    middles = (torch.arange(places) + 0.5) / places
+    middles = (torch.arange(cells) + 0.5) / cells
     y, x = torch.meshgrid(bottom + (top - bottom) * middles, left + (right - left) * middles, indexing="ij")
     return torch.stack([x, y], -1).reshape(-1, 2)

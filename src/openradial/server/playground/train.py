@@ -1,9 +1,9 @@
 """Train the playground's two digit classifiers: ``python -m openradial.server.playground.train``.
 
 Both have the paper's network for MNIST, the same images, the same number of epochs and a rejector that was calibrated
-on the same images. One is trained with softmax, the other by the radial recipe, of which only the distance to the
-prototypes decides: neighbours in hidden layers would need the training images. Weights are rounded to half precision
-before anything is calibrated or measured.
+on the same images. One is trained with softmax, the other by the radial recipe, whose score here is the distance
+to the prototypes alone: neighbours in hidden layers would need the training images. Weights are rounded to half
+precision before calibration and evaluation.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from openradial.training import Settings, fit
 
 INPUTS = ImageInputs(28, 1, mean=(0.1307,), std=(0.3081,))
 NETWORKS = {"softmax": "mnist_softmax", "radial": "mnist_radial"}
-CALIBRATION = 5_000  # images that are held out for the rejectors
+CALIBRATION = 5_000  # images held out for the rejectors
 RATE = 0.05
 
 
@@ -84,11 +84,11 @@ def keep(bundle: OpenClassifier, folder: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Train both and put them where the playground looks for them."""
+    """Train both and save them where the playground reads them."""
     parser = argparse.ArgumentParser(description="Train the playground's digit classifiers on MNIST.")
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--head", choices=NAMES, action="append", help="one of them alone")
-    parser.add_argument("--out", type=Path, default=MODELS, help="the folder that gets both bundles")
+    parser.add_argument("--head", choices=NAMES, action="append", help="train this one only")
+    parser.add_argument("--out", type=Path, default=MODELS, help="folder for both bundles")
     given = parser.parse_args(arguments)
     data = DigitData.read()
     settings = Settings(epochs=given.epochs, batch_size=128, schedule="cosine", channels_last=True)
