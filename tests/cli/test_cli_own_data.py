@@ -198,7 +198,7 @@ def test_predict_writes_csv_that_reads_back(call, folder):
     rows = list(csv.DictReader(io.StringIO(out)))
     assert code == 3
     assert [row["label"] for row in rows] == ["a", "", "b"]
-    assert rows[1]["error"] == "column 'length' must hold numbers, got 'x'; correct it"
+    assert rows[1]["error"] == "column 'length': expected a number, got 'x'; correct it"
     assert rows[0]["class_1"] == "a"
     assert float(rows[0]["probability_1"]) == float(rows[0]["probability"])
 
@@ -211,7 +211,7 @@ def test_a_broken_row_is_a_line_and_exit_code_3_says_so(call, folder, tmp_path):
     lines = out.splitlines()
     assert lines[0].split() == ["input", "label", "probability", "distance", "p-value", "nearest", "classes"]
     assert lines[1].split()[:2] == ["-:1", "a"]
-    assert lines[2].split(None, 1) == ["-:2", "error: the row has 1 values for 2 columns"]
+    assert lines[2].split(None, 1) == ["-:2", "error: the header names 2 columns, but the row has 1 values; correct the row, or quote values that contain the delimiter"]
     assert lines[3].endswith("error: there is no such file")
 
 

@@ -111,7 +111,7 @@ def test_what_is_wrong_with_a_row_of_a_table_is_said_without_its_place_in_the_ba
     rows = [{"length": 1.0, "colour": "red"}, {"length": "long", "colour": "red"}, {"colour": "red"}]
     good, word, missing = predict(make_service(table_bundle()), rows).json()["predictions"]
     assert good["label"] in (*CLASSES, "unknown")
-    assert word == {"error": "column 'length' must hold numbers, got 'long' in the row; correct it"}
+    assert word == {"error": "column 'length': expected a number, got 'long'; correct it"}
     assert missing == {"error": "the row has no column 'length'; its columns are colour"}
 
 

@@ -54,7 +54,7 @@ def header_only(width, height):
         (IMAGES, [], "pixels must be whole numbers from 0 to 255, in rows (h, w) or (h, w, c)"),
         (IMAGES, {"a": 1}, "an image must be rows of pixels or a file in base64, got an object"),
         (IMAGES, None, "an image must be rows of pixels or a file in base64, got null"),
-        (IMAGES, "", "the image is no JPEG, PNG, WebP, BMP or GIF image; replace it or leave it out"),
+        (IMAGES, "", "the image is not in JPEG, PNG, WebP, BMP or GIF format; replace it or leave it out"),
         (
             IMAGES,
             [1, 2],

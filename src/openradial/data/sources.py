@@ -24,6 +24,7 @@ from openradial.data.readers.table_files import (
     CSV,
     NPZ,
     TABLES,
+    TABLES_TEXT,
     TableRow,
     csv_rows,
     ending_of,
@@ -96,7 +97,7 @@ def open(
         return images or _open_table(path, label, labelled, features, words)
     if path.exists():
         raise OptionError(
-            f"data must be a folder of images, a table ({', '.join(TABLES)}) or the name of a data set, got {path}"
+            f"data must be a folder of images, a table ({TABLES_TEXT}) or the name of a data set, got {path}"
         )
     return _open_named(str(source), label)
 

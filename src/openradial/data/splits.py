@@ -20,7 +20,7 @@ from openradial.files import write_text
 
 KNOWN, NOVEL, FACTS = "known.txt", "novel.txt", "split.json"
 RULES = "random:N, names:A,B,... or file:PATH"
-OWN_NUMBERS = 20471  # any number, so that no set is drawn with the same one
+SPLIT_STREAM = 20471  # any number, so that no data set is drawn from the same random stream
 Labelled = TypeVar("Labelled", Examples, Table)
 
 
@@ -162,26 +162,89 @@ def as_unknown(examples: Labelled, classes: tuple[str, ...] = ()) -> Labelled:
     return replace(examples, labels=torch.full_like(examples.labels, -1), classes=classes)
 
 
-def train_test_split(examples: Labelled, test: float = 0.2, seed: int = 0) -> tuple[Labelled, Labelled]:
-    """Keep a share of each class for testing; both parts stay in the order of the examples.
+def train_test_split(
+    examples: Labelled, test: float = 0.2, seed: int = 0, groups: NDArray[np.integer] | Tensor | None = None
+) -> tuple[Labelled, Labelled]:
+    """Hold out a share of each class for testing; both parts keep the order of the examples.
 
     A class with two or more examples has at least one in each part; a class with one has it in the first part.
+
+    Args:
+        examples: Examples or a table.
+        test: The share of each class that the second part gets.
+        seed: The seed of the random order.
+        groups: One integer per example, such as :func:`openradial.data.duplicate_groups` returns. Examples of a group
+            stay in one part; the shares of the classes are then met as closely as the groups allow.
     """
     if not 0 < test < 1:
         raise OptionError(f"test must be a share between 0 and 1, got {test!r}")
     check_count("seed", seed, least=0)
     labels = examples.labels.cpu().numpy()
     keys = np.empty(len(labels), dtype=np.int64)
-    # numbers apart from those of sets that are drawn with the same seed, or the split would follow their values
-    keys[_shuffled(len(labels), seed, OWN_NUMBERS)] = np.arange(len(labels))
-    order = np.lexsort((keys, labels))  # class by class, at random within each
-    _, starts, counts = np.unique(labels[order], return_index=True, return_counts=True)
+    # a random stream apart from that of data sets drawn with the same seed, or the split would follow their values
+    keys[_shuffled(len(labels), seed, SPLIT_STREAM)] = np.arange(len(labels))
+    _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     wanted = np.clip(np.rint(counts * test), np.minimum(counts - 1, 1), counts - 1).astype(np.int64)
-    rank = np.arange(len(labels)) - np.repeat(starts, counts)
-    for_test = torch.zeros(len(labels), dtype=torch.bool)
-    for_test[torch.from_numpy(order[rank < np.repeat(wanted, counts)])] = True
-    for_test = for_test.to(examples.labels.device)
+    members = None if groups is None else _group_numbers(groups, len(labels))
+    if members is None or members.max(initial=-1) + 1 == len(labels):  # no two examples belong together
+        order = np.lexsort((keys, codes))  # class by class, at random within each
+        rank = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
+        chosen = np.zeros(len(labels), dtype=bool)
+        chosen[order[rank < np.repeat(wanted, counts)]] = True
+    else:
+        chosen = _groups_for_test(members, codes, keys, wanted, counts)[members]
+    for_test = torch.from_numpy(chosen).to(examples.labels.device)
     return examples.select(~for_test), examples.select(for_test)
+
+
+def _group_numbers(groups: NDArray[np.integer] | Tensor, n: int) -> NDArray[np.int64]:
+    """Return groups as consecutive numbers from 0."""
+    given = groups.cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
+    if given.shape != (n,) or given.dtype.kind not in "iu":
+        raise OptionError(f"groups must be {n} integers, one per example, got {given.dtype} of shape {given.shape}")
+    numbers: NDArray[np.int64] = np.unique(given, return_inverse=True)[1]
+    return numbers
+
+
+def _groups_for_test(
+    members: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    keys: NDArray[np.int64],
+    wanted: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Return which groups are held out, ``(g,)``: in random order, those that bring classes nearer to ``wanted``."""
+    num_groups = int(members.max()) + 1
+    first = np.full(num_groups, len(keys))
+    np.minimum.at(first, members, keys)  # the key of a group is its members' smallest
+    pairs, sizes = np.unique(members * len(counts) + codes, return_counts=True)
+    pair_groups, pair_codes, pair_sizes = pairs // len(counts), (pairs % len(counts)).tolist(), sizes.tolist()
+    bounds = np.searchsorted(pair_groups, np.arange(num_groups + 1)).tolist()  # group g has the pairs bounds[g:g+2]
+    lacking, left = wanted.tolist(), counts.tolist()  # for the test part, and in the training part
+    chosen, order = np.zeros(num_groups, dtype=bool), np.argsort(first).tolist()
+
+    def take(group: int, *, always: bool) -> None:
+        """Hold out a group, if each of its classes keeps an example to train on and the shares do not suffer."""
+        members, change = range(bounds[group], bounds[group + 1]), 0
+        for pair in members:
+            code, size = pair_codes[pair], pair_sizes[pair]
+            if left[code] <= size:
+                return
+            change += abs(lacking[code] - size) - abs(lacking[code])
+        if change <= 0 or always:
+            chosen[group] = True
+            for pair in members:
+                lacking[pair_codes[pair]] -= pair_sizes[pair]
+                left[pair_codes[pair]] -= pair_sizes[pair]
+
+    for group in order:
+        take(group, always=False)
+    for code in np.flatnonzero(wanted).tolist():  # a class whose groups are all too large gives its smallest
+        rest = pair_groups[np.asarray(pair_codes) == code] if lacking[code] == wanted[code] else ()
+        for group in sorted(rest, key=lambda group: (sum(pair_sizes[bounds[group] : bounds[group + 1]]), first[group])):
+            if lacking[code] == wanted[code]:
+                take(int(group), always=True)
+    return chosen
 
 
 def read_names(path: Path | str) -> tuple[str, ...]:

@@ -171,8 +171,10 @@ class TableEncoder:
         gaps = column.missing()
         if self.missing == "error" and gaps.any():
             raise DataError(
-                f"column {name!r} has no value in row {int(gaps.argmax()) + 1} ({int(gaps.sum())} gaps in all); "
-                "fill them, leave the column out, or choose missing='mean'"
+                f"expected a value, but {int(gaps.sum())} are missing; fill them in, leave the column out, or choose "
+                "missing='mean'",
+                row=int(gaps.argmax()) + 1,
+                column=name,
             )
 
     def _labels(self, table: Table, novel: Novel) -> Tensor:
@@ -189,7 +191,7 @@ class TableEncoder:
 def _learn(name: str, column: Column, standardise: bool) -> Feature:
     present = ~column.missing()
     if not present.any():
-        raise DataError(f"column {name!r} has no values at all; leave it out of features")
+        raise DataError("the column has no values at all; leave it out of features", column=name)
     if isinstance(column, Words):
         return _learn_words(name, column)
     return _learn_numbers(name, column.values[present], standardise)
@@ -202,9 +204,7 @@ def _learn_numbers(name: str, values: NDArray[np.float64], standardise: bool) ->
         with np.errstate(over="ignore"):
             mean, std = float(values.mean()), _deviation(values) if standardise else 1.0
     if not (np.isfinite(mean) and np.isfinite(std)):
-        raise DataError(
-            f"column {name!r} has numbers up to {np.abs(values).max()}, too large to average; rescale the column"
-        )
+        raise DataError(f"numbers up to {np.abs(values).max()} are too large to average; rescale them", column=name)
     return NumberFeature(name, mean, mean if standardise else 0.0, std)
 
 
@@ -223,8 +223,9 @@ def _learn_words(name: str, column: Words) -> WordFeature:
     used = np.flatnonzero(counts)
     if len(used) > MOST_CATEGORIES:
         raise DataError(
-            f"column {name!r} has {len(used)} different words, at most {MOST_CATEGORIES} can become inputs; "
-            "leave it out of features, or group its words"
+            f"expected at most {MOST_CATEGORIES} different words, got {len(used)}; leave the column out of features, "
+            "or group its words",
+            column=name,
         )
     shares = counts[used] / counts.sum()
     return WordFeature(name, tuple(column.categories[i] for i in used), tuple(shares.tolist()))
@@ -242,8 +243,9 @@ def _of_kind(feature: Feature, column: Column) -> Column:
     was, now = ("numbers", "words") if isinstance(column, Words) else ("words", "numbers")
     way_out = "correct it" if was == "numbers" else f"read the table with words=({feature.name!r},)"
     raise DataError(
-        f"column {feature.name!r} held {was} in the training table and holds {now} here, "
-        f"{value!r} in row {row + 1}; {way_out}"
+        f"the training table has {was} in this column, got {now}: {value!r}; {way_out}",
+        row=row + 1,
+        column=feature.name,
     )
 
 
@@ -254,8 +256,7 @@ def _encode_numbers(feature: NumberFeature, column: Numbers) -> NDArray[np.float
     if not np.isfinite(encoded).all():
         row = int((~np.isfinite(encoded)).argmax())
         raise DataError(
-            f"column {feature.name!r} has {column.values[row]} in row {row + 1}, which float32 cannot hold; "
-            "rescale the column"
+            f"{column.values[row]} is too large for float32; rescale the column", row=row + 1, column=feature.name
         )
     return encoded
 
@@ -266,8 +267,10 @@ def _check_categories(feature: WordFeature, column: Words) -> None:
         row = int(strange.argmax())
         word = column.categories[column.codes[row]]
         raise DataError(
-            f"column {feature.name!r} has {word!r} in row {row + 1}, which the training table did not have; "
-            f"correct it, or choose unknown='zeros'{nearest(word, feature.categories)}"
+            f"the training table does not have {word!r} in this column; correct it, or choose unknown='zeros'"
+            f"{nearest(word, feature.categories)}",
+            row=row + 1,
+            column=feature.name,
         )
 
 

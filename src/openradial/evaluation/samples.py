@@ -13,7 +13,7 @@ from openradial.data import sources
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
 from openradial.data.sources import Data, RawInput
-from openradial.errors import DataError, OptionError, listed
+from openradial.errors import DataError, listed
 
 Labels = NDArray[np.int64]
 
@@ -77,7 +77,7 @@ def _open(bundle: Bundle, data: str, label: str | None, labelled: bool) -> tuple
         options = {"features": inputs.encoder.columns, "words": inputs.encoder.word_columns}
     source = sources.open(data, label=label, labelled=labelled, **options)
     if source.kind != inputs.kind:
-        raise OptionError(f"the model takes {inputs.kind}, but {data} holds {source.kind}")
+        raise DataError(f"the model takes {inputs.kind}, but {data} holds {source.kind}")
     return source.train if source.test is None else source.test, source.test is not None
 
 
