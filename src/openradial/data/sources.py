@@ -26,6 +26,7 @@ from openradial.data.readers.table_files import (
     TABLES,
     TABLES_TEXT,
     TableRow,
+    check_table,
     csv_rows,
     ending_of,
     open_text,
@@ -120,10 +121,10 @@ def stream(
     for path in map(str, paths):
         if path == STDIN:
             yield from _stream_lines(sys.stdin if stdin is None else stdin, kind, columns)
-        elif not Path(path).exists():
+        elif not Path(path).expanduser().exists():
             yield RawInput(path, None, DataError("there is no such file", path=path))
         else:
-            yield from _stream_path(Path(path), kind, columns)
+            yield from _stream_path(Path(path).expanduser(), kind, columns)
 
 
 def count_inputs(paths: Iterable[str | Path], kind: str) -> int | None:
@@ -175,6 +176,8 @@ def _open_folder(path: Path, label: str | None, labelled: bool) -> DataSource:
 def _open_table(
     path: Path, label: str | None, labelled: bool, features: Sequence[str] | None, words: Collection[str]
 ) -> DataSource:
+    with table_errors(path):
+        check_table(path)
     if label is None and labelled:
         raise OptionError(f"a table needs the column that holds the classes: name it with label (--label), for {path}")
     return DataSource(str(path), "table", read_table(path, label=label, features=features, words=words), label=label)

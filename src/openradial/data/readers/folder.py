@@ -217,7 +217,8 @@ def scan_listed(root: Path, names: dict[str, str], *, classes: Iterable[str] | N
     """Find images directly in ``root``, with the class of each file name; others are left out and counted."""
     order = tuple(sorted(set(names.values())) if classes is None else classes)
     index = {name: i for i, name in enumerate(order)}
-    files = sorted(e.name for e in os.scandir(root) if is_image(e.name) and not _is_hidden(e.name))
+    entries = (entry for entry in os.scandir(root) if is_image(entry.name) and not _is_hidden(entry.name))
+    files = sorted(entry.name for entry in entries if _kind(entry) == "file")
     kept = [name for name in files if names.get(name) in index]
     if not kept:
         raise DataError(

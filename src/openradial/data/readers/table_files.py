@@ -10,7 +10,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
@@ -277,6 +277,7 @@ def _stream(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
     elif ending in NPZ:
         arrays = npz_columns(path)
         check_columns(list(arrays), columns)
+        check_lengths({name: arrays[name] for name in columns})
         values = zip(*(arrays[name] for name in columns), strict=True)
         rows = (dict(zip(columns, (value.item() for value in row), strict=True)) for row in values)
         yield from (TableRow(number, row) for number, row in enumerate(rows, 1))
@@ -305,6 +306,13 @@ def check_columns(names: Sequence[str], wanted: Sequence[str]) -> None:
             f"{listed(names) or 'none'}{nearest(lacking[0], names)}",
             column=lacking[0],
         )
+
+
+def check_lengths(columns: Mapping[str, Sized]) -> None:
+    """Raise unless all columns have the same length."""
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"arrays must have one row per example, got lengths {lengths}")
 
 
 def check_row(row: Any, columns: Iterable[str], number: int) -> None:
