@@ -60,7 +60,7 @@ def test_get_and_check_use_a_folder_of_the_users(openradial, own_mnist):
         f"mnist: 4 files, 0.0 MB in {own_mnist}; licence: {mnist.SOURCE.licence}\n",
     )
     code, out = openradial("check", "mnist", "--root", own_mnist)
-    assert (code, out) == (0, f"mnist: 4 files, 0.0 MB in {own_mnist}, all as they should be\n")
+    assert (code, out) == (0, f"mnist: 4 files, 0.0 MB in {own_mnist}, all checksums match\n")
 
 
 def test_check_names_a_damaged_file(openradial, own_mnist):

@@ -103,7 +103,7 @@ def test_fit_refuses_to_replace_a_model_unasked(call, folder):
         ([], 2, "a model needs data"),
         (["digts"], 2, "did you mean 'digits'"),
         (["digits", "--false-reject-rate", "5"], 2, "must be a number above 0 and below 1"),
-        (["digits", "--known", "0,11"], 1, "'11' is no class of this set"),
+        (["digits", "--known", "0,11"], 1, "'11' is not a class of these data"),
         (["/no/where"], 1, "/no/where: there is no such file or folder"),
     ],
 )

@@ -5,6 +5,8 @@ import gzip
 import io
 import json
 import os
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import torch
 from openradial.data import sources
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
+from openradial.errors import DataError
 from tests.fitting.fit_data import write_images
 
 NAMES = ["length, cm", "width; cm", "colour\tname", "kind"]
@@ -190,7 +193,7 @@ def test_only_regular_files_are_read_from_a_folder(shapes):
     (shapes / "dot" / "zero.png").symlink_to("/dev/zero")
     fitted = sources.open(shapes).train
     assert len(fitted) == 9
-    assert fitted.report.found["left out"].names == ("dot/pipe.png", "dot/zero.png")
+    assert fitted.report.findings["left out"].names == ("dot/pipe.png", "dot/zero.png")
     assert [each.raw for each in sources.stream([shapes], "images")] == fitted.paths
 
 
@@ -224,3 +227,104 @@ def test_fit_and_predict_see_the_same_images_of_an_npz_file(tmp_path, shape):
     assert (fitted.classes, fitted.labels.tolist()) == (("a", "b", "c"), [1, 0, 1, 2])
     unlabelled = sources.open(tmp_path / "x.npz", labelled=False).train
     assert torch.equal(unlabelled.inputs, fitted.inputs)
+
+
+def test_a_large_file_is_streamed_in_bounded_memory(tmp_path):
+    rows = "".join(f"{i},{i * 0.5},word\n" for i in range(200_000))
+    (tmp_path / "t.csv").write_text("a,b,c\n" + rows)
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a,b,c\n" + rows.encode(), 1))
+    (tmp_path / "t.jsonl").write_text("".join(f'{{"a": {i}, "b": 0.5, "c": "word"}}\n' for i in range(200_000)))
+    for name in ("t.csv", "t.csv.gz", "t.jsonl"):
+        tracemalloc.start()
+        count = sum(each.error is None for each in sources.stream([tmp_path / name], "table", columns=["a", "b"]))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert count == 200_000
+        assert peak < 1_000_000
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.jsonl", "t.npz", "t.parquet"])
+def test_a_file_that_breaks_off_is_an_error_for_both(tmp_path, name):
+    pytest.importorskip("pyarrow")
+    TABLES[{"t.csv": "comma.csv", "t.csv.gz": "packed.csv.gz", "t.jsonl": "lines.jsonl"}.get(name, f"table{name[1:]}")](
+        tmp_path / name
+    )
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(content[: len(content) - 25])
+    with pytest.raises(DataError) as raised:
+        sources.open(tmp_path / name, label="kind")
+    *_, last = sources.stream([tmp_path / name], "table", columns=NAMES)
+    assert raised.value.path == str(tmp_path / name)
+    assert last.error is not None
+    assert last.error.message == raised.value.message
+
+
+def test_columns_that_are_missing_are_all_named(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="fitted on the columns c, d, which are missing; there are a, b") as raised:
+        list(sources.stream([tmp_path / "t.csv"], "table", columns=["a", "c", "d"]))
+    assert (raised.value.path, raised.value.column) == (str(tmp_path / "t.csv"), "c")
+
+
+def test_a_row_of_json_without_a_column_is_an_error_for_both(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"a": 1, "y": "p"}\n{"y": "q"}\n')
+    with pytest.raises(DataError, match="row 2: the row has no column 'a'; its columns are y"):
+        sources.open(tmp_path / "t.jsonl", label="y")
+    rows = [each.raw for each in sources.stream([tmp_path / "t.jsonl"], "table", columns=["a"])]
+    with pytest.raises(DataError, match="row 2: the row has no column 'a'; its columns are y"):
+        Table.from_rows(rows, {"a": True})
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["1", 2], "row 2, column 'a': the column mixes numbers and words: got 2 after words"),
+        ([1, [2]], "row 2, column 'a': expected a number or a word, got list"),
+        ([1, float("inf")], "row 2, column 'a': expected a finite number, got inf"),
+        ([1, 10**400], "row 2, column 'a': expected a number, got 1000"),
+    ],
+)
+def test_values_of_json_that_do_not_fit_are_named(tmp_path, values, message):
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"a": value, "y": "p"}) + "\n" for value in values))
+    with pytest.raises(DataError, match=message):
+        sources.open(tmp_path / "t.jsonl", label="y")
+
+
+@pytest.mark.parametrize("text", ["1_0", "1_000.5"])
+def test_an_underscore_makes_a_word_of_a_number_for_both(tmp_path, text):
+    (tmp_path / "t.csv").write_text(f"a,y\n1,p\n{text},q\n")
+    with pytest.raises(DataError, match=f"row 2, column 'a': the column mixes numbers and words: got '{text}'"):
+        sources.open(tmp_path / "t.csv", label="y")
+    rows = [each.raw for each in sources.stream([tmp_path / "t.csv"], "table", columns=["a"])]
+    with pytest.raises(DataError, match=f"row 2, column 'a': expected a number, got '{text}'"):
+        Table.from_rows(rows, {"a": True})
+
+
+def test_a_value_that_is_too_long_is_not_called_a_broken_quote(tmp_path):
+    (tmp_path / "t.csv").write_text(f"a,y\n1,p\n{'x' * 200_000},q\n")
+    with pytest.raises(DataError, match="a value is longer than 131,072 characters"):
+        sources.open(tmp_path / "t.csv", label="y")
+
+
+def test_an_npz_file_that_claims_too_many_rows_is_damaged(tmp_path):
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }"
+    with zipfile.ZipFile(tmp_path / "t.npz", "w") as archive:
+        for name in ("x", "y"):
+            archive.writestr(
+                f"{name}.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64)
+            )
+    with pytest.raises(DataError, match="the NPZ file is damaged"):
+        sources.open(tmp_path / "t.npz", label="y")
+
+
+def test_arrays_of_different_lengths_are_an_error_for_both(tmp_path):
+    np.savez(tmp_path / "t.npz", x=np.zeros(3), y=np.zeros(2))
+    with pytest.raises(DataError, match=r"one row per example, got lengths \{'x': 3, 'y': 2\}"):
+        sources.open(tmp_path / "t.npz", label="y")
+    (only,) = sources.stream([tmp_path / "t.npz"], "table", columns=["x", "y"])
+    assert only.error.message == "arrays must have one row per example, got lengths {'x': 3, 'y': 2}"
+
+
+def test_a_missing_table_is_named_before_its_label(tmp_path):
+    with pytest.raises(DataError, match=r"nothere\.csv: expected a table, but there is no such file"):
+        sources.open(tmp_path / "nothere.csv")

@@ -95,9 +95,13 @@ def test_a_named_split_keeps_the_order_of_the_names():
         (
             lambda: named_split(["cat", "dog"], known=["catt"]),
             DataError,
-            "'catt' is no class of this set; did you mean 'cat'?",
+            "'catt' is not a class of these data; did you mean 'cat'?",
         ),
-        (lambda: named_split(["cat", "dog"], novel=["x"]), DataError, "'x' is no class of this set; it has cat, dog"),
+        (
+            lambda: named_split(["cat", "dog"], novel=["x"]),
+            DataError,
+            "'x' is not a class of these data; it has cat, dog",
+        ),
         (
             lambda: named_split(DIGITS),
             OptionError,
@@ -204,7 +208,7 @@ def test_damaged_files_of_a_split_are_named(tmp_path, name, content, message):
 
 
 def test_a_missing_list_is_named(tmp_path):
-    message = f"expected a list of classes, one name per line, at {tmp_path}/x.txt; there is no such file"
+    message = f"expected a list of classes, one name per line, at {tmp_path}/x.txt; the file does not exist"
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         read_names(tmp_path / "x.txt")
 

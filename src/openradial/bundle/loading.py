@@ -15,7 +15,7 @@ from openradial.bundle.parts import explained, make_classifier
 from openradial.bundle.rows import PointInputs, SequenceInputs, TextInputs
 from openradial.bundle.saving import FORMAT, RECORD, SCHEMA, WEIGHTS, first_broken, record_checksum
 from openradial.bundle.tables import TableInputs
-from openradial.data.download.checksums import file_matches
+from openradial.data.download import file_matches
 from openradial.errors import BundleError, OpenRadialError
 from openradial.files import Failure, read_tensors
 

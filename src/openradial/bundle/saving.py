@@ -13,7 +13,7 @@ from torch import Tensor
 from openradial.bundle.bundle import Bundle
 from openradial.bundle.card import card
 from openradial.bundle.parts import classifier_records, classifier_tensors, make_network
-from openradial.data.download.checksums import checksum
+from openradial.data.download import checksum
 from openradial.errors import BundleError, OpenRadialError, OptionError
 from openradial.files import Failure, sync, write_tensors, write_text
 

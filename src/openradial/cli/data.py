@@ -1,4 +1,4 @@
-"""``openradial data``: list, get, find and check data sets; split and check folders."""
+"""``openradial data``: list, get, find and check data sets; check folders of images."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,14 +8,14 @@ from rich.console import Console
 from rich.table import Table
 
 from openradial.data import download as fetch
-from openradial.data.catalog import ENTRIES, Entry, entry
+from openradial.data.catalog import ENTRIES, CatalogEntry, entry
 from openradial.data.download import Source
 from openradial.data.readers import folder as folders
 from openradial.errors import FetchError, OptionError
 
-app = typer.Typer(help="Data sets: list, get, find, check, split.", no_args_is_help=True)
+app = typer.Typer(help="Data sets: list, get, find, check.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="A name from: openradial data list")]
-Root = Annotated[Path | None, typer.Option(help="A folder of yours with the files, used where it lies.")]
+Root = Annotated[Path | None, typer.Option(help="A local folder with the files, which is used without a copy.")]
 
 
 @app.command("list")
@@ -24,8 +24,8 @@ def list_sets() -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "kind", "classes", "train / test", "size (MB)", "here"):
         table.add_column(heading, no_wrap=True, justify="right" if heading == "size (MB)" else "left")
-    for found in ENTRIES.values():
-        table.add_row(*_row(found))
+    for listed in ENTRIES.values():
+        table.add_row(*_row(listed))
     Console().print(table)
 
 
@@ -33,8 +33,8 @@ def list_sets() -> None:
 def get(name: Name, root: Root = None) -> None:
     """Fetch a data set into the cache, and check it."""
     source = _source(name)
-    place = fetch.fetch(source, root=root)
-    typer.echo(f"{source.name}: {_amount(place, source)} in {place}; licence: {source.licence}")
+    folder = fetch.fetch(source, root=root)
+    typer.echo(f"{source.name}: {_amount(folder, source)} in {folder}; licence: {source.licence}")
 
 
 @app.command()
@@ -52,8 +52,8 @@ def check(name: Name, root: Root = None) -> None:
         more = f" ({len(problems) - 1} more files are wrong)" if len(problems) > 1 else ""
         way_out = f"run: openradial data get {source.name}" if root is None else "replace what is wrong there"
         raise FetchError(f"{problems[0]}{more}; {way_out}")
-    place = root or fetch.folder(source)
-    typer.echo(f"{source.name}: {_amount(place, source)} in {place}, all as they should be")
+    folder = root or fetch.folder(source)
+    typer.echo(f"{source.name}: {_amount(folder, source)} in {folder}, all checksums match")
 
 
 @app.command()
@@ -66,8 +66,8 @@ def scan(
     folder = folders.scan(root)
     if validation is not None:
         folders.compare_classes(folder, folders.scan(validation))
-    for found in [folder] if validation is None else [folder, folders.scan(validation)]:
-        typer.echo(found.check(skip_broken=skip_broken).report)
+    for each in [folder] if validation is None else [folder, folders.scan(validation)]:
+        typer.echo(each.check(skip_broken=skip_broken).report)
 
 
 def _source(name: str) -> Source:
@@ -77,9 +77,9 @@ def _source(name: str) -> Source:
     return source
 
 
-def _row(found: Entry) -> list[str]:
-    source = found.source()
-    facts = [found.name, found.kind, found.classes, found.examples]
+def _row(listed: CatalogEntry) -> list[str]:
+    source = listed.source()
+    facts = [listed.name, listed.kind, listed.classes, listed.examples]
     if source is None:
         return [*facts, "", "always"]
     return [*facts, f"{source.size / 1e6:.0f}", "yes" if _is_here(source) else ""]
@@ -93,11 +93,11 @@ def _is_here(source: Source) -> bool:
     return True
 
 
-def _amount(place: Path, source: Source) -> str:
-    form = next(form for form in source.forms() if all(_file(place, name).exists() for name in form))
-    size = sum(_file(place, name).stat().st_size for name in form)
+def _amount(folder: Path, source: Source) -> str:
+    form = next(form for form in source.forms() if all(_file(folder, name).exists() for name in form))
+    size = sum(_file(folder, name).stat().st_size for name in form)
     return f"{len(form)} file{'s'[: len(form) > 1]}, {size / 1e6:.1f} MB"
 
 
-def _file(place: Path, name: str) -> Path:
-    return place / name if (place / name).exists() else place / f"{name}.gz"
+def _file(folder: Path, name: str) -> Path:
+    return folder / name if (folder / name).exists() else folder / f"{name}.gz"

@@ -25,8 +25,8 @@ Batch = tuple[Tensor, Tensor]
 def shares(n: int, batch_size: int, *, rank: int = 0, world: int = 1, drop_last: bool = False) -> list[slice]:
     """Return which parts of an epoch's order make the batches of one rank.
 
-    All ranks get the same number of batches and together every example once. The rest is shared evenly; a rest with less
-    than one example per rank goes into the batches before it.
+    All ranks get the same number of batches and together every example once. The rest is shared evenly; a rest with
+    less than one example per rank goes into the batches before it.
 
     >>> shares(10, 4)
     [slice(0, 4, None), slice(4, 8, None), slice(8, 10, None)]
@@ -226,7 +226,7 @@ def loader_for(
     memory: float = 0.5,
     **options: Unpack[BatchOptions],
 ) -> Batches | FolderBatches:
-    """Return batches from memory if the decoded folder takes at most a share ``memory`` of what is free, else from files.
+    """Return batches from memory if the decoded folder takes at most a share ``memory`` of it, else from files.
 
     Both give the same batches. Random boxes are cut from the files, so they always read them.
     """

@@ -9,13 +9,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from openradial.data import catalog
+from openradial.data.catalog import Kind
 from openradial.data.examples import Examples
 from openradial.data.readers.columns import array_column
 from openradial.data.readers.folder import ImageFolder, free_memory, image_files, scan, scan_unlabelled
@@ -38,7 +39,6 @@ from openradial.data.readers.table_files import (
 from openradial.data.readers.tables import Table, classes_of, read_table
 from openradial.errors import DataError, OptionError, listed, nearest
 
-Kind = Literal["images", "table", "points", "sequences", "texts"]
 Data = Examples | Table | ImageFolder
 LABELS = ("y", "label", "labels", "target")  # arrays of an NPZ file that hold classes where none is named
 TESTS = ("test", "val", "validation")

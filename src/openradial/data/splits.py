@@ -1,4 +1,4 @@
-"""Which classes are known and which are novel, and which examples are kept for testing."""
+"""Split classes into known and novel ones, and examples into parts for training and testing."""
 
 import hashlib
 import json
@@ -21,12 +21,12 @@ from openradial.files import write_text
 KNOWN, NOVEL, FACTS = "known.txt", "novel.txt", "split.json"
 RULES = "random:N, names:A,B,... or file:PATH"
 SPLIT_STREAM = 20471  # any number, so that no data set is drawn from the same random stream
-Labelled = TypeVar("Labelled", Examples, Table)
+AnyExamples = TypeVar("AnyExamples", Examples, Table)
 
 
 @dataclass(frozen=True)
 class Split:
-    """Known and novel classes, by name. The place of a name in ``known`` is its label.
+    """Known and novel classes, by name. The index of a name in ``known`` is its label.
 
     ``facts`` say how the split was made (rule, seed) and are written beside the lists.
 
@@ -92,14 +92,13 @@ def random_split(classes: Iterable[str], known: int, seed: int = 0) -> Split:
     check_count("seed", seed, least=0)
     if known > len(names):
         raise OptionError(f"known must be at most the number of classes, {len(names)}, got {known}")
-    chosen = np.sort(_shuffled(len(names), seed)[:known])
-    taken = set(chosen.tolist())
-    rest = tuple(name for place, name in enumerate(names) if place not in taken)
-    return Split(tuple(names[place] for place in chosen), rest, {"rule": f"random:{known}", "seed": seed})
+    drawn = set(_shuffled(len(names), seed)[:known].tolist())
+    rest = tuple(name for i, name in enumerate(names) if i not in drawn)
+    return Split(tuple(names[i] for i in sorted(drawn)), rest, {"rule": f"random:{known}", "seed": seed})
 
 
 def random_splits(classes: Iterable[str], known: int, seeds: Iterable[int] = range(5)) -> tuple[Split, ...]:
-    """One random split per seed; results are usually reported as their mean over five."""
+    """Draw one random split per seed; results are usually reported as their mean over five."""
     names = tuple(classes)
     return tuple(random_split(names, known, seed) for seed in seeds)
 
@@ -119,7 +118,9 @@ def named_split(
     given = tuple(known if known is not None else novel or ())
     for name in given:
         if name not in names:
-            raise DataError(f"{name!r} is no class of this set{nearest(name, names) or f'; it has {listed(names)}'}")
+            raise DataError(
+                f"{name!r} is not a class of these data{nearest(name, names) or f'; it has {listed(names)}'}"
+            )
     rest = tuple(name for name in names if name not in set(given))
     facts = {"rule": "names"}
     return Split(given, rest, facts) if known is not None else Split(rest, given, facts)
@@ -142,8 +143,8 @@ def parse_known(rule: str, classes: Sequence[str], *, seed: int = 0) -> Split:
     return replace(named_split(classes, known=given), facts={"rule": rule})
 
 
-def divide(examples: Labelled, split: Split) -> tuple[Labelled, Labelled]:
-    """The examples of known and of novel classes, each labelled by its place in ``split.known`` or ``split.novel``.
+def divide(examples: AnyExamples, split: Split) -> tuple[AnyExamples, AnyExamples]:
+    """Return the examples of known and of novel classes, labelled by index in ``split.known`` or ``split.novel``.
 
     Examples without a class (label -1) go with the novel ones and stay without.
     """
@@ -157,14 +158,14 @@ def divide(examples: Labelled, split: Split) -> tuple[Labelled, Labelled]:
     )
 
 
-def as_unknown(examples: Labelled, classes: tuple[str, ...] = ()) -> Labelled:
-    """The same examples with label -1 throughout; ``classes`` are those of the model that shall not know them."""
+def as_unknown(examples: AnyExamples, classes: tuple[str, ...] = ()) -> AnyExamples:
+    """Return the same examples with label -1 throughout; ``classes`` are those of the model that must not know them."""
     return replace(examples, labels=torch.full_like(examples.labels, -1), classes=classes)
 
 
 def train_test_split(
-    examples: Labelled, test: float = 0.2, seed: int = 0, groups: NDArray[np.integer] | Tensor | None = None
-) -> tuple[Labelled, Labelled]:
+    examples: AnyExamples, test: float = 0.2, seed: int = 0, groups: NDArray[np.integer] | Tensor | None = None
+) -> tuple[AnyExamples, AnyExamples]:
     """Hold out a share of each class for testing; both parts keep the order of the examples.
 
     A class with two or more examples has at least one in each part; a class with one has it in the first part.
@@ -189,11 +190,11 @@ def train_test_split(
     if members is None or members.max(initial=-1) + 1 == len(labels):  # no two examples belong together
         order = np.lexsort((keys, codes))  # class by class, at random within each
         rank = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
-        chosen = np.zeros(len(labels), dtype=bool)
-        chosen[order[rank < np.repeat(wanted, counts)]] = True
+        held_out = np.zeros(len(labels), dtype=bool)
+        held_out[order[rank < np.repeat(wanted, counts)]] = True
     else:
-        chosen = _groups_for_test(members, codes, keys, wanted, counts)[members]
-    for_test = torch.from_numpy(chosen).to(examples.labels.device)
+        held_out = _groups_for_test(members, codes, keys, wanted, counts)[members]
+    for_test = torch.from_numpy(held_out).to(examples.labels.device)
     return examples.select(~for_test), examples.select(for_test)
 
 
@@ -221,7 +222,7 @@ def _groups_for_test(
     pair_groups, pair_codes, pair_sizes = pairs // len(counts), (pairs % len(counts)).tolist(), sizes.tolist()
     bounds = np.searchsorted(pair_groups, np.arange(num_groups + 1)).tolist()  # group g has the pairs bounds[g:g+2]
     lacking, left = wanted.tolist(), counts.tolist()  # for the test part, and in the training part
-    chosen, order = np.zeros(num_groups, dtype=bool), np.argsort(first).tolist()
+    held_out, order = np.zeros(num_groups, dtype=bool), np.argsort(first).tolist()
 
     def take(group: int, *, always: bool) -> None:
         """Hold out a group, if each of its classes keeps an example to train on and the shares do not suffer."""
@@ -232,7 +233,7 @@ def _groups_for_test(
                 return
             change += abs(lacking[code] - size) - abs(lacking[code])
         if change <= 0 or always:
-            chosen[group] = True
+            held_out[group] = True
             for pair in members:
                 lacking[pair_codes[pair]] -= pair_sizes[pair]
                 left[pair_codes[pair]] -= pair_sizes[pair]
@@ -244,15 +245,15 @@ def _groups_for_test(
         for group in sorted(rest, key=lambda group: (sum(pair_sizes[bounds[group] : bounds[group + 1]]), first[group])):
             if lacking[code] == wanted[code]:
                 take(int(group), always=True)
-    return chosen
+    return held_out
 
 
 def read_names(path: Path | str) -> tuple[str, ...]:
-    """The names in a text file, one per line; empty lines do not count."""
+    """Return the names in a text file, one per line; empty lines are skipped."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
-        raise DataError(f"expected a list of classes, one name per line, at {path}; there is no such file") from error
+        raise DataError(f"expected a list of classes, one name per line, at {path}; the file does not exist") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} must be text in UTF-8, one class per line ({error}); save it as UTF-8") from error
     return tuple(line.strip() for line in text.split("\n") if line.strip())
@@ -262,11 +263,11 @@ def _shuffled(n: int, *seed: int) -> NDArray[np.int64]:
     return np.argsort(np.random.PCG64(seed if len(seed) > 1 else seed[0]).random_raw(n), kind="stable")
 
 
-def _renumbered(examples: Examples | Table, chosen: Sequence[str]) -> Tensor:
-    """Each label as the place of its class in ``chosen``, or -1."""
-    place = {name: i for i, name in enumerate(chosen)}
-    places = [*(place.get(name, -1) for name in examples.classes), -1]  # label -1 finds the last one
-    return torch.tensor(places, device=examples.labels.device)[examples.labels]
+def _renumbered(examples: Examples | Table, names: Sequence[str]) -> Tensor:
+    """Return each label as the index of its class in ``names``, or -1."""
+    index = {name: i for i, name in enumerate(names)}
+    indices = [*(index.get(name, -1) for name in examples.classes), -1]  # label -1 selects the last one
+    return torch.tensor(indices, device=examples.labels.device)[examples.labels]
 
 
 def _check_covered(classes: Sequence[str], split: Split) -> None:

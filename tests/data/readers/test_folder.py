@@ -46,7 +46,7 @@ def test_hidden_files_and_leftovers_of_macs_are_ignored(tmp_path):
     files = dict.fromkeys(["a/1.jpg", "a/._1.jpg", "a/.hidden/2.jpg", "__MACOSX/a/1.jpg", ".git/3.jpg"], b"x")
     folder = scan(tree(tmp_path, files))
     assert names(folder) == ["a/1.jpg"]
-    assert folder.report.found == {}
+    assert folder.report.findings == {}
 
 
 def test_links_are_followed_and_a_circle_of_links_ends(pets, tmp_path):
@@ -171,7 +171,7 @@ def test_broken_images_are_left_out_by_choice_and_all_kinds_are_counted(mixed):
 
 def test_a_class_whose_images_are_all_broken_is_reported_as_empty(tmp_path):
     folder = scan(tree(tmp_path, {"cat/1.jpg": jpeg(), "dog/1.jpg": b"x"})).check(skip_broken=True)
-    assert folder.report.found["empty"].names == ("dog",)
+    assert folder.report.findings["empty"].names == ("dog",)
     assert folder.counts().tolist() == [1, 0]
 
 
@@ -235,7 +235,7 @@ def test_images_side_by_side_get_the_labels_of_a_list(tmp_path):
     folder = scan_listed(root, {"1.jpg": "dog", "2.jpg": "cat", "9.jpg": "cat"})
     assert folder.classes == ("cat", "dog")
     assert folder.labels.tolist() == [1, 0]
-    assert folder.report.found["left out"].names == ("3.jpg",)
-    assert folder.report.found["listed but absent"].names == ("9.jpg",)
+    assert folder.report.findings["left out"].names == ("3.jpg",)
+    assert folder.report.findings["listed but absent"].names == ("9.jpg",)
     with pytest.raises(DataError, match=r"none of the 3 images is listed with a wanted class; check that the list"):
         scan_listed(root, {"7.jpg": "dog"})
