@@ -7,9 +7,9 @@
     ├── OptionError   (ValueError)   a setting is out of its range
     ├── HeadError     (ValueError)   the classifier of a network cannot be found, or a head is not fitted
     ├── DataError     (ValueError)   data are damaged or do not have the expected form
-    ├── FetchError    (OSError)      a data set or weights cannot be had
+    ├── FetchError    (OSError)      a data set or weights cannot be obtained
     ├── WeightsError  (ValueError)   weights do not fit the network
-    ├── TrainingError (RuntimeError) training cannot go on, or not from this checkpoint
+    ├── TrainingError (RuntimeError) training cannot continue, or not from this checkpoint
     ├── BundleError   (ValueError)   a saved classifier is damaged, changed, or not for this version
     ├── ExportError   (RuntimeError) a classifier cannot be exported, or its export does not agree with it
     └── MissingError  (ImportError)  an optional package is not installed
@@ -105,7 +105,7 @@ class DataError(OpenRadialError, ValueError):
 
 
 class FetchError(OpenRadialError, OSError):
-    """A data set or weights cannot be had."""
+    """A data set or weights cannot be obtained."""
 
 
 class WeightsError(OpenRadialError, ValueError):
@@ -113,7 +113,7 @@ class WeightsError(OpenRadialError, ValueError):
 
 
 class TrainingError(OpenRadialError, RuntimeError):
-    """Training cannot go on, or not from this checkpoint."""
+    """Training cannot continue, or not from this checkpoint."""
 
 
 class BundleError(OpenRadialError, ValueError):
@@ -175,17 +175,17 @@ def require(package: str, extra: str, purpose: str) -> ModuleType:
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """A hint at the name that was probably meant, or nothing.
+    """Return a hint at the name that was probably meant, or nothing.
 
     >>> nearest("speces", ["species", "length"])
     "; did you mean 'species'?"
     """
-    found = get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    matches = get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
 def listed(names: Sequence[str], most: int = 10) -> str:
-    """The first names, and how many more there are.
+    """Return the first names, and how many more there are.
 
     >>> listed(["a", "b", "c"], most=2)
     'a, b and 1 more'

@@ -23,14 +23,14 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
-    """Write a file. Whatever happens meanwhile, the path holds the old contents or the new ones, whole."""
+    """Write a file. Whatever happens meanwhile, the path holds the complete old or new contents."""
     scratch = path.with_name(f".{path.name}.part")
-    own = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+    copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch.touch()
         mode = scratch.stat().st_mode  # as for any new file; safetensors would let nobody else read it
-        save_file(own, scratch, metadata=dict(header))
+        save_file(copies, scratch, metadata=dict(header))
         scratch.chmod(mode)
         sync(scratch)
         scratch.replace(path)
@@ -41,7 +41,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the header of a file."""
+    """Return the tensors and the header of a file."""
     with safe_open(path, framework="pt") as opened:
         header = opened.metadata() or {}
         return {name: opened.get_tensor(name) for name in sorted(opened.keys())}, header

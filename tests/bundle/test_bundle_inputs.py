@@ -64,9 +64,9 @@ def test_a_transparent_picture_lies_on_white():
 
 
 BROKEN = {
-    "no file": (lambda folder: folder / "none.png", r"none\.png cannot be read \(No such file or directory\); replace"),
-    "no image": (lambda folder: b"hello", r"the image is no JPEG, PNG, WebP, BMP or GIF image; replace it or leave"),
-    "no byte": (lambda folder: b"", r"the image is no JPEG, PNG, WebP, BMP or GIF image"),
+    "no file": (lambda folder: folder / "none.png", r"none\.png: the image cannot be read \(No such file or directory\); replace"),
+    "no image": (lambda folder: b"hello", r"the image is not in JPEG, PNG, WebP, BMP or GIF format; replace"),
+    "no byte": (lambda folder: b"", r"the image is not in JPEG, PNG, WebP, BMP or GIF format"),
     "floats": (
         lambda folder: np.zeros((8, 8)),
         r"an array of pixels must be uint8 of shape \(h, w\) or .* got float64",
@@ -140,14 +140,14 @@ def test_gaps_are_filled_as_in_training(gap):
     [
         (
             {"lenght": 1.0, "colour": "red"},
-            "row 2 has no column 'length'; its columns are lenght, colour; did you mean",
+            "row 2: the row has no column 'length'; its columns are lenght, colour; did you mean",
         ),
-        ({"length": "long", "colour": "red"}, "column 'length' must hold numbers, got 'long' in row 2; correct it"),
-        ({"length": [1], "colour": "red"}, r"column 'length' must hold numbers, got \[1\] in row 2"),
-        ({"length": np.inf, "colour": "red"}, "column 'length' must hold finite numbers, got inf in row 2"),
-        ({"length": 1e300, "colour": "red"}, "column 'length' has 1e\\+300 in row 2, which float32 cannot hold"),
-        ({"length": 1.0, "colour": "green"}, "column 'colour' has 'green' in row 2, which the training table did not"),
-        ([1.0, "red"], "a row must be a mapping from column to value, got list as row 2"),
+        ({"length": "long", "colour": "red"}, "row 2, column 'length': expected a number, got 'long'; correct it"),
+        ({"length": [1], "colour": "red"}, r"row 2, column 'length': expected a number, got \[1\]"),
+        ({"length": np.inf, "colour": "red"}, "row 2, column 'length': expected a finite number, got inf"),
+        ({"length": 1e300, "colour": "red"}, "row 2, column 'length': 1e\\+300 is too large for float32"),
+        ({"length": 1.0, "colour": "green"}, "row 2, column 'colour': the training table does not have 'green'"),
+        ([1.0, "red"], "row 2: a row must be a mapping from column to value, got list"),
     ],
 )
 def test_a_broken_row_is_named(row, message):

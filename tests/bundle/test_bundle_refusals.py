@@ -14,7 +14,7 @@ from test_bundle_files import assert_equal_bundles
 from openradial.bundle import describe, load, save
 from openradial.bundle import loading as limits
 from openradial.bundle.saving import record_checksum
-from openradial.data.download.checksums import checksum
+from openradial.data.download import checksum
 from openradial.errors import BundleError
 from openradial.files import read_tensors, write_tensors
 

@@ -16,7 +16,9 @@ from openradial import cli
 from openradial.bundle import load
 from openradial.cli import fit
 from openradial.cli.app import COMMANDS
-from openradial.evaluation import Row, samples
+from openradial.data.sources import RawInput
+from openradial.errors import DataError
+from openradial.evaluation import samples
 
 
 @pytest.fixture
@@ -101,8 +103,8 @@ def test_fit_refuses_to_replace_a_model_unasked(call, folder):
         ([], 2, "a model needs data"),
         (["digts"], 2, "did you mean 'digits'"),
         (["digits", "--false-reject-rate", "5"], 2, "must be a number above 0 and below 1"),
-        (["digits", "--known", "0,11"], 1, "'11' is no class of this set"),
-        (["/no/where"], 1, "there is no folder or file /no/where"),
+        (["digits", "--known", "0,11"], 1, "'11' is not a class of these data"),
+        (["/no/where"], 1, "/no/where: there is no such file or folder"),
     ],
 )
 def test_fit_refuses_what_cannot_be_in_one_line(call, tmp_path, arguments, code, message):
@@ -156,7 +158,7 @@ def test_evaluate_goes_past_inputs_that_cannot_be_read(call, folder, tmp_path, m
     rows = samples._rows
 
     def with_a_broken_one(*arguments):
-        return [Row("gone", None, "there is no such file"), *rows(*arguments)[1:]]
+        return [RawInput("gone", None, DataError("there is no such file")), *rows(*arguments)[1:]]
 
     monkeypatch.setattr(samples, "_rows", with_a_broken_one)
     code, out, _ = call("evaluate", root / "model", "--known", root / "t.csv", "--out", tmp_path / "r")
@@ -198,7 +200,7 @@ def test_predict_writes_csv_that_reads_back(call, folder):
     rows = list(csv.DictReader(io.StringIO(out)))
     assert code == 3
     assert [row["label"] for row in rows] == ["a", "", "b"]
-    assert rows[1]["error"] == "column 'length' must hold numbers, got 'x'; correct it"
+    assert rows[1]["error"] == "column 'length': expected a number, got 'x'; correct it"
     assert rows[0]["class_1"] == "a"
     assert float(rows[0]["probability_1"]) == float(rows[0]["probability"])
 
@@ -211,7 +213,7 @@ def test_a_broken_row_is_a_line_and_exit_code_3_says_so(call, folder, tmp_path):
     lines = out.splitlines()
     assert lines[0].split() == ["input", "label", "probability", "distance", "p-value", "nearest", "classes"]
     assert lines[1].split()[:2] == ["-:1", "a"]
-    assert lines[2].split(None, 1) == ["-:2", "error: the row has 1 values for 2 columns"]
+    assert lines[2].split(None, 1)[1].startswith("error: the header names 2 columns, but the row has 1 values")
     assert lines[3].endswith("error: there is no such file")
 
 

@@ -281,7 +281,7 @@ def test_the_error_for_a_dead_worker_names_the_way_out(folder, monkeypatch):
     monkeypatch.setattr(workers.DataLoader, "__iter__", died)
     message = (
         "a process that decodes images ended unexpectedly (DataLoader worker (pid 7) is killed by signal: Killed. ); "
-        "often memory ran out: take fewer workers or smaller batches, or workers=0 to decode in this process"
+        "often memory ran out: use fewer workers or smaller batches, or workers=0 to decode in this process"
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         collected(FolderBatches(folder, 8, 2, workers=1))

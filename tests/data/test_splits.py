@@ -2,11 +2,13 @@ import json
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openradial.data import count_duplicates, duplicate_groups
 from openradial.data.examples import Examples
 from openradial.data.splits import (
     Split,
@@ -93,9 +95,13 @@ def test_a_named_split_keeps_the_order_of_the_names():
         (
             lambda: named_split(["cat", "dog"], known=["catt"]),
             DataError,
-            "'catt' is no class of this set; did you mean 'cat'?",
+            "'catt' is not a class of these data; did you mean 'cat'?",
         ),
-        (lambda: named_split(["cat", "dog"], novel=["x"]), DataError, "'x' is no class of this set; it has cat, dog"),
+        (
+            lambda: named_split(["cat", "dog"], novel=["x"]),
+            DataError,
+            "'x' is not a class of these data; it has cat, dog",
+        ),
         (
             lambda: named_split(DIGITS),
             OptionError,
@@ -202,7 +208,7 @@ def test_damaged_files_of_a_split_are_named(tmp_path, name, content, message):
 
 
 def test_a_missing_list_is_named(tmp_path):
-    message = f"expected a list of classes, one name per line, at {tmp_path}/x.txt; there is no such file"
+    message = f"expected a list of classes, one name per line, at {tmp_path}/x.txt; the file does not exist"
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         read_names(tmp_path / "x.txt")
 
@@ -283,3 +289,73 @@ def test_a_test_part_does_not_follow_the_values_of_a_set_drawn_with_the_same_see
     kept, held = train_test_split(spiral(n=2000, seed=seed), 0.1, seed=seed)
     radius = [part.inputs.norm(dim=1).mean().item() for part in (kept, held)]
     assert radius[0] == pytest.approx(radius[1], rel=0.15)
+
+
+def halves(labels, groups, test=0.2, seed=0):
+    """Split and return the groups of both parts, which have none in common."""
+    data = Examples(torch.arange(len(labels)), torch.as_tensor(labels), tuple(map(str, range(max(labels) + 1))))
+    train, held_out = train_test_split(data, test, seed, groups=groups)
+    assert sorted(torch.cat([train.inputs, held_out.inputs]).tolist()) == list(range(len(labels)))
+    groups = np.asarray(groups)
+    first, second = (set(groups[part.inputs.numpy()].tolist()) for part in (train, held_out))
+    assert not first & second
+    return train, held_out
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_groups_of_one_change_nothing(seed):
+    labels = torch.randint(0, 4, (200,), generator=torch.Generator().manual_seed(seed))
+    data = Examples(torch.arange(200), labels, tuple("abcd"))
+    for groups in (np.arange(200), torch.arange(200).flip(0) * 7):
+        for left, right in zip(
+            train_test_split(data, 0.3, seed), train_test_split(data, 0.3, seed, groups=groups), strict=True
+        ):
+            assert torch.equal(left.inputs, right.inputs)
+
+
+@pytest.mark.parametrize("copies", [2, 3, 5])
+def test_copies_stay_in_one_part_and_classes_keep_their_shares(copies):
+    labels = np.repeat(np.arange(300) % 3, copies)
+    groups = np.repeat(np.arange(300), copies)
+    mixed = np.random.default_rng(0).permutation(len(labels))
+    train, held_out = halves(labels[mixed], groups[mixed])
+    for part, share in ((train, 0.8), (held_out, 0.2)):
+        assert abs(part.counts() - share * 100 * copies).max() <= copies / 2
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=1, max_size=60),
+    test=st.floats(0.05, 0.95),
+    seed=st.integers(0, 3),
+)
+def test_groups_of_any_kind_stay_in_one_part(rows, test, seed):
+    labels, groups = [label for label, _ in rows], [group for _, group in rows]
+    train, _ = halves(labels, groups, test, seed)
+    assert set(labels) == set(train.labels.tolist())  # every class can be trained on
+
+
+def test_a_class_of_two_large_groups_is_in_both_parts():
+    train, held_out = halves([0] * 20 + [1] * 20, [0] * 10 + [1] * 10 + list(range(2, 22)), test=0.1)
+    assert (train.counts().tolist(), held_out.counts().tolist()) == ([10, 18], [10, 2])
+
+
+def test_a_class_of_one_group_is_trained_on():
+    train, held_out = halves([0] * 6 + [1] * 6, [0] * 6 + list(range(1, 7)), test=0.5)
+    assert (train.counts().tolist(), held_out.counts().tolist()) == ([6, 3], [0, 3])
+
+
+@pytest.mark.parametrize("groups", [np.zeros(3), np.zeros(2, np.int64), np.zeros((2, 2), np.int64)])
+def test_groups_must_be_one_integer_per_example(groups):
+    with pytest.raises(OptionError, match="groups must be 4 integers, one per example, got"):
+        train_test_split(examples([0, 1, 0, 1]), 0.5, groups=groups)
+
+
+def test_many_rows_are_grouped_and_split(tmp_path):
+    inputs = torch.randint(0, 50, (100_000, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    data = Examples(inputs, torch.arange(100_000) % 10, tuple("0123456789"))
+    groups = duplicate_groups(data)
+    train, held_out = train_test_split(data, 0.15, groups=groups)
+    assert count_duplicates(groups) == 100_000 - len(torch.unique(inputs, dim=0))
+    rows = [set(map(bytes, part.inputs.numpy())) for part in (train, held_out)]
+    assert not rows[0] & rows[1]
+    assert abs(len(held_out) - 15_000) < 20

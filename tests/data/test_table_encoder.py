@@ -148,30 +148,30 @@ def test_an_encoder_reads_numbers_as_words_where_the_training_rows_had_words(tmp
         ),
         (
             lambda: TableEncoder.fit(table(age=numbers(1, np.nan, np.nan))),
-            "column 'age' has no value in row 2 (2 gaps in all); "
-            "fill them, leave the column out, or choose missing='mean'",
+            "row 2, column 'age': expected a value, but 2 are missing; fill them in, leave the column out, or choose "
+            "missing='mean'",
         ),
         (
             lambda: TableEncoder.fit(table(kind=words("a", None))),
-            "column 'kind' has no value in row 2 (1 gaps in all); "
-            "fill them, leave the column out, or choose missing='mean'",
+            "row 2, column 'kind': expected a value, but 1 are missing; fill them in, leave the column out, or choose "
+            "missing='mean'",
         ),
         (
             lambda: TableEncoder.fit(table(age=numbers(np.nan, np.nan)), missing="mean"),
-            "column 'age' has no values at all; leave it out of features",
+            "column 'age': the column has no values at all; leave it out of features",
         ),
         (
             lambda: TableEncoder.fit(table(name=words(*map(str, range(1001))))),
-            "column 'name' has 1001 different words, at most 1000 can become inputs; "
-            "leave it out of features, or group its words",
+            "column 'name': expected at most 1000 different words, got 1001; leave the column out of features, or "
+            "group its words",
         ),
         (
             lambda: encoded(table(a=numbers(1, 1e300)), standardise=False),
-            "column 'a' has 1e+300 in row 2, which float32 cannot hold; rescale the column",
+            "row 2, column 'a': 1e+300 is too large for float32; rescale the column",
         ),
         (
             lambda: TableEncoder.fit(table(a=numbers(1, 1e300))),
-            "column 'a' has numbers up to 1e+300, too large to average; rescale the column",
+            "column 'a': numbers up to 1e+300 are too large to average; rescale them",
         ),
     ],
 )
@@ -194,22 +194,22 @@ def test_rows_that_cannot_be_learnt_from_say_why(fit, message):
         ),
         (
             {"age": words("old"), "kind": words("a")},
-            "column 'age' held numbers in the training table and holds words here, 'old' in row 1; correct it",
+            "row 1, column 'age': the training table has numbers in this column, got words: 'old'; correct it",
         ),
         (
             {"age": numbers(1), "kind": numbers(7)},
-            "column 'kind' held words in the training table and holds numbers here, 7.0 in row 1; "
+            "row 1, column 'kind': the training table has words in this column, got numbers: 7.0; "
             "read the table with words=('kind',)",
         ),
         (
             {"age": numbers(1), "kind": words("azure")},
-            "column 'kind' has 'azure' in row 1, which the training table did not have; "
+            "row 1, column 'kind': the training table does not have 'azure' in this column; "
             "correct it, or choose unknown='zeros'",
         ),
         (
             {"age": numbers(np.nan), "kind": words("a")},
-            "column 'age' has no value in row 1 (1 gaps in all); "
-            "fill them, leave the column out, or choose missing='mean'",
+            "row 1, column 'age': expected a value, but 1 are missing; fill them in, leave the column out, or choose "
+            "missing='mean'",
         ),
     ],
 )

@@ -7,8 +7,9 @@ from evaluation_models import image_bundle, point_bundle, table_bundle
 from PIL import Image
 
 from openradial.classifier import OpenClassifier
+from openradial.data.sources import RawInput
 from openradial.errors import DataError, HeadError, OptionError
-from openradial.evaluation import Row, Sample, evaluate, known_sample, novel_sample
+from openradial.evaluation import Sample, evaluate, known_sample, novel_sample
 from openradial.evaluation.evaluation import known_misclassified, known_rejected, novel_accepted
 
 KNOWN = [((1, 0), 0), ((0.9, 0), 0), ((0.4, 0.5), 0), ((0, 1), 1), ((0, 0.8), 1), ((3, 3), 1)]
@@ -16,9 +17,9 @@ NOVEL = [(5, 5), (0.8, 0.1), (-4, 2)]
 
 
 def samples():
-    rows = [Row(f"k{i}", {"x": x, "y": y, "word": "left"}) for i, ((x, y), _) in enumerate(KNOWN)]
+    rows = [RawInput(f"k{i}", {"x": x, "y": y, "word": "left"}) for i, ((x, y), _) in enumerate(KNOWN)]
     known = Sample("known", rows, np.array([k for _, k in KNOWN]), tuple("ab"[k] for _, k in KNOWN))
-    rows = [Row(f"n{i}", {"x": x, "y": y, "word": "left"}) for i, (x, y) in enumerate(NOVEL)]
+    rows = [RawInput(f"n{i}", {"x": x, "y": y, "word": "left"}) for i, (x, y) in enumerate(NOVEL)]
     return known, Sample("novel", rows, np.full(3, -1), ("c", "d", "c"))
 
 
@@ -93,21 +94,21 @@ def test_mistakes_come_with_the_most_telling_first():
 
 def test_inputs_that_cannot_be_read_are_left_out_and_named():
     known, novel = samples()
-    rows = [*known.rows[:2], Row("bad", {"x": "?", "y": "no", "word": "left"}), *known.rows[2:]]
+    rows = [*known.rows[:2], RawInput("bad", {"x": "?", "y": "no", "word": "left"}), *known.rows[2:]]
     labels = np.insert(known.labels, 2, 0)
     broken = Sample("known", rows, labels, (*known.truths[:2], "a", *known.truths[2:]))
     found = evaluate(table_bundle(), broken, [novel])
     assert found.as_dict()["broken"] == ["bad"]
     assert found.accuracy == evaluate(table_bundle(), known, [novel]).accuracy
     alone = Sample("known", rows[2:3], labels[2:3], ("a",))
-    with pytest.raises(DataError, match="no input of known could be read; the first: bad: column 'y' must hold"):
+    with pytest.raises(DataError, match="no input of known could be read; the first: bad: column 'y': expected a number"):
         evaluate(table_bundle(), alone, [])
 
 
 def test_a_score_that_is_no_number_counts_as_unknown():
     bundle = point_bundle()
-    known = Sample("k", [Row("a", [1.0, 0.0]), Row("b", [0.0, 1.0])], np.array([0, 1]), ("a", "b"))
-    unseen = Sample("n", [Row("n", [float("nan"), 0.0])], np.array([-1]), ("n",))
+    known = Sample("k", [RawInput("a", [1.0, 0.0]), RawInput("b", [0.0, 1.0])], np.array([0, 1]), ("a", "b"))
+    unseen = Sample("n", [RawInput("n", [float("nan"), 0.0])], np.array([-1]), ("n",))
     assert evaluate(bundle, known, [unseen]).novel_metrics[0].detected == 1
 
 
@@ -169,9 +170,9 @@ def test_images_of_an_npz_file_are_novel_data(tmp_path):
 @pytest.mark.parametrize(
     ("make", "data", "message"),
     [
-        (known_sample, "spiral", "the model takes images, and spiral holds points"),
+        (known_sample, "spiral", "the model takes images, but spiral holds points"),
         (known_sample, "digits", "holds none of the classes that the model knows: it has 0, 1, 2"),
-        (novel_sample, "spiral", "the model takes images, and spiral holds points"),
+        (novel_sample, "spiral", "the model takes images, but spiral holds points"),
     ],
 )
 def test_data_of_another_kind_or_class_are_refused(make, data, message):
@@ -181,11 +182,11 @@ def test_data_of_another_kind_or_class_are_refused(make, data, message):
 
 def test_novel_data_must_hold_something_novel(tmp_path):
     root = write_folder(tmp_path / "known", ["a", "b"])
-    with pytest.raises(DataError, match="holds no novel data: all of it is of classes that the model knows"):
+    with pytest.raises(DataError, match="holds no novel data: the model knows all of its classes"):
         novel_sample(image_bundle(), str(root))
     (tmp_path / "none").mkdir()
     with pytest.raises(DataError, match=r"none holds no novel data$"):
         novel_sample(image_bundle(), str(tmp_path / "none"))
     (tmp_path / "t.csv").write_text("x\n1\n")
-    with pytest.raises(DataError, match=r"the model takes images, which .*t\.csv does not hold"):
+    with pytest.raises(DataError, match=r"the model takes images, but .*t\.csv holds table"):
         novel_sample(image_bundle(), str(tmp_path / "t.csv"))

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from evaluation_models import image_bundle, table_bundle
 
-from openradial.evaluation import Row, Sample, evaluate, write_report
+from openradial.data.sources import RawInput
+from openradial.evaluation import Sample, evaluate, write_report
 from openradial.evaluation.figures import figures, thumbnail
 
 
@@ -19,10 +20,10 @@ def image_samples(n=40, unseen=20, seed=0):
         pixels[i, 0, k] = random.integers(120, 256)
     pixels[0, 0] = (0, 255)  # looks like the other class
     known = Sample(
-        "<known & co>", [Row(f"k{i}", p) for i, p in enumerate(pixels)], labels, tuple("ab"[k] for k in labels)
+        "<known & co>", [RawInput(f"k{i}", p) for i, p in enumerate(pixels)], labels, tuple("ab"[k] for k in labels)
     )
     noise = random.integers(0, 256, (unseen, 2, 2)).astype(np.uint8)
-    rows = [Row(f"n{i}", p) for i, p in enumerate(noise)]
+    rows = [RawInput(f"n{i}", p) for i, p in enumerate(noise)]
     return known, Sample("noise", rows, np.full(unseen, -1), ("noise",) * unseen)
 
 
@@ -114,7 +115,10 @@ def test_without_novel_data_there_are_no_curves_of_them(tmp_path):
 
 
 def test_rows_of_a_table_are_shown_as_rows(tmp_path):
-    rows = [Row("t.csv:1", {"x": 0.0, "y": 0.9, "word": "<b>"}), Row("t.csv:2", {"x": 1.0, "y": 0.0, "word": "left"})]
+    rows = [
+        RawInput("t.csv:1", {"x": 0.0, "y": 0.9, "word": "<b>"}),
+        RawInput("t.csv:2", {"x": 1.0, "y": 0.0, "word": "left"}),
+    ]
     found = evaluate(table_bundle(), Sample("t", rows, np.array([0, 0]), ("a", "a")), [])
     text = write_report(found, table_bundle(), tmp_path).read_text()
     assert (
@@ -129,9 +133,9 @@ def test_a_thumbnail_is_small_and_shows_few_grey_values():
 
     from PIL import Image
 
-    url = thumbnail(Row("x", np.array([[0, 16], [8, 0]], np.uint8)), image_bundle().preprocessing)
+    url = thumbnail(RawInput("x", np.array([[0, 16], [8, 0]], np.uint8)), image_bundle().preprocessing)
     image = Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])))
     assert image.size == (96, 96)
     assert image.getpixel((90, 5)) == (255, 255, 255)
-    assert thumbnail(Row("x", "no.png"), image_bundle().preprocessing) is None
-    assert thumbnail(Row("x", {}), table_bundle().preprocessing) is None
+    assert thumbnail(RawInput("x", "no.png"), image_bundle().preprocessing) is None
+    assert thumbnail(RawInput("x", {}), table_bundle().preprocessing) is None

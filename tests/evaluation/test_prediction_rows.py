@@ -4,17 +4,20 @@ import json
 import numpy as np
 import pytest
 from evaluation_models import image_bundle, point_bundle, table_bundle, text_inputs
-from openradial.evaluation.rows import count_rows, image_files
 from PIL import Image
 
 from openradial.bundle import SequenceInputs
 from openradial.classifier.streaming import Run
+from openradial.data.sources import RawInput
 from openradial.errors import DataError, OptionError
-from openradial.evaluation import Row, predict_rows, records, rows_of
 
 TABLE = table_bundle().preprocessing
 IMAGES = image_bundle().preprocessing
 CSV = "x,y,word,extra\n1,0,left,7\n0,1,right,8\n"
+
+
+def rows_of(paths, inputs, stdin=None):
+    return stream(paths, inputs.kind, columns=inputs.columns, stdin=stdin)
 
 
 def save_image(path, left=255, right=0):
@@ -28,20 +31,19 @@ def test_a_folder_stands_for_the_images_in_it_and_below(tmp_path):
     (tmp_path / "all" / "notes.txt").write_text("no image")
     found = list(rows_of([str(tmp_path / "all")], IMAGES))
     assert [row.name for row in found] == [str(tmp_path / "all" / name) for name in ("b.png", "sub/a.png")]
-    assert count_rows([str(tmp_path / "all")], IMAGES) == 2
-    assert list(image_files(tmp_path / "all")) == [row.raw for row in found]
+    assert count_inputs([tmp_path / "all"], "images") == 2
 
 
 def test_what_is_not_there_is_a_row_with_its_error(tmp_path):
     (tmp_path / "empty").mkdir()
     found = list(rows_of([str(tmp_path / "no.png"), str(tmp_path / "empty")], IMAGES))
-    assert [row.error for row in found] == ["there is no such file", "the folder holds no images"]
+    assert [row.error.reason for row in found] == ["there is no such file", "the folder holds no images"]
 
 
 def test_paths_come_from_the_standard_input():
     found = list(rows_of(["-"], IMAGES, io.StringIO("a.png\n\nb c.png\r\n")))
     assert [row.raw for row in found] == ["a.png", "b c.png"]
-    assert count_rows(["-"], IMAGES) is None
+    assert count_inputs(["-"], "images") is None
 
 
 def test_images_of_an_npz_file_are_rows(tmp_path):
@@ -87,25 +89,29 @@ def test_rows_come_from_the_standard_input_as_csv_or_json(text):
 def test_broken_lines_are_rows_with_their_error():
     found = list(rows_of(["-"], TABLE, io.StringIO('{"x": 1}\nnonsense\n[1, 2]\n')))
     assert found[0].error is None
-    assert found[1].error.startswith("the line is no JSON (")
-    assert found[2].error == "the line must be a JSON object of column names and values"
+    assert found[1].error.reason.startswith("the line is not valid JSON (")
+    assert found[2].error.reason == "the line must be a JSON object of column names and values"
     found = list(rows_of(["-"], TABLE, io.StringIO("x,y,word\n1,2\n1,2,left\n")))
-    assert found[0].error == "the row has 2 values for 3 columns"
+    assert "the header names 3 columns, but the row has 2 values" in found[0].error.reason
+    assert found[0].error.row == 1
     assert found[1].name == "-:2"
 
 
 def test_a_table_without_the_columns_of_the_model_is_refused_at_once():
-    with pytest.raises(DataError, match=r"^- lacks the columns y, word that the model was fitted on; it has x, words"):
+    with pytest.raises(
+        DataError,
+        match=r"^-, column 'y': the model was fitted on the columns y, word, which are missing; there are x, words",
+    ):
         list(rows_of(["-"], TABLE, io.StringIO("x,words\n1,2\n")))
 
 
 def test_a_file_that_ends_in_the_middle_is_a_row_with_its_error(tmp_path):
     (tmp_path / "t.csv").write_bytes(CSV.encode() + b"\xff\xfe\n")
     *_, last = rows_of([str(tmp_path / "t.csv")], TABLE)
-    assert last.error.startswith("cannot be read any further (")
+    assert last.error.reason.startswith("expected text in UTF-8, got invalid start byte")
     (tmp_path / "t.parquet").write_bytes(b"PAR1 no more")
     (only,) = rows_of([str(tmp_path / "t.parquet")], TABLE)
-    assert only.error.startswith("is no whole Parquet file (")
+    assert only.error.reason.startswith("the Parquet file is damaged (")
 
 
 def test_texts_are_files_or_lines(tmp_path):
@@ -113,7 +119,7 @@ def test_texts_are_files_or_lines(tmp_path):
     (tmp_path / "b.txt").write_bytes(b"\xff")
     good, bad = rows_of([str(tmp_path / "a.txt"), str(tmp_path / "b.txt")], text_inputs())
     assert good.raw == "all good"
-    assert bad.error.startswith("cannot be read as text in UTF-8")
+    assert bad.error.reason.startswith("cannot be read as text in UTF-8")
     assert [row.raw for row in rows_of(["-"], text_inputs(), io.StringIO("good\n\nbad\n"))] == ["good", "bad"]
 
 
@@ -130,9 +136,9 @@ def test_points_and_sequences_come_from_arrays(tmp_path):
 @pytest.mark.parametrize(
     ("name", "inputs", "error", "message"),
     [
-        ("x.npz", IMAGES, DataError, "must hold one array of uint8 images, got 0 among table"),
+        ("x.npz", IMAGES, DataError, "expected one array of uint8 images, got table"),
         ("t.zip", TABLE, OptionError, "a table must be one of .csv, .tsv, .txt, .jsonl"),
-        ("", TABLE, OptionError, "this model takes table, and .* is a folder; name files"),
+        ("", TABLE, OptionError, "this model takes table, but .* is a folder; name files"),
         ("t.zip", point_bundle().preprocessing, OptionError, "this model takes points from NPZ files, got 't.zip'"),
     ],
 )
@@ -151,12 +157,12 @@ def test_points_cannot_come_from_the_standard_input():
 @pytest.mark.parametrize("at_once", [1, 2, 3, 7, 100])
 def test_broken_rows_cost_themselves_alone_whatever_the_batch(at_once):
     values = [(1, 0), ("no", 0), (0, 1), (9, 9), (None, "x"), (0, 1)]
-    rows = [Row(str(i), {"x": x, "y": y, "word": "left"}) for i, (x, y) in enumerate(values)]
-    rows.insert(3, Row("gone", None, "there is no such file"))
+    rows = [RawInput(str(i), {"x": x, "y": y, "word": "left"}) for i, (x, y) in enumerate(values)]
+    rows.insert(3, RawInput("gone", None, DataError("there is no such file", path="gone")))
     found = [record for run in predict_rows(table_bundle().predict, rows, at_once) for record in records(run)]
     assert [record["input"] for record in found] == ["0", "1", "2", "gone", "3", "4", "5"]
     assert [record.get("label") for record in found] == ["a", None, "b", None, "unknown", None, "b"]
-    assert found[1]["error"] == "column 'x' must hold numbers, got 'no'; correct it"
+    assert found[1]["error"] == "column 'x': expected a number, got 'no'; correct it"
     assert found[3]["error"] == "there is no such file"
 
 
@@ -166,9 +172,9 @@ def test_rows_are_read_only_as_they_are_predicted():
     def endless():
         for i in range(10**9):
             read.append(i)
-            yield Row(str(i), {"x": 1, "y": 0, "word": "left"})
+            yield RawInput(str(i), {"x": 1, "y": 0, "word": "left"})
 
-    runs = predict_rows(table_bundle().predict, endless(), at_once=10)
+    runs = predict_rows(table_bundle().predict, endless(), batch_size=10)
     next(runs), next(runs)
     assert len(read) == 20
 
@@ -176,12 +182,12 @@ def test_rows_are_read_only_as_they_are_predicted():
 def test_an_error_does_not_repeat_the_name_of_its_input(tmp_path):
     (tmp_path / "bad.png").write_bytes(b"no image")
     (run,) = predict_rows(image_bundle().predict, rows_of([str(tmp_path / "bad.png")], IMAGES))
-    assert run == Run([Row(run.rows[0].name, run.rows[0].raw)], None, run.error)
-    assert run.error == "is no JPEG, PNG, WebP, BMP or GIF image; replace it or leave it out"
+    assert run == PredictedRows([RawInput(run.rows[0].name, run.rows[0].raw)], None, run.error)
+    assert run.error == "the image is not in JPEG, PNG, WebP, BMP or GIF format; replace it or leave it out"
 
 
 def test_records_hold_what_json_can_hold():
-    (run,) = predict_rows(table_bundle().predict, [Row("r", {"x": 0.9, "y": 0.1, "word": "left"})])
+    (run,) = predict_rows(table_bundle().predict, [RawInput("r", {"x": 0.9, "y": 0.1, "word": "left"})])
     (record,) = records(run)
     assert json.loads(json.dumps(record)) == record
     assert record["distance"] == pytest.approx(np.hypot(0.1, 0.1), rel=1e-5)

@@ -24,7 +24,7 @@ def test_novel_classes_are_named_or_drawn():
 
 
 def test_a_class_that_is_not_there_is_refused():
-    with pytest.raises(DataError, match="'dgo' is no class of this set; did you mean 'dog'"):
+    with pytest.raises(DataError, match="'dgo' is not a class of these data; did you mean 'dog'"):
         FitJob("x", known="cat,dgo").split(CLASSES)
 
 

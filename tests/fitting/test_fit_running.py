@@ -189,7 +189,7 @@ def test_sequences_of_different_lengths_can_be_fitted(monkeypatch):
     for row, length in enumerate(torch.randint(3, 10, (120,), generator=generator).tolist()):
         x[row, length:] = torch.nan
     found = DataSource("walks", "sequences", Examples(x, y, ("up", "down")))
-    monkeypatch.setattr("openradial.fitting.material.find", lambda data, label: found)
+    monkeypatch.setattr("openradial.fitting.material.sources.open", lambda data, label: found)
     fitted = fit_job(quick("walks", model_options={"hidden": 8}, epochs=30), show_progress=False)
     assert fitted.report.accuracy > 0.8
     assert len(fitted.bundle.predict([x[0, :3].numpy(), x[1, :3].numpy()])) == 2

@@ -14,7 +14,7 @@ from openradial.bundle.card import card
 from openradial.bundle.parts import classifier_records, classifier_tensors, make_network
 from openradial.bundle.record import BundleRecord
 from openradial.classifier import OpenClassifier
-from openradial.data.download.checksums import checksum
+from openradial.data.download import checksum
 from openradial.errors import BundleError, OpenRadialError, OptionError
 from openradial.files import Failure, sync, write_tensors, write_text
 

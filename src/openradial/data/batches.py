@@ -1,11 +1,12 @@
 """Batches of a set in memory, or of image files that workers decode: the same order, shares and transforms for both.
 
 The order of an epoch follows from ``(seed, epoch)`` and the random numbers of a batch from ``(seed, epoch, batch,
-rank)`` alone: a run that was stopped goes on as if it had not been, and the number of workers changes nothing.
+rank)`` alone: a run that was stopped resumes as if it had not been, and the number of workers changes nothing.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -22,10 +23,10 @@ Batch = tuple[Tensor, Tensor]
 
 
 def shares(n: int, batch_size: int, *, rank: int = 0, world: int = 1, drop_last: bool = False) -> list[slice]:
-    """Which places of an epoch's order make the batches of one rank.
+    """Return which parts of an epoch's order make the batches of one rank.
 
-    All ranks get the same number of batches and together every place once. The rest is shared evenly; a rest with less
-    than one example per rank goes into the batches before it.
+    All ranks get the same number of batches and together every example once. The rest is shared evenly; a rest with
+    less than one example per rank goes into the batches before it.
 
     >>> shares(10, 4)
     [slice(0, 4, None), slice(4, 8, None), slice(8, 10, None)]
@@ -51,6 +52,18 @@ def shares(n: int, batch_size: int, *, rank: int = 0, world: int = 1, drop_last:
     return [slice(start + m * rank // world, start + m * (rank + 1) // world) for start, m in bounds]
 
 
+class BatchOptions(TypedDict, total=False):
+    """Options of all batches: ``rank`` is this process's part of ``world``; ``transform`` changes each batch last."""
+
+    shuffle: bool
+    seed: int
+    transform: Transform | None
+    drop_last: bool
+    device: torch.device | str | None
+    rank: int
+    world: int
+
+
 class _Batches(ABC):
     """What both kinds of batches share: the order, the counting of epochs, transforms and the device."""
 
@@ -58,13 +71,14 @@ class _Batches(ABC):
         self,
         labels: Tensor,
         batch_size: int,
-        shuffle: bool,
-        seed: int,
-        transform: Transform | None,
-        drop_last: bool,
-        device: torch.device | str | None,
-        rank: int,
-        world: int,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        transform: Transform | None = None,
+        drop_last: bool = False,
+        device: torch.device | str | None = None,
+        rank: int = 0,
+        world: int = 1,
     ) -> None:
         check_count("batch_size", batch_size)
         check_count("seed", seed, least=0)
@@ -81,18 +95,18 @@ class _Batches(ABC):
         return len(self.shares)
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches of the next epoch; the first time of epoch 0."""
+        """Return the batches of the next epoch, beginning with epoch 0."""
         self.next_epoch += 1
         return self.epoch(self.next_epoch - 1)
 
     def epoch(self, epoch: int, *, start_batch: int = 0) -> Iterator[Batch]:
-        """The batches ``(x, y)`` of one epoch, from ``start_batch`` on."""
+        """Return the batches ``(x, y)`` of one epoch, from ``start_batch`` on."""
         check_count("epoch", epoch, least=0)
         check_count("start_batch", start_batch, least=0)
         return self._batches(epoch, start_batch)
 
     def order(self, epoch: int) -> Tensor | None:
-        """The order of all examples in one epoch; None is the order they have."""
+        """Return the order of all examples in one epoch; None if they are not shuffled."""
         if not self.shuffle:
             return None
         return torch.randperm(len(self.labels), generator=_generator(self.seed, epoch))
@@ -116,20 +130,8 @@ class Batches(_Batches):
     [[0, 1], [0, 1], [0]]
     """
 
-    def __init__(
-        self,
-        examples: Examples,
-        batch_size: int,
-        *,
-        shuffle: bool = False,
-        seed: int = 0,
-        transform: Transform | None = None,
-        drop_last: bool = False,
-        device: torch.device | str | None = None,
-        rank: int = 0,
-        world: int = 1,
-    ) -> None:
-        super().__init__(examples.labels, batch_size, shuffle, seed, transform, drop_last, device, rank, world)
+    def __init__(self, examples: Examples, batch_size: int, **options: Unpack[BatchOptions]) -> None:
+        super().__init__(examples.labels, batch_size, **options)
         self.examples = examples
 
     def _batches(self, epoch: int, start: int) -> Iterator[Batch]:
@@ -157,21 +159,15 @@ class FolderBatches(_Batches):
         size: int,
         batch_size: int,
         *,
-        shuffle: bool = False,
-        seed: int = 0,
-        transform: Transform | None = None,
-        drop_last: bool = False,
-        device: torch.device | str | None = None,
-        rank: int = 0,
-        world: int = 1,
         channels: int = 3,
         crop: float = 1.0,
         random_box: RandomBox | None = None,
         skip_broken: bool = False,
         workers: int | None = None,
         prefetch: int = 2,
+        **options: Unpack[BatchOptions],
     ) -> None:
-        super().__init__(folder.labels, batch_size, shuffle, seed, transform, drop_last, device, rank, world)
+        super().__init__(folder.labels, batch_size, **options)
         self.folder, self.skip_broken, self.prefetch = folder, skip_broken, prefetch
         self.view = View(size, channels, crop, random_box)
         self.view.check()
@@ -182,29 +178,29 @@ class FolderBatches(_Batches):
 
     def _batches(self, epoch: int, start: int) -> Iterator[Batch]:
         order = self.order(epoch)
-        places = [torch.arange(s.start, s.stop) if order is None else order[s] for s in self.shares]
-        requests = (self._request(epoch, batch, places[batch]) for batch in range(start, len(places)))
-        most = max(map(len, places), default=0)
+        indices = [torch.arange(s.start, s.stop) if order is None else order[s] for s in self.shares]
+        requests = (self._request(epoch, batch, indices[batch]) for batch in range(start, len(indices)))
+        most = max(map(len, indices), default=0)
         decoded = decode(requests, self.view, most, workers=self.workers, prefetch=self.prefetch)
         for batch, (x, outcome) in enumerate(decoded, start):
-            whole = self._whole(places[batch], outcome)
-            y = self.labels[places[batch][whole]]
+            complete = self._complete(indices[batch], outcome)
+            y = self.labels[indices[batch][complete]]
             if len(y):
                 # copied because the workers use the memory again; by NumPy, which waits for no thread they keep busy
-                own = torch.from_numpy(x.numpy()[whole.numpy()] if outcome.broken else x.numpy().copy())
-                yield self._finish(own, y, epoch, batch)
+                copied = torch.from_numpy(x.numpy()[complete.numpy()] if outcome.broken else x.numpy().copy())
+                yield self._finish(copied, y, epoch, batch)
 
-    def _request(self, epoch: int, batch: int, places: Tensor) -> Request:
-        paths = [self.folder.paths[i] for i in places.tolist()]
+    def _request(self, epoch: int, batch: int, indices: Tensor) -> Request:
+        paths = [self.folder.paths[i] for i in indices.tolist()]
         if self.view.random is None:
             return Request(paths)
         # numbers apart from those of the transform
         random = np.random.default_rng([self.seed, epoch, batch, self.rank, 1])
         return Request(paths, random.random((len(paths), DRAWS)))
 
-    def _whole(self, places: Tensor, outcome: Outcome) -> Tensor:
-        """Which rows of a batch are images; raises for those that are not."""
-        names = {self.folder.paths[places[i]]: reason for i, reason in outcome.broken.items()}
+    def _complete(self, indices: Tensor, outcome: Outcome) -> Tensor:
+        """Return which rows of a batch are images; raise for broken ones unless they are skipped."""
+        names = {self.folder.paths[indices[i]]: reason for i, reason in outcome.broken.items()}
         if names and not self.skip_broken:
             name, reason = next(iter(names.items()))
             raise DataError(
@@ -212,7 +208,7 @@ class FolderBatches(_Batches):
                 "ImageFolder.check finds all of them"
             )
         self.broken.update(names)
-        keep = torch.ones(len(places), dtype=torch.bool)
+        keep = torch.ones(len(indices), dtype=torch.bool)
         keep[list(outcome.broken)] = False
         return keep
 
@@ -222,65 +218,33 @@ def loader_for(
     size: int,
     batch_size: int,
     *,
-    shuffle: bool = False,
-    seed: int = 0,
-    transform: Transform | None = None,
-    drop_last: bool = False,
-    device: torch.device | str | None = None,
-    rank: int = 0,
-    world: int = 1,
     channels: int = 3,
     crop: float = 1.0,
     random_box: RandomBox | None = None,
     skip_broken: bool = False,
     workers: int | None = None,
     memory: float = 0.5,
+    **options: Unpack[BatchOptions],
 ) -> Batches | FolderBatches:
-    """Batches from memory where the decoded folder takes at most the share ``memory`` of what is free, else from files.
+    """Return batches from memory if the decoded folder takes at most a share ``memory`` of it, else from files.
 
     Both give the same batches. Random boxes are cut from the files, so they always read them.
     """
-    wanted, free = len(folder) * channels * size * size, free_memory()
-    if random_box is None and free is not None and wanted <= memory * free / world:
-        examples = folder.load(size, channels=channels, crop=crop, skip_broken=skip_broken, workers=workers)
-        return Batches(
-            examples,
-            batch_size,
-            shuffle=shuffle,
-            seed=seed,
-            transform=transform,
-            drop_last=drop_last,
-            device=device,
-            rank=rank,
-            world=world,
-        )
-    return FolderBatches(
-        folder,
-        size,
-        batch_size,
-        shuffle=shuffle,
-        seed=seed,
-        transform=transform,
-        drop_last=drop_last,
-        device=device,
-        rank=rank,
-        world=world,
-        channels=channels,
-        crop=crop,
-        random_box=random_box,
-        skip_broken=skip_broken,
-        workers=workers,
-    )
+    needed, free = len(folder) * channels * size * size, free_memory()
+    cut: dict[str, Any] = {"channels": channels, "crop": crop, "skip_broken": skip_broken, "workers": workers}
+    if random_box is None and free is not None and needed <= memory * free / options.get("world", 1):
+        return Batches(folder.load(size, **cut), batch_size, **options)
+    return FolderBatches(folder, size, batch_size, random_box=random_box, **cut, **options)
 
 
-def _rows(inputs: Tensor, places: Tensor) -> Tensor:
-    """The rows at the given places; images on the CPU by NumPy, which copies whole rows and waits for no thread."""
+def _rows(inputs: Tensor, indices: Tensor) -> Tensor:
+    """Return some rows; of images on the CPU by NumPy, which copies complete rows and waits for no thread."""
     if inputs.dtype == torch.uint8 and inputs.device.type == "cpu":
-        return torch.from_numpy(inputs.numpy().take(places.numpy(), axis=0))
-    return inputs.index_select(0, places)
+        return torch.from_numpy(inputs.numpy().take(indices.numpy(), axis=0))
+    return inputs.index_select(0, indices)
 
 
 def _generator(*key: int) -> Generator:
-    """Random numbers of their own for every key."""
+    """Return a generator seeded by the key."""
     seed = int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> np.uint64(1))
     return Generator().manual_seed(seed)

@@ -9,12 +9,12 @@ from openradial.data.download import Source
 from openradial.data.examples import Examples
 from openradial.errors import OptionError, nearest
 
-Kind = Literal["points", "images", "sequences", "texts"]
+Kind = Literal["images", "table", "points", "sequences", "texts"]
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A set in the catalogue. Its module is imported when it is needed."""
+class CatalogEntry:
+    """A data set in the catalogue. Its module is imported when it is needed."""
 
     name: str
     kind: Kind
@@ -24,12 +24,12 @@ class Entry:
     fetched: bool = True
 
     def source(self) -> Source | None:
-        """Where its files come from; None for sets that need none."""
+        """Return where its files come from; None for data sets without files."""
         source: Source | None = self._module().SOURCE if self.fetched else None
         return source
 
     def load(self, split: str = "train", **options: Any) -> Examples:
-        """The examples of a split; options are those of the set's own function."""
+        """Load the examples of a split; options are those of the function that loads the data set."""
         function: Callable[..., Examples] = getattr(self._module(), self.where.partition(":")[2])
         return function(split=split, **options)
 
@@ -40,26 +40,26 @@ class Entry:
 ENTRIES = {
     entry.name: entry
     for entry in (
-        Entry("spiral", "points", "any", "any", "spiral:spiral", fetched=False),
-        Entry("digits", "images", "10", "1,442 / 355", "digits:digits", fetched=False),
-        Entry("mnist", "images", "10", "60,000 / 10,000", "mnist:mnist"),
-        Entry("fashion-mnist", "images", "10", "60,000 / 10,000", "fashion_mnist:fashion_mnist"),
-        Entry("quickdraw", "images", "345", "27,600 / 6,900", "quickdraw:quickdraw"),
-        Entry("cifar10", "images", "10", "50,000 / 10,000", "cifar10:cifar10"),
-        Entry("reuters", "texts", "15", "5,548 / 2,321", "reuters:reuters"),
-        Entry("japanese-vowels", "sequences", "9", "270 / 370", "japanese_vowels:japanese_vowels"),
-        Entry("ucr", "sequences", "2 to 50", "51 sets", "ucr:ucr"),
+        CatalogEntry("spiral", "points", "any", "any", "spiral:spiral", fetched=False),
+        CatalogEntry("digits", "images", "10", "1,442 / 355", "digits:digits", fetched=False),
+        CatalogEntry("mnist", "images", "10", "60,000 / 10,000", "mnist:mnist"),
+        CatalogEntry("fashion-mnist", "images", "10", "60,000 / 10,000", "fashion_mnist:fashion_mnist"),
+        CatalogEntry("quickdraw", "images", "345", "27,600 / 6,900", "quickdraw:quickdraw"),
+        CatalogEntry("cifar10", "images", "10", "50,000 / 10,000", "cifar10:cifar10"),
+        CatalogEntry("reuters", "texts", "15", "5,548 / 2,321", "reuters:reuters"),
+        CatalogEntry("japanese-vowels", "sequences", "9", "270 / 370", "japanese_vowels:japanese_vowels"),
+        CatalogEntry("ucr", "sequences", "2 to 50", "51 sets", "ucr:ucr"),
     )
 }
 
 
 def names() -> list[str]:
-    """The names of all sets that can be loaded."""
+    """Return the names of all sets that can be loaded."""
     return list(ENTRIES)
 
 
-def entry(name: str) -> Entry:
-    """The catalogue's entry of a name; underscores and capital letters are forgiven."""
+def entry(name: str) -> CatalogEntry:
+    """Return the catalogue's entry of a name; case and underscores are ignored."""
     wanted = name.lower().replace("_", "-")
     if wanted not in ENTRIES:
         hint = nearest(wanted, list(ENTRIES)) or f"; the sets are: {', '.join(ENTRIES)}"
@@ -76,7 +76,7 @@ def load(name: str, split: str = "train", **options: Any) -> Examples:
     name, _, part = name.partition(":")
     if part:
         options["name"] = part
-    found = entry(name)
-    if found.name == "ucr" and "name" not in options:
+    listed = entry(name)
+    if listed.name == "ucr" and "name" not in options:
         raise OptionError("ucr is an archive of many sets; name one, such as 'ucr:Crop'")
-    return found.load(split, **options)
+    return listed.load(split, **options)

@@ -11,11 +11,11 @@ from openradial.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """A labelled set as tensors.
+    """Labelled examples as tensors.
 
     ``inputs`` by kind: images ``(n, c, h, w)`` uint8; tables ``(n, d)`` float32; sequences ``(n, t, c)`` float32,
     shorter ones padded at the end with NaN; texts ``(n, t)`` int64 tokens, padded at the end with 0.
-    ``labels`` ``(n,)`` int64 are places in ``classes``; -1 is unknown.
+    ``labels`` ``(n,)`` int64 are indices into ``classes``; -1 is unknown.
 
     >>> letters = Examples(torch.zeros(3, 2), torch.tensor([0, 1, 1]), ("a", "b"))
     >>> len(letters), letters.counts().tolist()
@@ -46,11 +46,11 @@ class Examples:
         return len(self.inputs)
 
     def select(self, which: Tensor) -> Self:
-        """The examples at the given places, or where a mask is true."""
+        """Return the examples at the given indices, or where a mask is true."""
         return type(self)(self.inputs[which], self.labels[which], self.classes)
 
     def counts(self) -> Tensor:
-        """How many examples each class has, ``(k,)``."""
+        """Return how many examples each class has, ``(k,)``."""
         return torch.bincount(self.labels[self.labels >= 0], minlength=len(self.classes))
 
     def to(self, device: torch.device | str) -> Self:

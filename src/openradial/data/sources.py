@@ -9,13 +9,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from openradial.data import catalog
+from openradial.data.catalog import Kind
 from openradial.data.examples import Examples
 from openradial.data.readers.columns import array_column
 from openradial.data.readers.folder import ImageFolder, free_memory, image_files, scan, scan_unlabelled
@@ -24,7 +25,9 @@ from openradial.data.readers.table_files import (
     CSV,
     NPZ,
     TABLES,
+    TABLES_TEXT,
     TableRow,
+    check_table,
     csv_rows,
     ending_of,
     open_text,
@@ -36,7 +39,6 @@ from openradial.data.readers.table_files import (
 from openradial.data.readers.tables import Table, classes_of, read_table
 from openradial.errors import DataError, OptionError, listed, nearest
 
-Kind = Literal["images", "table", "points", "sequences", "texts"]
 Data = Examples | Table | ImageFolder
 LABELS = ("y", "label", "labels", "target")  # arrays of an NPZ file that hold classes where none is named
 TESTS = ("test", "val", "validation")
@@ -96,7 +98,7 @@ def open(
         return images or _open_table(path, label, labelled, features, words)
     if path.exists():
         raise OptionError(
-            f"data must be a folder of images, a table ({', '.join(TABLES)}) or the name of a data set, got {path}"
+            f"data must be a folder of images, a table ({TABLES_TEXT}) or the name of a data set, got {path}"
         )
     return _open_named(str(source), label)
 
@@ -119,10 +121,10 @@ def stream(
     for path in map(str, paths):
         if path == STDIN:
             yield from _stream_lines(sys.stdin if stdin is None else stdin, kind, columns)
-        elif not Path(path).exists():
+        elif not Path(path).expanduser().exists():
             yield RawInput(path, None, DataError("there is no such file", path=path))
         else:
-            yield from _stream_path(Path(path), kind, columns)
+            yield from _stream_path(Path(path).expanduser(), kind, columns)
 
 
 def count_inputs(paths: Iterable[str | Path], kind: str) -> int | None:
@@ -174,6 +176,8 @@ def _open_folder(path: Path, label: str | None, labelled: bool) -> DataSource:
 def _open_table(
     path: Path, label: str | None, labelled: bool, features: Sequence[str] | None, words: Collection[str]
 ) -> DataSource:
+    with table_errors(path):
+        check_table(path)
     if label is None and labelled:
         raise OptionError(f"a table needs the column that holds the classes: name it with label (--label), for {path}")
     return DataSource(str(path), "table", read_table(path, label=label, features=features, words=words), label=label)

@@ -25,7 +25,7 @@ Novel = Literal["error", "unknown"]
 
 @dataclass(frozen=True)
 class NumberFeature:
-    """A column of numbers, of which one input is made: ``(value - shift) / scale``; ``mean`` fills gaps."""
+    """A column of numbers, encoded as one input: ``(value - shift) / scale``; ``mean`` fills gaps."""
 
     name: str
     mean: float
@@ -39,7 +39,7 @@ class NumberFeature:
 
 @dataclass(frozen=True)
 class WordFeature:
-    """A column of words, of which one input per category is made: 0 or 1, the category's share where it is missing."""
+    """A column of words, encoded as one input per category: 0 or 1, or the share of the category for a missing word."""
 
     name: str
     categories: tuple[str, ...]
@@ -57,8 +57,8 @@ Feature = NumberFeature | WordFeature
 class TableEncoder:
     """The encoding of a table's columns, learnt from training rows and applied to any others.
 
-    Numbers are standardised (by choice not), words become one 0/1 input per category. ``missing="mean"`` fills gaps
-    with the mean of the training rows; ``unknown="zeros"`` lets words pass that the training rows did not have.
+    Numbers are standardised unless ``standardise=False``, words become one 0/1 input per category. ``missing="mean"``
+    fills gaps with the mean of the training rows; ``unknown="zeros"`` accepts words that these did not have.
     """
 
     features: tuple[Feature, ...]
@@ -111,7 +111,7 @@ class TableEncoder:
         return read_table(path, label=label, features=self.columns, words=self.word_columns, delimiter=delimiter)
 
     def apply(self, table: Table, *, novel: Novel = "error") -> Examples:
-        """Examples with inputs ``(n, d)`` float32, labelled by this encoder's classes.
+        """Return examples with inputs ``(n, d)`` float32, labelled by this encoder's classes.
 
         A class that the training rows did not have is an error, or with ``novel="unknown"`` gets label -1.
         """
@@ -171,25 +171,27 @@ class TableEncoder:
         gaps = column.missing()
         if self.missing == "error" and gaps.any():
             raise DataError(
-                f"column {name!r} has no value in row {int(gaps.argmax()) + 1} ({int(gaps.sum())} gaps in all); "
-                "fill them, leave the column out, or choose missing='mean'"
+                f"expected a value, but {int(gaps.sum())} are missing; fill them in, leave the column out, or choose "
+                "missing='mean'",
+                row=int(gaps.argmax()) + 1,
+                column=name,
             )
 
     def _labels(self, table: Table, novel: Novel) -> Tensor:
-        place = {name: i for i, name in enumerate(self.classes)}
-        left = [name for i, name in enumerate(table.classes) if name not in place and (table.labels == i).any()]
+        index = {name: i for i, name in enumerate(self.classes)}
+        left = [name for i, name in enumerate(table.classes) if name not in index and (table.labels == i).any()]
         if left and novel == "error":
             raise DataError(
                 f"the table has classes that the training table did not have: {listed(left)}; "
                 f"choose novel='unknown' to label them -1{nearest(left[0], self.classes)}"
             )
-        return torch.tensor([*(place.get(name, -1) for name in table.classes), -1])[table.labels]
+        return torch.tensor([*(index.get(name, -1) for name in table.classes), -1])[table.labels]
 
 
 def _learn(name: str, column: Column, standardise: bool) -> Feature:
     present = ~column.missing()
     if not present.any():
-        raise DataError(f"column {name!r} has no values at all; leave it out of features")
+        raise DataError("the column has no values at all; leave it out of features", column=name)
     if isinstance(column, Words):
         return _learn_words(name, column)
     return _learn_numbers(name, column.values[present], standardise)
@@ -202,14 +204,12 @@ def _learn_numbers(name: str, values: NDArray[np.float64], standardise: bool) ->
         with np.errstate(over="ignore"):
             mean, std = float(values.mean()), _deviation(values) if standardise else 1.0
     if not (np.isfinite(mean) and np.isfinite(std)):
-        raise DataError(
-            f"column {name!r} has numbers up to {np.abs(values).max()}, too large to average; rescale the column"
-        )
+        raise DataError(f"numbers up to {np.abs(values).max()} are too large to average; rescale them", column=name)
     return NumberFeature(name, mean, mean if standardise else 0.0, std)
 
 
 def _deviation(values: NDArray[np.float64]) -> float:
-    """The standard deviation, also of numbers so small that their squares are zero."""
+    """Return the standard deviation, also of numbers so small that their squares are zero."""
     std = float(values.std())
     if std == 0:
         apart = values - values.mean()
@@ -223,15 +223,16 @@ def _learn_words(name: str, column: Words) -> WordFeature:
     used = np.flatnonzero(counts)
     if len(used) > MOST_CATEGORIES:
         raise DataError(
-            f"column {name!r} has {len(used)} different words, at most {MOST_CATEGORIES} can become inputs; "
-            "leave it out of features, or group its words"
+            f"expected at most {MOST_CATEGORIES} different words, got {len(used)}; leave the column out of features, "
+            "or group its words",
+            column=name,
         )
     shares = counts[used] / counts.sum()
     return WordFeature(name, tuple(column.categories[i] for i in used), tuple(shares.tolist()))
 
 
 def _of_kind(feature: Feature, column: Column) -> Column:
-    """The column, whose kind must be that of the training table; one without any value may be of either."""
+    """Return the column, whose kind must be that of the training table; one without any value may be of either."""
     if isinstance(column, Words) == isinstance(feature, WordFeature):
         return column
     if column.missing().all():
@@ -242,8 +243,9 @@ def _of_kind(feature: Feature, column: Column) -> Column:
     was, now = ("numbers", "words") if isinstance(column, Words) else ("words", "numbers")
     way_out = "correct it" if was == "numbers" else f"read the table with words=({feature.name!r},)"
     raise DataError(
-        f"column {feature.name!r} held {was} in the training table and holds {now} here, "
-        f"{value!r} in row {row + 1}; {way_out}"
+        f"the training table has {was} in this column, got {now}: {value!r}; {way_out}",
+        row=row + 1,
+        column=feature.name,
     )
 
 
@@ -254,30 +256,31 @@ def _encode_numbers(feature: NumberFeature, column: Numbers) -> NDArray[np.float
     if not np.isfinite(encoded).all():
         row = int((~np.isfinite(encoded)).argmax())
         raise DataError(
-            f"column {feature.name!r} has {column.values[row]} in row {row + 1}, which float32 cannot hold; "
-            "rescale the column"
+            f"{column.values[row]} is too large for float32; rescale the column", row=row + 1, column=feature.name
         )
     return encoded
 
 
 def _check_categories(feature: WordFeature, column: Words) -> None:
-    strange = np.array([word not in feature.categories for word in column.categories] + [False])[column.codes]
-    if strange.any():
-        row = int(strange.argmax())
+    unseen = np.array([word not in feature.categories for word in column.categories] + [False])[column.codes]
+    if unseen.any():
+        row = int(unseen.argmax())
         word = column.categories[column.codes[row]]
         raise DataError(
-            f"column {feature.name!r} has {word!r} in row {row + 1}, which the training table did not have; "
-            f"correct it, or choose unknown='zeros'{nearest(word, feature.categories)}"
+            f"the training table does not have {word!r} in this column; correct it, or choose unknown='zeros'"
+            f"{nearest(word, feature.categories)}",
+            row=row + 1,
+            column=feature.name,
         )
 
 
 def _encode_words(feature: WordFeature, column: Words) -> NDArray[np.float32]:
-    """One row per category of the column and one for gaps, of which each example takes one."""
-    place = {word: i for i, word in enumerate(feature.categories)}
+    """Encode each category of the column once, and gaps; each example selects one of these rows."""
+    index = {word: i for i, word in enumerate(feature.categories)}
     rows = np.zeros((len(column.categories) + 1, feature.width), dtype=np.float32)
     for i, word in enumerate(column.categories):
-        if word in place:
-            rows[i, place[word]] = 1
+        if word in index:
+            rows[i, index[word]] = 1
     rows[-1] = feature.shares
     encoded: NDArray[np.float32] = rows[column.codes]
     return encoded

@@ -1,4 +1,4 @@
-"""What happens to a whole batch of images: random flips and shifts, and normalisation. No loop over images.
+"""Transforms of complete batches of images: random flips and shifts, and normalisation. No loop over images.
 
 A transform takes a batch ``(n, c, h, w)`` and a generator of random numbers, and returns a batch.
 """
@@ -19,30 +19,30 @@ Transform = Callable[[Tensor, Generator], Tensor]
 
 
 class _Memory:
-    """Arrays to be used again once nobody holds them: touching fresh memory takes longer than the arithmetic."""
+    """Arrays that are reused once nothing refers to them: touching fresh memory takes longer than the arithmetic."""
 
     def __init__(self) -> None:
         self.arrays: list[NDArray[np.float32]] = []
 
     def take(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        for place in range(len(self.arrays)):
-            # a tensor made of an array holds it, and so does every view of that tensor
-            if self.arrays[place].shape == shape and _holders(self.arrays, place) == UNHELD:
-                return self.arrays[place]
+        for i in range(len(self.arrays)):
+            # a tensor made of an array refers to it, and so does every view of that tensor
+            if self.arrays[i].shape == shape and _references(self.arrays, i) == UNUSED:
+                return self.arrays[i]
         self.arrays = [*self.arrays[-2:], np.empty(shape, np.float32)]
         return self.arrays[-1]
 
 
-def _holders(things: list[NDArray[np.float32]], place: int) -> int:
-    return sys.getrefcount(things[place])
+def _references(arrays: list[NDArray[np.float32]], i: int) -> int:
+    return sys.getrefcount(arrays[i])
 
 
-UNHELD = _holders([np.empty(0, np.float32)], 0)
+UNUSED = _references([np.empty(0, np.float32)], 0)
 
 
 @dataclass(frozen=True)
 class Compose:
-    """One transform after the other."""
+    """Apply one transform after the other."""
 
     transforms: tuple[Transform, ...]
 
@@ -95,7 +95,7 @@ class Normalise:
 
 @dataclass(frozen=True)
 class RandomFlip:
-    """Each image mirrored left to right, or not."""
+    """Mirror each image left to right with a probability."""
 
     probability: float = 0.5
 
@@ -110,7 +110,7 @@ class RandomFlip:
 
 @dataclass(frozen=True)
 class RandomShift:
-    """Each image padded with zeros and cut to its size again at a random place."""
+    """Pad each image with zeros and crop it to its size again at a random position."""
 
     padding: int = 4
 

@@ -1,4 +1,4 @@
-"""Texts as tokens: a documented way to cut words, and the table that numbers them."""
+"""Texts as tokens: a documented way to split words, and the table that numbers them."""
 
 import re
 from collections import Counter
@@ -18,7 +18,7 @@ WORD = re.compile(r"(?P<number>\d+(?:[.,]\d+)*)|[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text: runs of letters in lower case, apostrophes inside kept; each number is ``#``.
+    """Return the words of a text: runs of letters in lower case, apostrophes inside kept; each number is ``#``.
 
     >>> words_of("Shell's profit rose 5.3 pct to 1,200 mln dlrs.")
     ["shell's", 'profit', 'rose', '#', 'pct', 'to', '#', 'mln', 'dlrs']
@@ -50,18 +50,18 @@ class Vocabulary:
 
     @classmethod
     def of(cls, texts: Iterable[str], *, size: int) -> "Vocabulary":
-        """The ``size`` words that occur most often; of equally frequent ones those first in the alphabet."""
+        """Return the ``size`` words that occur most often; of equally frequent ones those first in the alphabet."""
         check_count("size", size)
         counts = Counter(word for text in texts for word in words_of(text))
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
         return cls(tuple(islice(ranked, size)))
 
     def __len__(self) -> int:
-        """How many different tokens there are, with padding and the unknown word: the size of an embedding."""
+        """Return how many different tokens there are, with padding and the unknown word: the size of an embedding."""
         return len(self.words) + 2
 
     def encode(self, texts: Sequence[str], *, max_words: int | None = None) -> Tensor:
-        """Tokens ``(n, t)`` int64: the first ``max_words`` words of each text, padded at the end with 0.
+        """Return tokens ``(n, t)`` int64: the first ``max_words`` words of each text, padded at the end with 0.
 
         A text without any word becomes one unknown word, because networks cannot read nothing.
         """
@@ -71,7 +71,7 @@ class Vocabulary:
         return pad_sequence(rows, batch_first=True) if rows else torch.zeros(0, 0, dtype=torch.int64)
 
     def decode(self, tokens: Tensor) -> list[str]:
-        """Texts of tokens ``(n, t)``; unknown words are shown as ``?``."""
+        """Return the texts of tokens ``(n, t)``; unknown words are shown as ``?``."""
         names = ("", "?", *self.words)
         return [" ".join(names[token] for token in row if token != PADDING) for row in tokens.tolist()]
 

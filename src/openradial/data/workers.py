@@ -1,4 +1,4 @@
-"""Whole batches of image files decoded by worker processes, into memory that they share with this one."""
+"""Decode complete batches of image files in worker processes, into memory that they share with this one."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from openradial.errors import DataError, OptionError, check_choice, check_count
 
 
 class View(NamedTuple):
-    """What is cut from an image: its centre, or a random box where random numbers come with the request."""
+    """The part of an image to keep: its centre, or a random box if random numbers come with the request."""
 
     size: int
     channels: int = 3
@@ -39,7 +39,7 @@ class Request(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What decoding found: reasons of broken files and kinds of files that were converted, by place in the batch."""
+    """Reasons of broken files and kinds of files that were converted, by index in the batch."""
 
     broken: dict[int, str]
     kinds: dict[int, str]
@@ -54,15 +54,15 @@ class _Decoder(Dataset[Outcome]):
     def __getitem__(self, job: tuple[int, Request]) -> Outcome:
         slot, request = job
         pixels, outcome = self.slots[slot].numpy(), Outcome({}, {})
-        for place, path in enumerate(request.paths):
-            draws = None if request.draws is None else request.draws[place]
+        for i, path in enumerate(request.paths):
+            draws = None if request.draws is None else request.draws[i]
             try:
-                kind = self._decode(path, draws, pixels[place])
+                kind = self._decode(path, draws, pixels[i])
             except DataError as error:
-                outcome.broken[place] = error.reason
+                outcome.broken[i] = error.reason
             else:
                 if kind != "RGB":
-                    outcome.kinds[place] = kind
+                    outcome.kinds[i] = kind
         return outcome
 
     def _decode(self, path: str, draws: NDArray[np.float64] | None, target: NDArray[np.uint8]) -> str:
@@ -79,7 +79,7 @@ class _Decoder(Dataset[Outcome]):
 
 
 def default_workers() -> int:
-    """One worker per core that this process may use, at most 8."""
+    """Return one worker per core that this process may use, at most 8."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(8, cores)
 
@@ -87,15 +87,15 @@ def default_workers() -> int:
 def decode(
     requests: Iterable[Request], view: View, batch_size: int, *, workers: int, prefetch: int = 2
 ) -> Iterator[tuple[Tensor, Outcome]]:
-    """For each request, in order, its images ``(n, c, size, size)`` uint8 and what was found.
+    """Yield for each request, in order, its images ``(n, c, size, size)`` uint8 and the outcome.
 
-    The tensor is only valid until the next one is asked for: its memory is used again. Rows of broken files hold
-    leftovers. Workers end with the iteration, however it ends.
+    The tensor is only valid until the next one is requested: its memory is reused. Rows of broken files are
+    undefined. Workers end with the iteration, however it ends.
     """
     check_count("workers", workers, least=0)
     check_count("prefetch", prefetch)
     view.check()
-    count = workers * prefetch + 1  # those under way, and the one that the caller looks at
+    count = workers * prefetch + 1  # those in progress, and the one that the caller reads
     slots = torch.empty(count, batch_size, view.channels, view.size, view.size, dtype=torch.uint8)
     if workers:
         slots.share_memory_()  # type: ignore[no-untyped-call]
@@ -115,7 +115,7 @@ def decode(
 def _in_processes(
     decoder: _Decoder, jobs: Iterable[tuple[int, Request]], workers: int, prefetch: int
 ) -> Iterator[Outcome]:
-    # a generator of its own leaves the random numbers of the training alone
+    # a separate generator leaves the random numbers of the training unchanged
     loader: DataLoader[Outcome] = DataLoader(
         decoder,
         batch_size=None,
@@ -132,7 +132,7 @@ def _in_processes(
             raise
         raise DataError(
             f"a process that decodes images ended unexpectedly ({str(error).splitlines()[0]}); often memory ran out: "
-            "take fewer workers or smaller batches, or workers=0 to decode in this process"
+            "use fewer workers or smaller batches, or workers=0 to decode in this process"
         ) from error
 
 

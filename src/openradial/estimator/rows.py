@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from openradial.conformal.calibration import examples_needed
 from openradial.conformal.inputs import check_rate
 from openradial.data.examples import Examples
-from openradial.data.splits import identical_groups, train_test_split
+from openradial.data.duplicates import duplicate_groups
+from openradial.data.splits import train_test_split
 from openradial.errors import DataError, OptionError
 from openradial.recipe import MIN_COMBINATION, REFERENCES
 
@@ -67,7 +68,7 @@ def check_neighbours(value: object) -> None:
 def as_groups(rows: Tensor, groups: ArrayLike | None) -> Tensor:
     """Return the group of each row, ``(n,)``: those that are given, else identical rows."""
     if groups is None:
-        return identical_groups(rows)
+        return duplicate_groups(rows)
     given = np.asarray(groups)
     if given.shape != (len(rows),):
         raise DataError(f"groups must have one value per row, shape ({len(rows)},), got {given.shape}")
@@ -87,7 +88,7 @@ def hold_out_share(
 
 def divide_held_out(held: Examples, rate: float, seed: int) -> tuple[Examples | None, Examples]:
     """Return rows for the combination, or None with too few, and rows for the rejector."""
-    for_rejector, for_scores = train_test_split(held, SHARE, seed, groups=identical_groups(held.inputs))
+    for_rejector, for_scores = train_test_split(held, SHARE, seed, groups=duplicate_groups(held.inputs))
     if len(for_scores) < MIN_COMBINATION or len(for_rejector) < examples_needed(rate):
         return None, held
     return for_scores, for_rejector

@@ -14,7 +14,7 @@ from openradial.data.inputs import TableInputs
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
 from openradial.data.sources import Data, RawInput
-from openradial.errors import DataError, OptionError, listed
+from openradial.errors import DataError, listed
 
 Labels = NDArray[np.int64]
 
@@ -78,7 +78,7 @@ def _open(bundle: OpenClassifier, data: str, label: str | None, labelled: bool) 
         options = {"features": inputs.encoder.columns, "words": inputs.encoder.word_columns}
     source = sources.open(data, label=label, labelled=labelled, **options)
     if source.kind != inputs.kind:
-        raise OptionError(f"the model takes {inputs.kind}, but {data} holds {source.kind}")
+        raise DataError(f"the model takes {inputs.kind}, but {data} holds {source.kind}")
     return source.train if source.test is None else source.test, source.test is not None
 
 

@@ -146,14 +146,14 @@ def test_a_users_damaged_gzip_is_named(tmp_path, content):
 
 
 def test_a_root_without_the_set_says_what_was_expected(tmp_path):
-    with pytest.raises(FetchError, match=r"holds no copy of letters: expected a, b there or in letters/"):
+    with pytest.raises(FetchError, match=r"does not contain letters: expected a, b there or in letters/"):
         fetch(source_of({"a": A, "b": B}), root=tmp_path)
 
 
 def test_a_root_that_is_no_folder_is_named_even_if_the_cache_has_the_set(mirror, tmp_path):
     source = served(mirror, {"a": A})
     fetch(source)
-    with pytest.raises(FetchError, match=r"root must be a folder with the files of letters, and .*nowhere is none"):
+    with pytest.raises(FetchError, match=r"with the files of letters, but .*nowhere is not a folder"):
         fetch(source, root=tmp_path / "nowhere")
 
 

@@ -46,7 +46,7 @@ def test_hidden_files_and_leftovers_of_macs_are_ignored(tmp_path):
     files = dict.fromkeys(["a/1.jpg", "a/._1.jpg", "a/.hidden/2.jpg", "__MACOSX/a/1.jpg", ".git/3.jpg"], b"x")
     folder = scan(tree(tmp_path, files))
     assert names(folder) == ["a/1.jpg"]
-    assert folder.report.found == {}
+    assert folder.report.findings == {}
 
 
 def test_links_are_followed_and_a_circle_of_links_ends(pets, tmp_path):
@@ -84,7 +84,7 @@ def test_chosen_classes_keep_their_order(pets):
         ),
         (
             {"cat/1.jpg": b"x", "dog/notes.txt": b"x", "fox/.1.jpg": b"x"},
-            "2 of 3 class folders in {root} hold no images (.jpg, .jpeg, .png, .webp, .bmp): dog, fox; remove them, or "
+            "{root}: 2 of 3 class folders hold no images (.jpg, .jpeg, .png, .webp, .bmp): dog, fox; remove them, or "
             "keep them with allow_empty=True",
         ),
         (
@@ -143,8 +143,8 @@ def mixed(pets):
 
 def broken_message(root):
     return (
-        f"2 of 13 images in {root} are broken: cat/empty.jpg is empty (0 bytes), dog/words.jpg is no JPEG, PNG, WebP, "
-        "BMP or GIF image; replace them, or leave them out with skip_broken=True (--skip-broken)"
+        f"2 of 13 images in {root} are broken: cat/empty.jpg is empty (0 bytes), dog/words.jpg is not in JPEG, PNG, "
+        "WebP, BMP or GIF format; replace them, or leave them out with skip_broken=True (--skip-broken)"
     )
 
 
@@ -159,7 +159,7 @@ def test_broken_images_are_left_out_by_choice_and_all_kinds_are_counted(mixed):
     assert len(folder) == 11
     assert str(folder.report).splitlines() == [
         f"{mixed.root}: 11 images in 2 classes",
-        "  broken: 2 (cat/empty.jpg is empty (0 bytes), dog/words.jpg is no JPEG, PNG, WebP, BMP or GIF image)",
+        "  broken: 2 (cat/empty.jpg is empty (0 bytes), dog/words.jpg is not in JPEG, PNG, WebP, BMP or GIF format)",
         "  grey, converted: 1 (dog/grey.jpg)",
         "  palette, converted: 1 (dog/few.png)",
         "  alpha, converted: 1 (dog/glass.png)",
@@ -171,7 +171,7 @@ def test_broken_images_are_left_out_by_choice_and_all_kinds_are_counted(mixed):
 
 def test_a_class_whose_images_are_all_broken_is_reported_as_empty(tmp_path):
     folder = scan(tree(tmp_path, {"cat/1.jpg": jpeg(), "dog/1.jpg": b"x"})).check(skip_broken=True)
-    assert folder.report.found["empty"].names == ("dog",)
+    assert folder.report.findings["empty"].names == ("dog",)
     assert folder.counts().tolist() == [1, 0]
 
 
@@ -235,9 +235,7 @@ def test_images_side_by_side_get_the_labels_of_a_list(tmp_path):
     folder = scan_listed(root, {"1.jpg": "dog", "2.jpg": "cat", "9.jpg": "cat"})
     assert folder.classes == ("cat", "dog")
     assert folder.labels.tolist() == [1, 0]
-    assert folder.report.found["left out"].names == ("3.jpg",)
-    assert folder.report.found["listed but absent"].names == ("9.jpg",)
-    with pytest.raises(
-        DataError, match=r"none of the 3 images in .* is listed with a wanted class; check that the list"
-    ):
+    assert folder.report.findings["left out"].names == ("3.jpg",)
+    assert folder.report.findings["listed but absent"].names == ("9.jpg",)
+    with pytest.raises(DataError, match=r"none of the 3 images is listed with a wanted class; check that the list"):
         scan_listed(root, {"7.jpg": "dog"})

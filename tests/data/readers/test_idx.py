@@ -101,7 +101,7 @@ def test_a_damaged_gzip_file_is_named(tmp_path, content):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match=r"nothing cannot be read: No such file"):
         read_idx(tmp_path / "nothing")
-    with pytest.raises(DataError, match=r"neither .*train-images-idx3-ubyte nor train-images-idx3-ubyte.gz is there"):
+    with pytest.raises(DataError, match=r"neither .*train-images-idx3-ubyte nor train-images-idx3-ubyte.gz exists"):
         labelled_images(tmp_path, "train", CLASSES)
 
 

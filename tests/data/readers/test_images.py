@@ -98,15 +98,15 @@ def test_the_kind_of_a_file_is_told(mode, kind, format):
     ("content", "reason"),
     [
         (b"", "is empty (0 bytes)"),
-        (b"these are words", "is no JPEG, PNG, WebP, BMP or GIF image"),
+        (b"these are words", "is not in JPEG, PNG, WebP, BMP or GIF format"),
         (jpeg(64, 64)[:-40], "is damaged (image file is truncated ("),
         (jpeg(64, 64)[:30], "is damaged (Truncated File Read)"),
         (encoded(noise(64, 64), "PNG")[:200], "is damaged ("),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "is no JPEG, PNG, WebP, BMP or GIF image"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "is not in JPEG, PNG, WebP, BMP or GIF format"),
     ],
 )
 def test_a_broken_image_is_named_with_the_reason(tmp_path, content, reason):
-    message = f"{tmp_path / 'image.jpg'} {reason}"
+    message = f"{tmp_path / 'image.jpg'}: the image {reason}"
     with pytest.raises(DataError, match=f"^{re.escape(message)}.*; replace the file or leave it out$"):
         read(tmp_path, content)
 
@@ -132,14 +132,16 @@ def test_changed_bytes_give_an_image_or_our_error(format, changes):
 
 
 def test_an_absent_file_is_named_with_the_reason(tmp_path):
-    with pytest.raises(DataError, match=r"none.jpg cannot be read \(No such file or directory\); replace"):
+    with pytest.raises(DataError, match=r"none.jpg: the image cannot be read \(No such file or directory\); replace"):
         read_image(tmp_path / "none.jpg")
 
 
 @pytest.mark.parametrize("format", ["JPEG", "PNG"])
 def test_more_pixels_than_pillow_allows_are_refused_before_decoding(tmp_path, monkeypatch, format):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 300)
-    with pytest.raises(DataError, match=r"image.jpg (has 20 x 20 pixels, more than|is larger than Pillow allows)"):
+    with pytest.raises(
+        DataError, match=r"image.jpg: the image (has 20 x 20 pixels, more than|is larger than Pillow allows)"
+    ):
         read(tmp_path, encoded(noise(20, 20), format))
 
 

@@ -103,31 +103,31 @@ def test_whole_numbers_are_classes_without_a_point(tmp_path, labels, classes):
         (
             FLOWERS,
             {"label": "speces"},
-            " has no label column 'speces'; its columns are length, colour, species; did you mean 'species'?",
+            ", column 'speces': there is no label column of this name; the columns are length, colour, species; "
+            "did you mean 'species'?",
         ),
         (
             FLOWERS,
             {"label": "species", "features": ["width"]},
-            " has no column 'width'; its columns are length, colour, species",
+            ", column 'width': there is no column of this name; the columns are length, colour, species",
         ),
         (
             "species\na\nb\n",
             {"label": "species"},
-            " has no column besides the label 'species'; a table needs at least one feature",
+            ": there is no column besides the label 'species'; a table needs at least one feature",
         ),
-        ("a,y\n", {"label": "y"}, " names columns and has no rows"),
+        ("a,y\n", {"label": "y"}, ": expected rows below the column names, got none"),
         (
             "a,y\n1,x\n2,\n3,NA\n",
             {"label": "y"},
-            ": each row needs a label, row 2 has none in column 'y' (2 in all); fill it in or leave the rows out",
+            ", row 2, column 'y': each row needs a label, but 2 have none; fill it in or remove the rows",
         ),
         (
             "a,y\n1,x\n-inf,x\n",
             {"label": "y"},
-            ": column 'a' must hold finite numbers, got -inf in row 2; "
-            "correct it, or leave it empty and choose missing='mean'",
+            ", row 2, column 'a': expected a finite number, got -inf; correct it, or leave it empty",
         ),
-        ("", {"label": "y"}, " is empty (0 bytes); write or copy it again"),
+        ("", {"label": "y"}, ": the file is empty (0 bytes); write or copy it again"),
     ],
 )
 def test_a_table_that_does_not_fit_says_why(tmp_path, text, options, message):
@@ -138,22 +138,23 @@ def test_a_table_that_does_not_fit_says_why(tmp_path, text, options, message):
 
 @pytest.mark.parametrize("name", ["table.csv", "table.parquet", "table.npz"])
 def test_empty_files_are_refused_in_every_format(tmp_path, name):
-    with pytest.raises(DataError, match=rf"{name} is empty \(0 bytes\); write or copy it again$"):
+    with pytest.raises(DataError, match=rf"{name}: the file is empty \(0 bytes\); write or copy it again$"):
         read_table(written(tmp_path, "", name), label="y")
 
 
 def test_a_missing_file_and_another_ending_are_named(tmp_path):
     with pytest.raises(
-        DataError, match=f"^expected a table at {re.escape(str(tmp_path))}/x.csv; there is no such file$"
+        DataError, match=f"^{re.escape(str(tmp_path))}/x.csv: expected a table, but there is no such file$"
     ):
         read_table(tmp_path / "x.csv", label="y")
-    message = "a table must be one of .csv, .tsv, .txt, .parquet, .pq, .npz, got 'x.xlsx'; convert it"
+    endings = ".csv, .tsv, .txt, .jsonl, .ndjson (each also as .gz), .parquet, .pq, .npz"
+    message = f"a table must be one of {endings}, got 'x.xlsx'; convert it"
     with pytest.raises(OptionError, match=f"^{re.escape(message)}$"):
         read_table(tmp_path / "x.xlsx", label="y")
 
 
 def test_the_label_is_no_feature(tmp_path):
-    with pytest.raises(OptionError, match=r"^features must not hold the label column 'species'; take it out$"):
+    with pytest.raises(OptionError, match=r"^features must not contain the label column 'species'; remove it$"):
         read_table(written(tmp_path), label="species", features=["length", "species"])
     with pytest.raises(OptionError, match=r"^features must name each column once, got length, length$"):
         read_table(written(tmp_path), label="species", features=["length", "length"])
@@ -171,7 +172,7 @@ def test_arrays_of_different_lengths_are_refused(tmp_path):
 
 def test_a_missing_label_in_numbers_is_named(tmp_path):
     np.savez(tmp_path / "t.npz", x=np.zeros(3), y=np.array([1, np.nan, 2]))
-    with pytest.raises(DataError, match=r"each row needs a label, row 2 has none in column 'y' \(1 in all\)"):
+    with pytest.raises(DataError, match=r"row 2, column 'y': each row needs a label, but 1 have none"):
         read_table(tmp_path / "t.npz", label="y")
 
 

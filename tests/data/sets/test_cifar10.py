@@ -113,10 +113,10 @@ def test_a_users_archive_with_a_wrong_checksum_is_refused(tmp_path, monkeypatch)
     [
         (
             tar({name: records(name) for name in NAMES})[:-20_000],
-            r"tar.gz should be the whole archive of CIFAR-10, but",
+            r"tar.gz should be the complete archive of CIFAR-10, but",
         ),
-        (tar({"data_batch_1": b""}), r"should be the whole archive .*data_batch_2.bin.* not found"),
-        (b"", r"should be the whole archive of CIFAR-10, but"),
+        (tar({"data_batch_1": b""}), r"should be the complete archive .*data_batch_2.bin.* not found"),
+        (b"", r"should be the complete archive of CIFAR-10, but"),
         (
             tar({name: records(name)[:-1] for name in NAMES}),
             r"data_batch_1.bin of .* a multiple of 3073 bytes, got 9218",

@@ -79,9 +79,9 @@ def test_drawings_are_read_in_order_with_the_first_four_fifths_for_training(stan
     [
         (
             package({"ant": ndjson(DRAWINGS["ant"])})[:-500],
-            r"tgz should be a whole tar archive, but .*; remove it to fetch",
+            r"tgz should be a tar archive, but .*; remove it to fetch",
         ),
-        (b"nothing packed", r"tgz should be a whole tar archive, but"),
+        (b"nothing packed", r"tgz should be a tar archive, but"),
         (tgz({}), r"tgz should hold drawings, \*.ndjson.gz, and has none"),
         (
             package({"ant": ndjson(DRAWINGS["ant"])[:-20]}),

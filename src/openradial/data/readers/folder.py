@@ -1,4 +1,4 @@
-"""Any folder of images, one folder per class: found by name at once, decoded and checked by workers."""
+"""Folders of images, one folder per class: listed at once, decoded and checked by workers."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,41 +35,41 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What a folder holds beside RGB images in class folders; ``print(report)`` shows it.
+    """What a folder contains besides RGB images in class folders; ``print(report)`` shows it.
 
     Kinds: ``broken`` with what is wrong, ``empty`` classes, ``grey``, ``palette``, ``alpha``, ``16-bit`` and ``CMYK``
-    images that are converted, and files ``left out``: no image by their ending, outside of a class folder, or of
-    another class.
+    images that are converted, and files ``left out``: without the ending of an image, outside of a class folder, not
+    regular files, or of another class.
     """
 
     root: Path
     images: int
     classes: int
-    found: dict[str, Finding] = field(default_factory=dict)
+    findings: dict[str, Finding] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def count(self, kind: str) -> int:
-        return self.found[kind].count if kind in self.found else 0
+        return self.findings[kind].count if kind in self.findings else 0
 
     def __str__(self) -> str:
         lines = [f"{self.root}: {self.images:,} images in {self.classes:,} classes"]
-        for kind, finding in self.found.items():
+        for kind, finding in self.findings.items():
             words = f"{kind}, converted" if kind in KINDS else kind
             lines.append(f"  {words}: {finding.count:,} ({finding.listing()})")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
     def add(self, kind: str, names: Sequence[str]) -> "Report":
-        """The report with more files of one kind."""
+        """Return the report with more files of one kind."""
         if not names:
             return self
-        before = self.found.get(kind, Finding(0, ()))
+        before = self.findings.get(kind, Finding(0, ()))
         merged = Finding(before.count + len(names), (*before.names, *names)[:SHOWN])
-        return replace(self, found={**self.found, kind: merged})
+        return replace(self, findings={**self.findings, kind: merged})
 
 
 @dataclass(frozen=True, eq=False)
 class ImageFolder:
-    """Image files with their labels: ``labels`` ``(n,)`` int64 are places in ``classes``."""
+    """Image files with their labels: ``labels`` ``(n,)`` int64 are indices into ``classes``."""
 
     root: Path
     paths: list[str]
@@ -81,7 +81,7 @@ class ImageFolder:
         return len(self.paths)
 
     def counts(self) -> Tensor:
-        """How many images each class has, ``(k,)``."""
+        """Return how many images each class has, ``(k,)``."""
         return torch.bincount(self.labels, minlength=len(self.classes))
 
     def noted(self, *notes: str) -> "ImageFolder":
@@ -95,13 +95,7 @@ class ImageFolder:
     def check(self, *, skip_broken: bool = False, workers: int | None = None) -> "ImageFolder":
         """Decode every image; return the folder with a full report, without broken ones if these are to be skipped."""
         view = View(size=1, crop=1.0)  # read to the last byte, but built up at the smallest scale a JPEG has
-        with bar(f"checking {self.root.name}", len(self), unit="images") as advance:
-            report, keep = self.report, torch.ones(len(self), dtype=torch.bool)
-            for start, pixels, broken, kinds in self._decoded(view, workers):
-                report = _with(report, self._names(start, broken), self._names(start, kinds))
-                keep[[start + place for place in broken]] = False
-                advance(len(pixels))
-        return self._without(keep, report, skip_broken)
+        return self._decoded("checking", view, skip_broken, workers, None)[0]
 
     def load(
         self,
@@ -112,35 +106,39 @@ class ImageFolder:
         skip_broken: bool = False,
         workers: int | None = None,
     ) -> Examples:
-        """All images in memory, their centres resized to ``(channels, size, size)``."""
+        """Decode all images, their centres resized to ``(channels, size, size)``."""
         self._check_memory(size, channels)
         inputs = torch.empty(len(self), channels, size, size, dtype=torch.uint8)
-        keep, report = torch.ones(len(self), dtype=torch.bool), self.report
-        with bar(f"decoding {self.root.name}", len(self), unit="images") as advance:
-            for start, pixels, broken, _ in self._decoded(View(size, channels, crop), workers):
-                inputs[start : start + len(pixels)] = pixels
-                report = _with(report, self._names(start, broken), {})
-                keep[[start + place for place in broken]] = False
-                advance(len(pixels))
-        whole = self._without(keep, report, skip_broken)
-        return Examples(inputs if len(whole) == len(self) else inputs[keep], whole.labels, self.classes)
+        folder, keep = self._decoded("decoding", View(size, channels, crop), skip_broken, workers, inputs)
+        return Examples(inputs if len(folder) == len(self) else inputs[keep], folder.labels, self.classes)
 
-    def _decoded(self, view: View, workers: int | None) -> Iterator[tuple[int, Tensor, dict[int, str], dict[int, str]]]:
+    def _decoded(
+        self, title: str, view: View, skip_broken: bool, workers: int | None, target: Tensor | None
+    ) -> tuple["ImageFolder", Tensor]:
+        """Decode all images, into ``target`` if it is given; return the folder with its report, and which are kept."""
         starts = range(0, len(self), CHUNK)
         requests = (Request(self.paths[start : start + CHUNK]) for start in starts)
-        wanted = default_workers() if workers is None else workers
-        several = wanted if len(self) > CHUNK else 0  # processes take longer to start than a few images to decode
-        for start, (pixels, outcome) in zip(starts, decode(requests, view, CHUNK, workers=several), strict=True):
-            yield start, pixels, outcome.broken, outcome.kinds
+        # processes take longer to start than a few images to decode
+        processes = (default_workers() if workers is None else workers) if len(self) > CHUNK else 0
+        report, keep = self.report, torch.ones(len(self), dtype=torch.bool)
+        with bar(f"{title} {self.root.name}", len(self), unit="images") as advance:
+            for start, (pixels, outcome) in zip(starts, decode(requests, view, CHUNK, workers=processes), strict=True):
+                if target is not None:
+                    target[start : start + len(pixels)] = pixels
+                kinds = {} if target is not None else self._names(start, outcome.kinds)
+                report = _with(report, self._names(start, outcome.broken), kinds)
+                keep[[start + i for i in outcome.broken]] = False
+                advance(len(pixels))
+        return self._without(keep, report, skip_broken), keep
 
-    def _names(self, start: int, places: dict[int, str]) -> dict[str, str]:
-        return {os.path.relpath(self.paths[start + place], self.root): what for place, what in places.items()}
+    def _names(self, start: int, reasons: dict[int, str]) -> dict[str, str]:
+        return {os.path.relpath(self.paths[start + i], self.root): reason for i, reason in reasons.items()}
 
     def _without(self, keep: Tensor, report: Report, skip_broken: bool) -> "ImageFolder":
-        """The folder without broken images, or an error if there are some and they are not to be skipped."""
+        """Return the folder without broken images; raise if there are some and they are not to be skipped."""
         if keep.all():
             return replace(self, report=report)
-        broken = report.found["broken"]
+        broken = report.findings["broken"]
         if not skip_broken:
             raise DataError(
                 f"{int((~keep).sum())} of {len(self)} images in {self.root} are broken: "
@@ -217,7 +215,8 @@ def scan_listed(root: Path, names: dict[str, str], *, classes: Iterable[str] | N
     """Find images directly in ``root``, with the class of each file name; others are left out and counted."""
     order = tuple(sorted(set(names.values())) if classes is None else classes)
     index = {name: i for i, name in enumerate(order)}
-    files = sorted(e.name for e in os.scandir(root) if is_image(e.name) and not _is_hidden(e.name))
+    entries = (entry for entry in os.scandir(root) if is_image(entry.name) and not _is_hidden(entry.name))
+    files = sorted(entry.name for entry in entries if _kind(entry) == "file")
     kept = [name for name in files if names.get(name) in index]
     if not kept:
         raise DataError(
@@ -254,7 +253,7 @@ def compare_classes(train: HasClasses, validation: HasClasses) -> None:
 
 
 def free_memory() -> int | None:
-    """Bytes of memory that can be had without swapping; None where the system does not say."""
+    """Return how many bytes of memory are available without swapping; None if the system does not tell."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -272,7 +271,7 @@ def is_image(name: str) -> bool:
 
 
 def _class_folders(root: Path) -> tuple[dict[str, str], list[str]]:
-    """Folders by name, and the names of images that lie beside them."""
+    """Return the folders by name, and the names of images beside them."""
     try:
         entries = [entry for entry in os.scandir(root) if not _is_hidden(entry.name)]
     except FileNotFoundError:
@@ -321,7 +320,7 @@ def _has_folders(folder: str) -> bool:
 def image_files(
     folder: str | PathLike[str], left_out: list[str], visited: set[tuple[int, int]] | None = None
 ) -> Iterator[str]:
-    """Yield the image files in a folder and below, sorted by path, as they are found.
+    """Yield the image files in a folder and below, sorted by path, one after the other.
 
     Only regular files are images; others are appended to ``left_out``. Links are followed, but no folder is entered
     twice: ``visited`` are those that were entered before. Without it, each folder directly below may be entered once,

@@ -18,7 +18,7 @@ GET_AGAIN = "the file is damaged, get it again"
 
 
 def read_idx(path: Path | str) -> NDArray[Any]:
-    """The array in an idx file, or in one packed as ``.gz``."""
+    """Return the array in an idx file, or in one packed as ``.gz``."""
     path = Path(path)
     content = read_packed_or_not(path)
     dtype, shape, start = _header(content, path)
@@ -33,7 +33,7 @@ def read_idx(path: Path | str) -> NDArray[Any]:
 
 
 def labelled_images(folder: Path, part: str, classes: tuple[str, ...]) -> Examples:
-    """The images and labels named ``part-images-idx3-ubyte`` and ``part-labels-idx1-ubyte``, packed or not."""
+    """Return the images and labels named ``part-images-idx3-ubyte`` and ``part-labels-idx1-ubyte``, packed or not."""
     images_file = packed_or_not(folder / f"{part}-images-idx3-ubyte")
     labels_file = packed_or_not(folder / f"{part}-labels-idx1-ubyte")
     images, labels = _bytes(images_file, 3, "images"), _bytes(labels_file, 1, "labels")
@@ -48,12 +48,12 @@ def labelled_images(folder: Path, part: str, classes: tuple[str, ...]) -> Exampl
 
 
 def packed_or_not(path: Path) -> Path:
-    """The file itself, or its ``.gz``."""
+    """Return the file itself, or its ``.gz``."""
     packed = path.with_name(f"{path.name}.gz")
-    for found in (path, packed):
-        if found.exists():
-            return found
-    raise DataError(f"neither {path} nor {packed.name} is there; give the folder that has it")
+    for file in (path, packed):
+        if file.exists():
+            return file
+    raise DataError(f"neither {path} nor {packed.name} exists; give the folder that has it")
 
 
 def _bytes(path: Path, dims: int, what: str) -> NDArray[np.uint8]:
@@ -67,7 +67,7 @@ def _bytes(path: Path, dims: int, what: str) -> NDArray[np.uint8]:
 
 
 def read_packed_or_not(path: Path) -> bytes:
-    """What a file holds, unpacked where its name ends in ``.gz``."""
+    """Return the bytes of a file, unpacked if its name ends in ``.gz``."""
     try:
         return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -77,7 +77,7 @@ def read_packed_or_not(path: Path) -> bytes:
 
 
 def _header(content: bytes, path: Path) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-    """Element type, shape, and where the numbers start."""
+    """Return element type, shape, and the offset of the numbers."""
     magic = content[:4]
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in TYPES or not magic[3]:
         raise DataError(

@@ -41,7 +41,7 @@ class Cut(NamedTuple):
 
 
 def read_image(path: str | PathLike[str], *, size: int | None = None, crop: float = 1.0, channels: int = 3) -> Tensor:
-    """One image file as ``(c, h, w)`` uint8; with ``size``, its centre resized to a square."""
+    """Read an image file as ``(c, h, w)`` uint8; with ``size``, its centre resized to a square."""
     check_choice("channels", str(channels), ("1", "3"))
     try:
         data = read_bytes(path)
@@ -56,7 +56,7 @@ def read_image(path: str | PathLike[str], *, size: int | None = None, crop: floa
 
 
 def read_bytes(path: str | PathLike[str]) -> bytes:
-    """What a file holds; a DataError gives the reason why not, without the name."""
+    """Return the bytes of a file; the message of a DataError continues "the image ..."."""
     try:
         with open(path, "rb", buffering=0) as file:
             data = file.readall()
@@ -82,7 +82,7 @@ def cut(data: bytes, size: int, choose: Choose, channels: int = 3) -> Cut:
 
 
 def centre_box(width: int, height: int, crop: float = 1.0) -> Box:
-    """The square in the middle whose side is ``crop`` of the short side.
+    """Return the square in the middle whose side is ``crop`` of the short side.
 
     >>> centre_box(500, 375, crop=0.8)
     (100, 37, 400, 337)
@@ -103,7 +103,7 @@ class RandomBox(NamedTuple):
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
 
     def choose(self, draws: NDArray[np.float64], width: int, height: int) -> Box:
-        """The box for uniform numbers ``(DRAWS,)``; the same numbers give the same box."""
+        """Return the box for uniform numbers ``(DRAWS,)``; the same numbers give the same box."""
         areas, ratios, (x, y) = draws[:TRIES], draws[TRIES : 2 * TRIES], draws[-2:]
         low, high = np.log(self.ratio)
         for area, ratio in zip(areas, ratios, strict=True):
@@ -137,7 +137,7 @@ def image_statistics(paths: Sequence[str]) -> ImageStatistics:
 
 
 def jpeg_size(data: bytes) -> tuple[int, int, int] | None:
-    """Width, height and channels from the frame header of an 8-bit JPEG; None if there is none."""
+    """Return width, height and channels from the frame header of an 8-bit JPEG; None if there is none."""
     if data[:2] != b"\xff\xd8":
         return None
     at = 2
@@ -156,17 +156,17 @@ def jpeg_size(data: bytes) -> tuple[int, int, int] | None:
 
 
 def png_size(data: bytes) -> tuple[int, int] | None:
-    """Width and height from the head of a PNG file; None if there is none, or a second one that might say more."""
+    """Return width and height from the header of a PNG file; None if there is not exactly one header."""
     if data[:8] != b"\x89PNG\r\n\x1a\n" or data[12:16] != b"IHDR" or data.count(b"IHDR") != 1:
         return None
     return int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
 
 
 def _chosen(data: bytes, choose: Choose, size: int | None, channels: int) -> Cut:
-    """Pixels ``(h, w, c)`` of the chosen box, at a smaller scale where ``size`` allows it."""
-    found = jpeg_size(data)
-    if found is not None and found[2] == channels and found[0] and found[1]:
-        width, height, _ = found
+    """Return pixels ``(h, w, c)`` of the chosen box, at a smaller scale where ``size`` allows it."""
+    header = jpeg_size(data)
+    if header is not None and header[2] == channels and header[0] and header[1]:
+        width, height, _ = header
         _check_pixels(width, height)
         box = choose(width, height)
         scale = 1 if size is None else _scale(box, size)
@@ -180,7 +180,7 @@ def _chosen(data: bytes, choose: Choose, size: int | None, channels: int) -> Cut
 
 
 def _decode_jpeg(data: bytes, shape: tuple[int, int, int], scale: int) -> Pixels | None:
-    """Decode a JPEG in one call; None if that fails for whatever reason, which the slow way then names.
+    """Decode a JPEG in one call; None if that fails, and Pillow then names the reason.
 
     Pillow parses every segment in Python, feeds the decoder piece by piece and moves the pixels twice.
     """
@@ -231,7 +231,7 @@ def _scale(box: Box, size: int) -> int:
 
 
 def _shrunk(box: Box, scale: int, shape: tuple[int, ...]) -> Box:
-    """The box in the pixels of the smaller image, to the nearest whole one."""
+    """Return the box in the pixels of the smaller image, to the nearest whole one."""
     if scale == 1:
         return box
     left, top, right, bottom = (round(edge / scale) for edge in box)
@@ -239,7 +239,7 @@ def _shrunk(box: Box, scale: int, shape: tuple[int, ...]) -> Box:
 
 
 def _in_channels(image: "Image", channels: int) -> tuple["Image", str]:
-    """The image in RGB or grey, and the kind it was."""
+    """Return the image in RGB or grey, and the kind it was."""
     kind, mode = _kind(image), "RGB" if channels == 3 else "L"
     if kind == "alpha":
         image = image.convert("RGBA")

@@ -10,7 +10,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
@@ -35,6 +35,7 @@ CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 PARQUET, NPZ = (".parquet", ".pq"), (".npz",)
 TABLES = (*CSV, *JSON_LINES, *PARQUET, *NPZ)
+TABLES_TEXT = ".csv, .tsv, .txt, .jsonl, .ndjson (each also as .gz), .parquet, .pq, .npz"
 DELIMITERS = (",", ";", "\t")
 CHUNK = 512  # rows of text; more are slower, because Python's garbage collector then visits each of them
 BATCH = 1024  # rows of a Parquet file
@@ -94,7 +95,7 @@ def _to_the_end(path: Path, rows: Iterator[TableRow]) -> Iterator[TableRow]:
 def check_table(path: Path) -> None:
     """Raise unless the path is a regular file that is not empty, with an ending of a table."""
     if ending_of(path) not in TABLES:
-        raise OptionError(f"a table must be one of {', '.join(TABLES)}, got {path.name!r}; convert it")
+        raise OptionError(f"a table must be one of {TABLES_TEXT}, got {path.name!r}; convert it")
     if not path.is_file():
         raise DataError("expected a table, but there is no such file")
     if path.stat().st_size == 0:
@@ -244,8 +245,9 @@ def _read_json(path: Path, select: Select, words: Collection[str]) -> dict[str, 
                 raise row.error
             if row.number == 1:
                 values = {name: [] for name in select(list(row.values))}
+            check_row(row.values, values, row.number)
             for name, column in values.items():
-                column.append(value_of(row.values, name, row.number))
+                column.append(row.values[name])
     if not values:
         raise DataError("expected one JSON object per line, got none")
     return {name: value_column(name, column, name in words) for name, column in values.items()}
@@ -275,6 +277,7 @@ def _stream(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
     elif ending in NPZ:
         arrays = npz_columns(path)
         check_columns(list(arrays), columns)
+        check_lengths({name: arrays[name] for name in columns})
         values = zip(*(arrays[name] for name in columns), strict=True)
         rows = (dict(zip(columns, (value.item() for value in row), strict=True)) for row in values)
         yield from (TableRow(number, row) for number, row in enumerate(rows, 1))
@@ -305,15 +308,23 @@ def check_columns(names: Sequence[str], wanted: Sequence[str]) -> None:
         )
 
 
-def value_of(row: Mapping[str, Any], name: str, number: int) -> Any:
-    """Return one value of a row; raise if it has no such column."""
+def check_lengths(columns: Mapping[str, Sized]) -> None:
+    """Raise unless all columns have the same length."""
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"arrays must have one row per example, got lengths {lengths}")
+
+
+def check_row(row: Any, columns: Iterable[str], number: int) -> None:
+    """Raise unless a row is a mapping with these columns."""
     if not isinstance(row, Mapping):
         raise DataError(f"a row must be a mapping from column to value, got {type(row).__name__}", row=number)
-    if name not in row:
+    lacking = [name for name in columns if name not in row]
+    if lacking:
         names = [str(key) for key in row]
-        message = f"the row has no such column; its columns are {listed(names) or 'none'}{nearest(name, names)}"
-        raise DataError(message, row=number, column=name)
-    return row[name]
+        what = f"column {lacking[0]!r}" if len(lacking) == 1 else f"columns {listed(lacking)}"
+        hint = nearest(lacking[0], names)
+        raise DataError(f"the row has no {what}; its columns are {listed(names) or 'none'}{hint}", row=number)
 
 
 @contextmanager

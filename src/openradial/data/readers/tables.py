@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.data.readers.columns import Column, Numbers, number_column, word_column
-from openradial.data.readers.table_files import read_columns, table_errors, value_of
+from openradial.data.readers.table_files import check_lengths, check_row, read_columns, table_errors
 from openradial.errors import DataError, OptionError, listed, nearest
 
 WHOLE = re.compile(r"([+-]?\d+)\.0*")
@@ -45,8 +45,10 @@ class Table:
     def from_rows(cls, rows: Sequence[Mapping[str, Any]], numbers: Mapping[str, bool]) -> Self:
         """Return rows as a table without labels; ``numbers`` says of each column whether it holds numbers."""
         columns: dict[str, Column] = {}
+        for number, row in enumerate(rows, 1):
+            check_row(row, numbers, number)
         for name, is_number in numbers.items():
-            values = [value_of(row, name, number) for number, row in enumerate(rows, 1)]
+            values = [row[name] for row in rows]
             columns[name] = number_column(name, values) if is_number else word_column(values)
         return cls(columns, torch.full((len(rows),), -1), ())
 
@@ -84,10 +86,8 @@ def read_table(
 
     with table_errors(path):
         columns = read_columns(path, select, words, delimiter)
-        lengths = {name: len(column) for name, column in columns.items()}
-        if len(set(lengths.values())) > 1:
-            raise DataError(f"arrays must have one row per example, got lengths {lengths}")
-        rows = next(iter(lengths.values()))
+        check_lengths(columns)
+        rows = len(next(iter(columns.values())))
         if rows == 0:
             raise DataError("expected rows below the column names, got none")
         table = {name: column for name, column in columns.items() if name != label}

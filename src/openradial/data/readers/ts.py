@@ -20,7 +20,7 @@ Values = NDArray[np.float32]  # (t, c)
 
 
 def read_ts(path: Path | str) -> Examples:
-    """A ``.ts`` file: a header of ``@`` lines, then one example per line, ``channel:channel:...:label``."""
+    """Read a ``.ts`` file: a header of ``@`` lines, then one example per line, ``channel:channel:...:label``."""
     lines = read_lines(Path(path))
     classes, start = _header(lines, path)
     rows, labels = [], []
@@ -33,7 +33,7 @@ def read_ts(path: Path | str) -> Examples:
 
 
 def read_tsv(path: Path | str, *, classes: Iterable[str] | None = None) -> Examples:
-    """A ``.tsv`` file of one channel: each line is a label and the values, separated by tabs.
+    """Read a ``.tsv`` file of one channel: each line is a label and the values, separated by tabs.
 
     Trailing NaN mean that a sequence has ended. ``classes`` are the labels in the file unless given.
     """
@@ -41,7 +41,7 @@ def read_tsv(path: Path | str, *, classes: Iterable[str] | None = None) -> Examp
 
 
 def parse_tsv(lines: Sequence[str], where: Path | str, *, classes: Iterable[str] | None = None) -> Examples:
-    """The same from lines of text."""
+    """Read the lines of a ``.tsv`` file."""
     rows, labels = [], []
     for i, line in enumerate(lines, start=1):
         if line.strip():
@@ -61,7 +61,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def label_names(labels: Iterable[str]) -> tuple[str, ...]:
-    """The different labels in order: by number where all are numbers, else by letter."""
+    """Return the different labels in order: by number where all are numbers, else by letter."""
     names = sorted(set(labels))
     try:
         return tuple(sorted(names, key=float))
@@ -70,7 +70,7 @@ def label_names(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def _header(lines: Sequence[str], path: Path | str) -> tuple[tuple[str, ...], int]:
-    """Classes, and where the data start."""
+    """Return the classes, and the index of the first line of data."""
     tags: dict[str, list[str]] = {}
     for i, line in enumerate(lines):
         words = line.split()
@@ -89,8 +89,8 @@ def _classes(tags: dict[str, list[str]], path: Path | str) -> tuple[str, ...]:
         raise DataError(f"{path} has time stamps, which cannot be read; write it with @timeStamps false")
     given, *classes = tags.get("@classlabel", ["false"]) or ["false"]
     if given.lower() != "true" or not classes:
-        said = " ".join(["@classLabel", *tags["@classlabel"]]) if "@classlabel" in tags else "no such line"
-        raise DataError(f"{path} should name its classes, @classLabel true NAME NAME ..., got {said}")
+        line = " ".join(["@classLabel", *tags["@classlabel"]]) if "@classlabel" in tags else "no such line"
+        raise DataError(f"{path} should name its classes, @classLabel true NAME NAME ..., got {line}")
     return tuple(classes)
 
 
@@ -143,7 +143,7 @@ def _is_number(field: str) -> bool:
 
 
 def _filled(values: Values, where: str) -> Values:
-    """Missing values filled in from the same channel."""
+    """Fill in missing values from the same channel."""
     missing = np.isnan(values)
     if missing.all(axis=0).any():
         raise DataError(
@@ -162,9 +162,9 @@ def _examples(rows: list[Values], labels: list[str], classes: tuple[str, ...], w
     if len(channels) > 1:
         raise DataError(f"{where}: all examples must have as many channels, got {min(channels)} and {max(channels)}")
     numbers = {name: i for i, name in enumerate(classes)}
-    strange = next((label for label in labels if label not in numbers), None)
-    if strange is not None:
-        raise DataError(f"{where}: label {strange!r} is not one of the classes {', '.join(classes)}")
+    unlisted = next((label for label in labels if label not in numbers), None)
+    if unlisted is not None:
+        raise DataError(f"{where}: label {unlisted!r} is not one of the classes {', '.join(classes)}")
     inputs = np.full((len(rows), max(map(len, rows)), *channels), np.nan, np.float32)  # (n, t, c)
     for row, values in zip(inputs, rows, strict=True):
         row[: len(values)] = values

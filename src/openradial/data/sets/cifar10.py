@@ -21,7 +21,7 @@ from openradial.errors import DataError, check_choice, require
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 BATCHES = {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)}
-LABELS = {"train": "train_lables.json", "test": "test_lables.json"}  # spelled so by the package
+LABELS = {"train": "train_lables.json", "test": "test_lables.json"}  # the package spells it so
 RECORD = 1 + 3 * 32 * 32  # bytes of a label and its image
 TAR = "cifar-10-binary.tar.gz"
 SHEETS = {
@@ -57,7 +57,7 @@ SOURCE = Source(
 
 
 def cifar10(split: str = "train", *, root: Path | str | None = None, download: bool = True) -> Examples:
-    """CIFAR-10 as images ``(n, 3, 32, 32)`` uint8, red, green, blue: 50,000 for training or 10,000 for testing."""
+    """Load CIFAR-10 as images ``(n, 3, 32, 32)`` uint8, red, green, blue: 50,000 for training or 10,000 for testing."""
     check_choice("split", split, BATCHES)
     unpacked = _unpacked(root)
     if unpacked is not None:
@@ -69,13 +69,13 @@ def cifar10(split: str = "train", *, root: Path | str | None = None, download: b
 
 
 def _unpacked(root: Path | str | None) -> Path | None:
-    """The user's folder with the publisher's files unpacked, if there is one."""
+    """Return the user's folder with the publisher's files unpacked, if there is one."""
     if root is None:
         return None
     base = Path(root).expanduser()
     wanted = [f"{name}.bin" for names in BATCHES.values() for name in names]
-    places = (base, base / "cifar-10-batches-bin", base / "cifar10")
-    return next((place for place in places if all((place / name).exists() for name in wanted)), None)
+    folders = (base, base / "cifar-10-batches-bin", base / "cifar10")
+    return next((folder for folder in folders if all((folder / name).exists() for name in wanted)), None)
 
 
 def _from_records(batches: dict[str, bytes], where: Path) -> Examples:
@@ -97,7 +97,7 @@ def _tar_records(archive: Path, names: tuple[str, ...]) -> dict[str, bytes]:
             return {name: content.read() for name, content in members if content is not None}
     except (tarfile.TarError, EOFError, zlib.error, KeyError) as error:
         raise DataError(
-            f"{archive} should be the whole archive of CIFAR-10, but {error}; remove it to get it again"
+            f"{archive} should be the complete archive of CIFAR-10, but {error}; remove it to get it again"
         ) from error
 
 
@@ -115,7 +115,7 @@ def _from_sheets(folder: Path, split: str) -> Examples:
 
 
 def _sheet(path: Path) -> Tensor:
-    """Photographs of a sheet, ``(n, 3, 32, 32)``: row i of the sheet is photograph i, pixel after pixel."""
+    """Return the photographs of a sheet, ``(n, 3, 32, 32)``: row i of the sheet is photograph i, pixel after pixel."""
     images = require("PIL.Image", "images", "reading CIFAR-10's sheets")
     try:
         with images.open(path) as image:

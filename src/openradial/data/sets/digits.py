@@ -10,7 +10,7 @@ CLASSES = tuple("0123456789")
 
 
 def digits(split: str = "train") -> Examples:
-    """Images ``(n, 1, 8, 8)`` uint8 with the set's own values 0..16: 1,442 for training or 355 for testing.
+    """Load images ``(n, 1, 8, 8)`` uint8 with values 0..16: 1,442 for training or 355 for testing.
 
     There is no official split: every fifth image of each digit is for testing.
     """

@@ -32,7 +32,7 @@ SOURCE = Source(
 
 
 def japanese_vowels(split: str = "train", *, root: Path | str | None = None, download: bool = True) -> Examples:
-    """Sequences ``(n, t, 12)`` float32: 270 for training, t = 26 at most, or 370 for testing, t = 29 at most."""
+    """Load sequences ``(n, t, 12)`` float32: 270 for training, t = 26 at most, or 370 for testing, t = 29 at most."""
     check_choice("split", split, ("train", "test"))
     folder = fetch(SOURCE, root=root, download=download)
     return read_ts(folder / f"JapaneseVowels_{split.upper()}.ts")

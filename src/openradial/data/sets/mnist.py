@@ -39,6 +39,6 @@ SOURCE = Source(
 
 
 def mnist(split: str = "train", *, root: Path | str | None = None, download: bool = True) -> Examples:
-    """MNIST as images ``(n, 1, 28, 28)`` uint8, ink bright on black: 60,000 for training or 10,000 for testing."""
+    """Load MNIST as images ``(n, 1, 28, 28)`` uint8, ink bright on black: 60,000 for training or 10,000 for testing."""
     check_choice("split", split, PARTS)
     return labelled_images(fetch(SOURCE, root=root, download=download), PARTS[split], CLASSES)

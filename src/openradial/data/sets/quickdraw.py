@@ -1,7 +1,7 @@
 """QuickDraw: drawings of 345 things by players of a game, as 28 x 28 pixels.
 
 Two copies can be read: a small one with 100 drawings of each thing (:func:`quickdraw`, fetched on demand), and the
-files ``<thing>.npy`` of Google's own full set in a folder of yours (:func:`quickdraw_bitmaps`). Neither has an official
+files ``<class>.npy`` of Google's full set in a local folder (:func:`quickdraw_bitmaps`). Neither has an official
 split: the first 80 % of each class are for training, the rest for testing. Ink is bright on black, as in MNIST. The
 small copy draws into the upper left corner, the full set into the middle.
 """
@@ -41,7 +41,7 @@ SOURCE = Source(
 
 
 def quickdraw(split: str = "train", *, root: Path | str | None = None, download: bool = True) -> Examples:
-    """QuickDraw as images ``(n, 1, 28, 28)`` uint8: of each of 345 classes 80 for training or 20 for testing."""
+    """Load QuickDraw as images ``(n, 1, 28, 28)`` uint8: of each of 345 classes 80 for training or 20 for testing."""
     check_choice("split", split, ("train", "test"))
     archive = fetch(SOURCE, root=root, download=download) / FILE
     drawings = _members(archive)
@@ -57,22 +57,22 @@ def quickdraw(split: str = "train", *, root: Path | str | None = None, download:
 def quickdraw_bitmaps(
     root: Path | str, split: str = "train", *, per_class: int = 1000, classes: Iterable[str] | None = None
 ) -> Examples:
-    """Drawings from a folder with Google's files ``<class>.npy`` or ``full_numpy_bitmap_<class>.npy``.
+    """Load drawings from a folder with Google's files ``<class>.npy`` or ``full_numpy_bitmap_<class>.npy``.
 
     The first ``per_class`` drawings of each class are used, 80 % of them for training: all 50 million would not fit.
     """
     check_choice("split", split, ("train", "test"))
     check_count("per_class", per_class, least=2)
-    found = {path.stem.removeprefix("full_numpy_bitmap_"): path for path in Path(root).expanduser().glob("*.npy")}
-    if not found:
+    files = {path.stem.removeprefix("full_numpy_bitmap_"): path for path in Path(root).expanduser().glob("*.npy")}
+    if not files:
         raise DataError(
             f"{root} should hold QuickDraw bitmaps, <class>.npy, and has none; give the folder that has them"
         )
-    names = sorted(found if classes is None else classes)
-    missing = [name for name in names if name not in found]
+    names = sorted(files if classes is None else classes)
+    missing = [name for name in names if name not in files]
     if missing:
         raise OptionError(f"classes must be among the .npy files of {root}, got {missing[0]!r}; get {missing[0]}.npy")
-    return _examples([_part(_bitmaps(found[name])[:per_class], split) for name in names], names)
+    return _examples([_part(_bitmaps(files[name])[:per_class], split) for name in names], names)
 
 
 def _part(drawings: Images, split: str) -> Images:
@@ -87,7 +87,7 @@ def _examples(parts: list[Images], names: list[str]) -> Examples:
 
 
 def _members(archive: Path) -> dict[str, bytes]:
-    """Packed drawings by class; the names of the files are the names of the classes."""
+    """Return packed drawings by class; the names of the files are the names of the classes."""
     drawings = {}
     try:
         with tarfile.open(archive) as opened:
@@ -96,14 +96,14 @@ def _members(archive: Path) -> dict[str, bytes]:
                 if content is not None:
                     drawings[PurePosixPath(member.name).name.removesuffix(ENDING)] = content.read()
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise DataError(f"{archive} should be a whole tar archive, but {error}; remove it to fetch it again") from error
+        raise DataError(f"{archive} should be a tar archive, but {error}; remove it to fetch it again") from error
     if not drawings:
         raise DataError(f"{archive} should hold drawings, *{ENDING}, and has none; remove it to fetch it again")
     return drawings
 
 
 def _parse(packed: bytes, split: str, where: str) -> Images:
-    """The part of one class: each line is a list of 784 numbers, 0 for paper and 1 for ink."""
+    """Return the part of one class: each line is a list of 784 numbers, 0 for paper and 1 for ink."""
     try:
         lines = gzip.decompress(packed).splitlines()
         border = len(lines) * 4 // 5

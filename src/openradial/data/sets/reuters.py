@@ -91,7 +91,7 @@ def reuters(
     root: Path | str | None = None,
     download: bool = True,
 ) -> Examples:
-    """Reuters-21578 as tokens ``(n, t)`` int64, t at most ``max_words``; see :class:`Vocabulary` for the numbers.
+    """Load Reuters-21578 as tokens ``(n, t)`` int64, t at most ``max_words``; see :class:`Vocabulary` for the numbers.
 
     Classes are the topics with at least ``min_documents`` documents in both splits together: 15 with 50. A
     ``vocabulary`` given as a number is :func:`reuters_vocabulary` of that size: the same for both splits.
@@ -101,26 +101,26 @@ def reuters(
     documents, classes = _load(min_documents, root, download)
     if not isinstance(vocabulary, Vocabulary):
         vocabulary = _vocabulary(documents, vocabulary)
-    chosen = [document for document in documents if document.split == split]
+    part = [document for document in documents if document.split == split]
     numbers = {topic: i for i, topic in enumerate(classes)}
-    labels = torch.tensor([numbers[document.topic] for document in chosen], dtype=torch.int64)
-    return Examples(vocabulary.encode([document.text for document in chosen], max_words=max_words), labels, classes)
+    labels = torch.tensor([numbers[document.topic] for document in part], dtype=torch.int64)
+    return Examples(vocabulary.encode([document.text for document in part], max_words=max_words), labels, classes)
 
 
 def reuters_vocabulary(
     size: int = 10_000, *, min_documents: int = 50, root: Path | str | None = None, download: bool = True
 ) -> Vocabulary:
-    """The most frequent words of the training documents, to encode new texts as :func:`reuters` does."""
+    """Return the most frequent words of the training documents, to encode new texts as :func:`reuters` does."""
     return _vocabulary(_load(min_documents, root, download)[0], size)
 
 
 def reuters_texts(
     split: str = "train", *, min_documents: int = 50, root: Path | str | None = None, download: bool = True
 ) -> tuple[list[str], list[str]]:
-    """The texts as they were written, and their topics."""
+    """Load the texts as they were written, and their topics."""
     check_choice("split", split, ("train", "test"))
-    chosen = [document for document in _load(min_documents, root, download)[0] if document.split == split]
-    return [document.text for document in chosen], [document.topic for document in chosen]
+    part = [document for document in _load(min_documents, root, download)[0] if document.split == split]
+    return [document.text for document in part], [document.topic for document in part]
 
 
 def _vocabulary(documents: list[Document], size: int) -> Vocabulary:
@@ -128,7 +128,7 @@ def _vocabulary(documents: list[Document], size: int) -> Vocabulary:
 
 
 def _load(min_documents: int, root: Path | str | None, download: bool) -> tuple[list[Document], tuple[str, ...]]:
-    """The documents on topics that are frequent enough, and these topics."""
+    """Return the documents on topics that are frequent enough, and these topics."""
     check_count("min_documents", min_documents)
     folder = fetch(SOURCE, root=root, download=download)
     documents = [document for name in FILES for document in read_documents(packed_or_not(folder / name))]
@@ -143,7 +143,7 @@ def _load(min_documents: int, root: Path | str | None, download: bool) -> tuple[
 
 
 def read_documents(path: Path) -> list[Document]:
-    """The documents of one file that have exactly one topic and a body."""
+    """Return the documents of one file that have exactly one topic and a body."""
     try:
         entries = json.loads(read_packed_or_not(path))
     except ValueError as error:
@@ -165,9 +165,9 @@ def _document(entry: dict[str, Any], path: Path) -> Document:
 
 
 def _day(text: str, path: Path) -> date:
-    found = DAY.match(text)
+    match = DAY.match(text)
     try:
-        day, month, year = found.groups() if found else ("", "", "")
+        day, month, year = match.groups() if match else ("", "", "")
         return date(int(year), MONTHS.index(month) + 1, int(day))
     except ValueError:
         raise DataError(

@@ -22,14 +22,14 @@ def spiral(
     seed: int = 0,
     split: str = "train",
 ) -> Examples:
-    r"""Points ``(n, 2)`` float32 on ``arms`` spirals about the origin, one class each, within about [-1, 1].
+    r"""Draw points ``(n, 2)`` float32 on ``arms`` spirals about the origin, one class each, within about [-1, 1].
 
     A point of arm j at radius r lies at the angle :math:`2\pi (j / \text{arms} + \text{turns} \cdot r)`, and is moved
     by Gaussian ``noise`` in both directions. Classes are balanced, and so is every beginning of the set. The paper does
     not give its number of points; 2000 are its M = 40 batches of 50.
 
     ``label_noise`` is the share of points with a random label. As in the paper ("10 % of the data points have a random
-    label") it is drawn from all classes, so that about 1 in ``arms`` of them keeps its own. Neither the points nor the
+    label") it is drawn from all classes, so that about 1 in ``arms`` of them stays correct. Neither the points nor the
     other labels depend on it.
 
     ``split="test"`` draws other points from the same arms.

