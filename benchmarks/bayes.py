@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from openradial.training.stacked import train_stacked
 from rich.console import Console
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -32,7 +33,6 @@ from openradial.bayes.layers import START
 from openradial.data.sets.spiral import spiral
 from openradial.models import MLP, build
 from openradial.training import Objective, Settings
-from openradial.training.stacked import train_stacked
 
 Cases = dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]
 COMMAND = "python -m benchmarks.bayes"

@@ -17,6 +17,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from openradial.training.flat_optimisers import make_update
+from openradial.training.stacked import has_compiler, train_stacked
+from openradial.training.stacks import FunctionalStack
 from rich.console import Console
 from torch import Tensor, nn
 
@@ -28,9 +31,6 @@ from openradial.data.sets.spiral import spiral
 from openradial.functional import radial_loss
 from openradial.models.mlp import MLP
 from openradial.training import Objective, Settings
-from openradial.training.flat_optimisers import make_update
-from openradial.training.stacked import has_compiler, train_stacked
-from openradial.training.stacks import FunctionalStack
 
 COMMAND = "python -m benchmarks.small_training"
 SEEDS = list(range(10))

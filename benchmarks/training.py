@@ -1,10 +1,12 @@
-"""Whole epochs and large steps: the MNIST CNN beside the usual loop, and one step of VGG-19-BN-8192.
+"""Training speed: epochs of the MNIST CNN beside a DataLoader loop, one step of VGG-19-BN-8192, small fits by threads.
 
-python -m benchmarks.training writes benchmarks/results/training.{json,md}
+python -m benchmarks.training                  writes benchmarks/results/training.{json,md} and threads.{json,md}
+python -m benchmarks.training --only threads   writes benchmarks/results/threads.{json,md}
 """
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -24,7 +26,7 @@ import openradial
 from benchmarks.run import RESULTS, environment, table, write
 from openradial import models
 from openradial.data import Batches, Normalise, load
-from openradial.training import Objective, Settings, fit
+from openradial.training import Objective, Settings, devices, fit, limited_threads
 
 MEAN, STD, BATCH, EPOCHS = 0.1307, 0.3081, 1024, 4
 LIMIT = 1.5
@@ -40,10 +42,10 @@ class UsualDataset(Dataset[tuple[Tensor, int]]):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, place: int) -> tuple[Tensor, int]:
-        image = Image.fromarray(self.images[place, 0])
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        image = Image.fromarray(self.images[index, 0])
         pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(1, 28, 28)
-        return pixels.float().div(255).sub(MEAN).div(STD), self.labels[place]
+        return pixels.float().div(255).sub(MEAN).div(STD), self.labels[index]
 
 
 class SameOrder:
@@ -113,7 +115,7 @@ def mnist_epochs(console: Console) -> dict[str, Any]:
 
 
 def vgg_step(batch: int) -> dict[str, float]:
-    """Seconds and peak memory of one training step, in a process of its own."""
+    """Return seconds and peak memory of one training step, measured in a separate process."""
     command = [sys.executable, "-m", "benchmarks.training", "--step", str(batch)]
     found: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     return found
@@ -132,6 +134,86 @@ def take_step(batch: int) -> None:
         seconds.append(time.perf_counter() - began)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps({"batch": batch, "seconds": min(seconds[1:]), "peak_bytes": peak}))
+
+
+def small_fit(hidden: int, threads: int, epochs: int) -> None:
+    """Fit an MLP 64-hidden-hidden-10 on the digits, batch 64, and print the seconds; 0 threads: as fit chooses."""
+    if threads:
+        devices.ONE_THREAD_BELOW = 0  # keep the number of threads that is set here
+    torch.manual_seed(0)
+    net = models.build("mlp", 10, inputs=64, hidden=(hidden, hidden))
+    batches = Batches(load("digits"), 64, shuffle=True, seed=0, transform=Normalise(0.3, 0.4))
+    objective = Objective(openradial.RadialLoss())
+    with limited_threads(threads or torch.get_num_threads()):
+        for number in (1, epochs):  # the first warms up
+            settings = Settings(epochs=number, batch_size=64)
+            began = time.perf_counter()
+            history = fit(net, objective, batches, settings=settings, show_progress=False)
+            seconds = time.perf_counter() - began
+    print(json.dumps({"seconds": seconds, "steps": history.records[-1]["step"], "loss": history.records[-1]["loss"]}))
+
+
+def thread_rows(console: Console, epochs: int, rounds: int) -> dict[str, Any]:
+    """Measure small fits with one thread, two threads and the chosen number, alone and beside two busy loops."""
+    rows: dict[str, Any] = {}
+    cases = [(100, False), (100, True), (256, False), (512, False), (512, True)]
+    for hidden, busy in cases:
+        samples: dict[int, list[float]] = {1: [], 2: [], 0: []}
+        others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 if busy else 0)]
+        try:
+            for _ in range(rounds):
+                for threads, seconds in samples.items():
+                    label = f"{hidden} hidden units, {threads or 'chosen'} threads, {len(others)} busy loops"
+                    command = [sys.executable, "-m", "benchmarks.training", "--small-fit"]
+                    command += [str(hidden), str(threads), str(epochs)]
+                    with console.status(label):
+                        done = subprocess.run(command, capture_output=True, text=True, check=True)
+                    found = json.loads(done.stdout)
+                    seconds.append(1000 * found["seconds"] / found["steps"])
+        finally:
+            for other in others:
+                other.kill()
+                other.wait()
+        rows[f"{hidden}, {'beside two busy loops' if busy else 'alone'}"] = {
+            "multiplications": 64 * hidden * hidden,
+            "load_average": os.getloadavg()[0],
+            "ms_per_step": {str(threads or "chosen"): statistics.median(v) for threads, v in samples.items()},
+            "all_ms_per_step": {str(threads or "chosen"): v for threads, v in samples.items()},
+        }
+    return {"epochs": epochs, "rounds": rounds, "rows": rows}
+
+
+def threads_markdown(results: dict[str, Any]) -> str:
+    env, found = results["environment"], results["threads"]
+    rows = [
+        [
+            name,
+            f"{row['multiplications'] / 1e6:.1f}",
+            *(f"{row['ms_per_step'][t]:.2f}" for t in ("1", "2", "chosen")),
+            f"{row['load_average']:.1f}",
+        ]
+        for name, row in found["rows"].items()
+    ]
+    return "\n".join(
+        [
+            f"Written by `{env['command']} --only threads` on {env['date']}: {env['cpu']}, {env['cores']} cores, "
+            f"torch {env['torch']}. Digits, MLP with two hidden layers, batch 64, {found['epochs']} epochs; median of "
+            f"{found['rounds']} rounds. The last column is the machine's load average, with all other programs.",
+            "",
+            *table(
+                [
+                    "hidden units",
+                    "10⁶ products",
+                    "ms per step, 1 thread",
+                    "2 threads",
+                    "as `fit` chooses",
+                    "load",
+                ],
+                rows,
+            ),
+            "",
+        ]
+    )
 
 
 def markdown(results: dict[str, Any]) -> str:
@@ -158,14 +240,27 @@ def markdown(results: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=__doc__)
-    parser.add_argument("--step", type=int, help="take one step of VGG with this batch and print what it cost")
+    parser.add_argument("--step", type=int, help="take one step of VGG with this batch and print its cost")
+    parser.add_argument("--small-fit", type=int, nargs=3, metavar=("HIDDEN", "THREADS", "EPOCHS"))
+    parser.add_argument("--only", choices=["threads"])
+    parser.add_argument("--epochs", type=int, default=20, help="of the small fits")
+    parser.add_argument("--rounds", type=int, default=3, help="of the small fits")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     if options.step:
         take_step(options.step)
         return
+    if options.small_fit:
+        small_fit(*options.small_fit)
+        return
     console = Console()
     results: dict[str, Any] = {"environment": environment(False) | {"command": "python -m benchmarks.training"}}
+    threads = results | {"threads": thread_rows(console, options.epochs, options.rounds)}
+    write(options.out / "threads.json", json.dumps(threads, indent=1) + "\n")
+    write(options.out / "threads.md", threads_markdown(threads))
+    console.print(threads_markdown(threads))
+    if options.only:
+        return
     results["mnist"] = mnist_epochs(console)
     with console.status("one step of VGG-19-BN-8192"):
         results["vgg"] = vgg_step(16)

@@ -219,7 +219,7 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_draws(tmp_path, options):
     whole, history = trained(**options)
     _, first = trained(tmp_path, stop_at=9, **options)
     assert first.stopped_by == "SIGTERM"
-    assert checkpoint.load(tmp_path / "last.safetensors")[1]["at"]["batch"] == 3
+    assert checkpoint.load(tmp_path / "last.safetensors")[1]["position"]["batch"] == 3
     resumed, second = trained(tmp_path, resume=True, **options)
     own, other = whole.state_dict(), resumed.state_dict()
     assert all(torch.equal(own[name], other[name]) for name in own)

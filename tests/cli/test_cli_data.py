@@ -1,5 +1,4 @@
 import hashlib
-import shutil
 import sys
 
 import pytest

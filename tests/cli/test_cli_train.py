@@ -102,7 +102,7 @@ def test_a_run_goes_on_where_it_was(train, tmp_path):
     train(*DIGITS, "--out", tmp_path / "run")
     code, said = train(*DIGITS, "--out", tmp_path / "run")
     assert code == 1
-    assert "holds a run already" in said
+    assert "already has a run" in said
     code, said = train(*DIGITS[:4], "--epochs", 3, "--batch-size", 64, "--out", tmp_path / "run", "--resume")
     assert code == 0
     assert "epoch 3/3" in said

@@ -7,7 +7,6 @@ from evaluation_models import image_bundle, point_bundle, table_bundle, text_inp
 from PIL import Image
 
 from openradial.bundle import SequenceInputs
-from openradial.classifier.streaming import Run
 from openradial.data.sources import RawInput
 from openradial.errors import DataError, OptionError
 

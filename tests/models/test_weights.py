@@ -133,10 +133,10 @@ def test_a_reset_layer_starts_as_published_whatever_it_was(tmp_path):
     assert not model.classifier.bias.any()
 
 
-def test_building_with_weights_renews_the_fully_connected_layers_as_the_paper_does(tmp_path):
+def test_building_with_weights_resets_the_fully_connected_layers_as_in_the_paper(tmp_path):
     model, _ = small("vgg19_bn")
     torch.save(torchvision_names(model), tmp_path / "imagenet.pth")
-    # Other widths, another number of layers and of classes: all of it belongs to the layers that start anew.
+    # Other widths, another number of layers and of classes: all belong to layers that are reset.
     built = build("vgg19_bn", 7, weights=tmp_path / "imagenet.pth", width=1 / 16, hidden=(32,), pool=2)
     assert torch.equal(built.convolutions[0].weight, model.convolutions[0].weight)
     assert built.classifier.out_features == 7

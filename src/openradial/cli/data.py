@@ -8,7 +8,7 @@ import typer
 from openradial.errors import FetchError, OptionError
 
 if TYPE_CHECKING:
-    from openradial.data.catalog import Entry
+    from openradial.data.catalog import CatalogEntry
     from openradial.data.download import Source
 
 app = typer.Typer(help="List, download and check data sets.", no_args_is_help=True)
@@ -91,7 +91,7 @@ def _source(name: str) -> "Source":
     return source
 
 
-def _row(entry: "Entry") -> list[str]:
+def _row(entry: "CatalogEntry") -> list[str]:
     from openradial.data.download import fetch
 
     source = entry.source()

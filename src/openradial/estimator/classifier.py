@@ -303,7 +303,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[Examples, Examples | None, Examples | None]:
         """Return examples for training, calibration and validation."""
         held, watched, rows = None, None, len(known)
-        together = as_groups(known.inputs, groups)
+        together = as_groups(known, groups)
         if self.false_reject_rate is not None or self.beta == "fit":
             known, held, together = hold_out_share(
                 known, "calibration_fraction", self.calibration_fraction, seed, together

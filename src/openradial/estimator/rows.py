@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from openradial.conformal.calibration import examples_needed
 from openradial.conformal.inputs import check_rate
-from openradial.data.examples import Examples
 from openradial.data.duplicates import duplicate_groups
+from openradial.data.examples import Examples
 from openradial.data.splits import train_test_split
 from openradial.errors import DataError, OptionError
 from openradial.recipe import MIN_COMBINATION, REFERENCES
@@ -65,30 +65,30 @@ def check_neighbours(value: object) -> None:
         raise OptionError(f"neighbours must be True or False, got {value!r}; it is always the one nearest row")
 
 
-def as_groups(rows: Tensor, groups: ArrayLike | None) -> Tensor:
+def as_groups(examples: Examples, groups: ArrayLike | None) -> NDArray[np.int64]:
     """Return the group of each row, ``(n,)``: those that are given, else identical rows."""
     if groups is None:
-        return duplicate_groups(rows)
+        return duplicate_groups(examples)
     given = np.asarray(groups)
-    if given.shape != (len(rows),):
-        raise DataError(f"groups must have one value per row, shape ({len(rows)},), got {given.shape}")
-    return torch.from_numpy(np.unique(given, return_inverse=True)[1].astype(np.int64))
+    if given.shape != (len(examples),):
+        raise DataError(f"groups must have one value per row, shape ({len(examples)},), got {given.shape}")
+    return np.unique(given, return_inverse=True)[1].astype(np.int64)
 
 
 def hold_out_share(
-    examples: Examples, name: str, share: float, seed: int, groups: Tensor
-) -> tuple[Examples, Examples, Tensor]:
+    examples: Examples, name: str, share: float, seed: int, groups: NDArray[np.int64]
+) -> tuple[Examples, Examples, NDArray[np.int64]]:
     """Return the examples without a share of each class, that share, and the groups of the first part."""
     indices = Examples(torch.arange(len(examples)), examples.labels, examples.classes)
     kept, held = train_test_split(indices, check_rate(name, share), seed=seed, groups=groups)
     if not len(held):
         raise DataError(f"{name} needs a class with at least 2 different examples to hold one out, got 1 of each class")
-    return examples.select(kept.inputs), examples.select(held.inputs), groups[kept.inputs]
+    return examples.select(kept.inputs), examples.select(held.inputs), groups[kept.inputs.numpy()]
 
 
 def divide_held_out(held: Examples, rate: float, seed: int) -> tuple[Examples | None, Examples]:
     """Return rows for the combination, or None with too few, and rows for the rejector."""
-    for_rejector, for_scores = train_test_split(held, SHARE, seed, groups=duplicate_groups(held.inputs))
+    for_rejector, for_scores = train_test_split(held, SHARE, seed, groups=duplicate_groups(held))
     if len(for_scores) < MIN_COMBINATION or len(for_rejector) < examples_needed(rate):
         return None, held
     return for_scores, for_rejector

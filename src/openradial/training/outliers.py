@@ -1,8 +1,8 @@
 """Outliers made from the known examples of a batch, and an objective that pulls their outputs to the origin.
 
-The origin is equally far from every prototype, so an input that is put there belongs to no class. Nothing but the batch
-is needed. Kin to Objectosphere (Dhamija et al., 2018), which pulls unknown inputs to small features, and to PROSER
-(Zhou et al., 2021), which mixes classes into placeholders; both use softmax.
+The origin has the same distance to every prototype, so an output there belongs to no class. No other data are needed.
+Related to Objectosphere (Dhamija et al., 2018), which trains unknown inputs to small features, and to PROSER (Zhou et
+al., 2021), which mixes classes into placeholders; both use softmax.
 """
 
 import math
@@ -27,19 +27,19 @@ DEFAULTS: dict[str, tuple[str, ...]] = {
 
 
 def brightest(x: Tensor, other: Tensor) -> Tensor:
-    """Two examples on top of each other: the larger value everywhere."""
+    """Return the elementwise maximum of two examples."""
     return torch.maximum(x, other)
 
 
 def mean(x: Tensor, other: Tensor) -> Tensor:
-    """Half-way between two examples."""
+    """Return the mean of two examples."""
     return (x + other) / 2
 
 
 def halves(x: Tensor, other: Tensor) -> Tensor:
-    """One half of an example beside the other half of another.
+    """Join one half of an example and the other half of another.
 
-    Images are cut across or along, by chance; sequences and texts in the middle of what they hold before the padding.
+    Images are cut horizontally or vertically at random; sequences and texts in the middle, without their padding.
     """
     if _has_steps(x):
         return _joined(x, other)
@@ -49,7 +49,7 @@ def halves(x: Tensor, other: Tensor) -> Tensor:
 
 
 def blocks(x: Tensor, other: Tensor) -> Tensor:
-    """The pieces of an example in another order: 4 x 4 of an image, 8 of a sequence; what is left over stays."""
+    """Shuffle the pieces of an example: 4 x 4 of an image, 8 of a sequence; the remainder is kept."""
     if x.ndim != 4:
         return _reordered_steps(x)
     pieces = [min(4, length) for length in x.shape[2:]]
@@ -62,14 +62,14 @@ def blocks(x: Tensor, other: Tensor) -> Tensor:
 
 
 def columns(x: Tensor, other: Tensor) -> Tensor:
-    """Each value of one example or of the other, by chance."""
+    """Take each value from one of the two examples at random."""
     return torch.where(torch.rand_like(x, dtype=torch.float32) < 0.5, x, other)
 
 
 def words(x: Tensor, other: Tensor) -> Tensor:
-    """Each word from one text or from the other, by chance; 0 is no word."""
-    chosen = torch.where(torch.rand(x.shape, device=x.device) < 0.5, x, other)
-    return torch.where((x == 0) | (other == 0), torch.maximum(x, other), chosen)
+    """Take each word from one of the two texts at random; 0 is padding."""
+    mixed = torch.where(torch.rand(x.shape, device=x.device) < 0.5, x, other)
+    return torch.where((x == 0) | (other == 0), torch.maximum(x, other), mixed)
 
 
 MAKERS: dict[str, Maker] = {
@@ -83,9 +83,9 @@ MAKERS: dict[str, Maker] = {
 
 
 def make_outliers(x: Tensor, y: Tensor, kinds: Sequence[str]) -> Tensor:
-    """Outliers from neighbours of different classes in a random order of the batch; each kind makes its share.
+    """Make outliers from pairs of different classes in a shuffled batch; each kind gets an equal share.
 
-    Random numbers come from torch's global generator, which a training run keeps and restores.
+    Random numbers come from torch's global generator, whose state is part of a checkpoint.
 
     >>> x, y = torch.eye(3), torch.arange(3)
     >>> make_outliers(x, y, ["mean"]).sum(1).unique()
@@ -101,6 +101,7 @@ def make_outliers(x: Tensor, y: Tensor, kinds: Sequence[str]) -> Tensor:
 
 
 def check_kinds(kinds: Sequence[str]) -> None:
+    """Raise unless ``kinds`` names kinds of outliers."""
     if isinstance(kinds, str) or not kinds:
         raise OptionError(f"kinds must be a list of at least one kind of outlier, got {kinds!r}")
     for kind in kinds:
@@ -111,8 +112,8 @@ def check_kinds(kinds: Sequence[str]) -> None:
 class OutlierObjective:
     """A loss on the examples plus ``weight`` times the mean squared norm of the outputs of outliers made from them.
 
-    Outliers are made while training only: on other data it is the plain loss. Examples and outliers pass the network as
-    one batch, so that layers which look at the batch see both.
+    Outliers are made only in training mode; in evaluation mode this is the plain loss. Examples and outliers go through
+    the network as one batch, so that batch normalisation uses both.
     """
 
     loss: Loss
@@ -137,25 +138,25 @@ class OutlierObjective:
 
 
 def _has_steps(x: Tensor) -> bool:
-    """Whether these are sequences ``(n, t, c)``, which end in NaN, or texts ``(n, t)``, which end in 0."""
+    """Return whether these are sequences ``(n, t, c)`` padded with NaN, or texts ``(n, t)`` padded with 0."""
     return x.ndim == 3 or (x.ndim == 2 and not x.is_floating_point())
 
 
 def _steps(x: Tensor) -> Tensor:
-    """How many steps or words there are before the padding, ``(n, 1)``."""
-    held = ~x.isnan().all(-1) if x.ndim == 3 else x != 0
-    return held.sum(1, keepdim=True)
+    """Return the number of steps or words before the padding, ``(n, 1)``."""
+    is_step = ~x.isnan().all(-1) if x.ndim == 3 else x != 0
+    return is_step.sum(1, keepdim=True)
 
 
-def _at(x: Tensor, places: Tensor) -> Tensor:
-    """The steps at the given places of each row, ``(n, t)``."""
-    return x.gather(1, places if x.ndim == 2 else places.unsqueeze(-1).expand_as(x))
+def _at(x: Tensor, indices: Tensor) -> Tensor:
+    """Return the steps at the given indices of each row, ``(n, t)``."""
+    return x.gather(1, indices if x.ndim == 2 else indices.unsqueeze(-1).expand_as(x))
 
 
 def _joined(x: Tensor, other: Tensor) -> Tensor:
-    """The first half of each row of ``x``, then the second half of the other one."""
-    own, others = _steps(x), _steps(other)
-    first, second = (own + 1) // 2, others // 2
+    """Return the first half of each row of ``x``, then the second half of the other one."""
+    others = _steps(other)
+    first, second = (_steps(x) + 1) // 2, others // 2
     t = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)  # (n, t)
     moved = _at(other, (t - first + others - second).clamp(0, x.shape[1] - 1))
     padding = x.new_tensor(math.nan if x.is_floating_point() else 0)
@@ -164,7 +165,7 @@ def _joined(x: Tensor, other: Tensor) -> Tensor:
 
 
 def _reordered_steps(x: Tensor) -> Tensor:
-    """Each row cut into 8 pieces, or as many as it has steps, which are put in another order."""
+    """Cut each row into 8 pieces, or as many as it has steps, and shuffle them."""
     steps = _steps(x) if _has_steps(x) else torch.full((len(x), 1), x.shape[1], device=x.device)
     pieces = steps.clamp(1, 8)
     size = (steps // pieces).clamp_min(1)  # (n, 1)
@@ -176,7 +177,7 @@ def _reordered_steps(x: Tensor) -> Tensor:
 
 
 def _reordered_blocks(x: Tensor, order: Tensor, pieces: Sequence[int], sizes: Sequence[int]) -> Tensor:
-    """The blocks of images ``(n, c, h, w)`` in the order of each row of ``order``."""
+    """Return the blocks of images ``(n, c, h, w)`` in the order of each row of ``order``."""
     n, c = x.shape[:2]
     cut = x.reshape(n, c, pieces[0], sizes[0], pieces[1], sizes[1]).permute(0, 2, 4, 1, 3, 5)  # (n, p, q, c, h, w)
     rows = cut.reshape(n, len(order[0]), -1)  # (n, p, d)

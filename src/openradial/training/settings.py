@@ -1,4 +1,4 @@
-"""How to train: every setting by name, checked before anything starts."""
+"""Settings of a training run, checked when they are made."""
 
 import dataclasses
 import math
@@ -26,20 +26,20 @@ class Settings:
     optimiser: OptimiserName = "adam"
     learning_rate: float = 1e-3
     momentum: float = 0.0  # sgd and rmsprop
-    decay: float = 0.9  # rmsprop: how much of the mean square is kept
+    decay: float = 0.9  # rmsprop: decay of the mean square
     betas: tuple[float, float] = (0.9, 0.999)  # adam and adamw
     weight_decay: float = 0.0
     schedule: ScheduleName = "constant"
     warmup_epochs: float = 0.0
-    step_epochs: int = 30  # step: the learning rate falls after each so many epochs ...
-    step_factor: float = 0.1  # ... to this part of itself
+    step_epochs: int = 30  # step: epochs between two decreases of the learning rate
+    step_factor: float = 0.1  # step: factor of each decrease
     clip_norm: float | None = None
     precision: Precision = "float32"
     patience: int | None = None  # epochs without a better validation loss before the run ends
-    channels_last: bool = False  # images with channels innermost: faster convolutions on many machines
-    ema: float | None = None  # how much of the averaged weights is kept at each step
-    explosion: float = 1e6  # a loss so many times the first one stops the run
-    checkpoint_seconds: float = 30.0  # between checkpoints, besides the one at the end
+    channels_last: bool = False  # memory format of images: faster convolutions on many machines
+    ema: float | None = None  # decay of an exponential moving average of the weights
+    explosion: float = 1e6  # a loss above this multiple of the first one stops the run
+    checkpoint_seconds: float = 30.0  # between checkpoints, besides those after the first epoch and at the end
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -53,17 +53,17 @@ class Settings:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """Settings from names and values, as they come from a command line or a file."""
+        """Make settings from names and values of a command line or a file."""
         checked_names(values, [field.name for field in dataclasses.fields(cls)])
         return cls(**values)
 
     @classmethod
     def from_toml(cls, path: Path | str, section: str = "training") -> Self:
-        """Settings from a section of a TOML file."""
+        """Make settings from a section of a TOML file."""
         return cls.from_mapping(read_toml(path).get(section, {}))
 
     def as_dict(self) -> dict[str, Any]:
-        """The settings as JSON can hold them."""
+        """Return the settings as values for JSON."""
         return {
             name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(self).items()
         }
@@ -90,7 +90,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {  # low, high, whether low itsel
 
 
 def checked_names(given: Iterable[str], known: Sequence[str]) -> None:
-    """Raise for the first name that is not known, with the nearest one that is."""
+    """Raise for the first name that is not known, and suggest the nearest known one."""
     for name in given:
         if name not in known:
             hint = nearest(name, known) or f"; the settings are: {', '.join(known)}"
@@ -98,7 +98,7 @@ def checked_names(given: Iterable[str], known: Sequence[str]) -> None:
 
 
 def read_toml(path: Path | str) -> dict[str, Any]:
-    """A TOML file as nested dictionaries."""
+    """Read a TOML file."""
     path = Path(path)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -115,7 +115,7 @@ def _numbers(value: object) -> list[float]:
 
 
 def _typed(name: str, value: Any, wanted: Any) -> Any:
-    """The value as its declared type, or an error that says which was expected."""
+    """Return the value as its declared type, or raise with the expected type."""
     origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
     if origin is types.UnionType:  # X | None
         return None if value is None else _typed(name, value, parts[0])

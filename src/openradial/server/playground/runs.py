@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from openradial.server.monitoring import log_event
-from openradial.server.playground.learning import Learner, State, Viewer, SpiralSettings, accuracies, fresh_points
+from openradial.server.playground.learning import Learner, SpiralSettings, State, Viewer, accuracies, fresh_points
 from openradial.server.requests import RequestError
 from openradial.server.settings import LogLevel
 
