@@ -1,4 +1,4 @@
-"""Which classes are known and which are novel, and which examples are kept for testing."""
+"""Split classes into known and novel ones, and examples into parts for training and testing."""
 
 import hashlib
 import json
@@ -20,13 +20,13 @@ from openradial.files import write_text
 
 KNOWN, NOVEL, FACTS = "known.txt", "novel.txt", "split.json"
 RULES = "random:N, names:A,B,... or file:PATH"
-OWN_NUMBERS = 20471  # any number, so that no set is drawn with the same one
-Labelled = TypeVar("Labelled", Examples, Table)
+SPLIT_STREAM = 20471  # any number, so that no data set is drawn from the same random stream
+AnyExamples = TypeVar("AnyExamples", Examples, Table)
 
 
 @dataclass(frozen=True)
 class Split:
-    """Known and novel classes, by name. The place of a name in ``known`` is its label.
+    """Known and novel classes, by name. The index of a name in ``known`` is its label.
 
     ``facts`` say how the split was made (rule, seed) and are written beside the lists.
 
@@ -92,14 +92,13 @@ def random_split(classes: Iterable[str], known: int, seed: int = 0) -> Split:
     check_count("seed", seed, least=0)
     if known > len(names):
         raise OptionError(f"known must be at most the number of classes, {len(names)}, got {known}")
-    chosen = np.sort(_shuffled(len(names), seed)[:known])
-    taken = set(chosen.tolist())
-    rest = tuple(name for place, name in enumerate(names) if place not in taken)
-    return Split(tuple(names[place] for place in chosen), rest, {"rule": f"random:{known}", "seed": seed})
+    drawn = set(_shuffled(len(names), seed)[:known].tolist())
+    rest = tuple(name for i, name in enumerate(names) if i not in drawn)
+    return Split(tuple(names[i] for i in sorted(drawn)), rest, {"rule": f"random:{known}", "seed": seed})
 
 
 def random_splits(classes: Iterable[str], known: int, seeds: Iterable[int] = range(5)) -> tuple[Split, ...]:
-    """One random split per seed; results are usually reported as their mean over five."""
+    """Draw one random split per seed; results are usually reported as their mean over five."""
     names = tuple(classes)
     return tuple(random_split(names, known, seed) for seed in seeds)
 
@@ -119,7 +118,9 @@ def named_split(
     given = tuple(known if known is not None else novel or ())
     for name in given:
         if name not in names:
-            raise DataError(f"{name!r} is no class of this set{nearest(name, names) or f'; it has {listed(names)}'}")
+            raise DataError(
+                f"{name!r} is not a class of these data{nearest(name, names) or f'; it has {listed(names)}'}"
+            )
     rest = tuple(name for name in names if name not in set(given))
     facts = {"rule": "names"}
     return Split(given, rest, facts) if known is not None else Split(rest, given, facts)
@@ -142,8 +143,8 @@ def parse_known(rule: str, classes: Sequence[str], *, seed: int = 0) -> Split:
     return replace(named_split(classes, known=given), facts={"rule": rule})
 
 
-def divide(examples: Labelled, split: Split) -> tuple[Labelled, Labelled]:
-    """The examples of known and of novel classes, each labelled by its place in ``split.known`` or ``split.novel``.
+def divide(examples: AnyExamples, split: Split) -> tuple[AnyExamples, AnyExamples]:
+    """Return the examples of known and of novel classes, labelled by index in ``split.known`` or ``split.novel``.
 
     Examples without a class (label -1) go with the novel ones and stay without.
     """
@@ -157,46 +158,102 @@ def divide(examples: Labelled, split: Split) -> tuple[Labelled, Labelled]:
     )
 
 
-def as_unknown(examples: Labelled, classes: tuple[str, ...] = ()) -> Labelled:
-    """The same examples with label -1 throughout; ``classes`` are those of the model that shall not know them."""
+def as_unknown(examples: AnyExamples, classes: tuple[str, ...] = ()) -> AnyExamples:
+    """Return the same examples with label -1 throughout; ``classes`` are those of the model that must not know them."""
     return replace(examples, labels=torch.full_like(examples.labels, -1), classes=classes)
 
 
-def identical_groups(rows: Tensor) -> Tensor:
-    groups: Tensor = torch.unique(rows, dim=0, return_inverse=True)[1]
-    return groups
-
-
 def train_test_split(
-    examples: Labelled, test: float = 0.2, seed: int = 0, groups: Tensor | None = None
-) -> tuple[Labelled, Labelled]:
-    """Keep a share of each class for testing; both parts stay in the order of the examples.
+    examples: AnyExamples, test: float = 0.2, seed: int = 0, groups: NDArray[np.integer] | Tensor | None = None
+) -> tuple[AnyExamples, AnyExamples]:
+    """Hold out a share of each class for testing; both parts keep the order of the examples.
 
     A class with two or more examples has at least one in each part; a class with one has it in the first part.
+
+    Args:
+        examples: Examples or a table.
+        test: The share of each class that the second part gets.
+        seed: The seed of the random order.
+        groups: One integer per example, such as :func:`openradial.data.duplicate_groups` returns. Examples of a group
+            stay in one part; the shares of the classes are then met as closely as the groups allow.
     """
     if not 0 < test < 1:
         raise OptionError(f"test must be a share between 0 and 1, got {test!r}")
     check_count("seed", seed, least=0)
     labels = examples.labels.cpu().numpy()
     keys = np.empty(len(labels), dtype=np.int64)
-    # numbers apart from those of sets that are drawn with the same seed, or the split would follow their values
-    keys[_shuffled(len(labels), seed, OWN_NUMBERS)] = np.arange(len(labels))
-    order = np.lexsort((keys, labels))  # class by class, at random within each
-    _, starts, counts = np.unique(labels[order], return_index=True, return_counts=True)
+    # a random stream apart from that of data sets drawn with the same seed, or the split would follow their values
+    keys[_shuffled(len(labels), seed, SPLIT_STREAM)] = np.arange(len(labels))
+    _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     wanted = np.clip(np.rint(counts * test), np.minimum(counts - 1, 1), counts - 1).astype(np.int64)
-    rank = np.arange(len(labels)) - np.repeat(starts, counts)
-    for_test = torch.zeros(len(labels), dtype=torch.bool)
-    for_test[torch.from_numpy(order[rank < np.repeat(wanted, counts)])] = True
-    for_test = for_test.to(examples.labels.device)
+    members = None if groups is None else _group_numbers(groups, len(labels))
+    if members is None or members.max(initial=-1) + 1 == len(labels):  # no two examples belong together
+        order = np.lexsort((keys, codes))  # class by class, at random within each
+        rank = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
+        held_out = np.zeros(len(labels), dtype=bool)
+        held_out[order[rank < np.repeat(wanted, counts)]] = True
+    else:
+        held_out = _groups_for_test(members, codes, keys, wanted, counts)[members]
+    for_test = torch.from_numpy(held_out).to(examples.labels.device)
     return examples.select(~for_test), examples.select(for_test)
 
 
+def _group_numbers(groups: NDArray[np.integer] | Tensor, n: int) -> NDArray[np.int64]:
+    """Return groups as consecutive numbers from 0."""
+    given = groups.cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
+    if given.shape != (n,) or given.dtype.kind not in "iu":
+        raise OptionError(f"groups must be {n} integers, one per example, got {given.dtype} of shape {given.shape}")
+    numbers: NDArray[np.int64] = np.unique(given, return_inverse=True)[1]
+    return numbers
+
+
+def _groups_for_test(
+    members: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    keys: NDArray[np.int64],
+    wanted: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Return which groups are held out, ``(g,)``: in random order, those that bring classes nearer to ``wanted``."""
+    num_groups = int(members.max()) + 1
+    first = np.full(num_groups, len(keys))
+    np.minimum.at(first, members, keys)  # the key of a group is its members' smallest
+    pairs, sizes = np.unique(members * len(counts) + codes, return_counts=True)
+    pair_groups, pair_codes, pair_sizes = pairs // len(counts), (pairs % len(counts)).tolist(), sizes.tolist()
+    bounds = np.searchsorted(pair_groups, np.arange(num_groups + 1)).tolist()  # group g has the pairs bounds[g:g+2]
+    lacking, left = wanted.tolist(), counts.tolist()  # for the test part, and in the training part
+    held_out, order = np.zeros(num_groups, dtype=bool), np.argsort(first).tolist()
+
+    def take(group: int, *, always: bool) -> None:
+        """Hold out a group, if each of its classes keeps an example to train on and the shares do not suffer."""
+        members, change = range(bounds[group], bounds[group + 1]), 0
+        for pair in members:
+            code, size = pair_codes[pair], pair_sizes[pair]
+            if left[code] <= size:
+                return
+            change += abs(lacking[code] - size) - abs(lacking[code])
+        if change <= 0 or always:
+            held_out[group] = True
+            for pair in members:
+                lacking[pair_codes[pair]] -= pair_sizes[pair]
+                left[pair_codes[pair]] -= pair_sizes[pair]
+
+    for group in order:
+        take(group, always=False)
+    for code in np.flatnonzero(wanted).tolist():  # a class whose groups are all too large gives its smallest
+        rest = pair_groups[np.asarray(pair_codes) == code] if lacking[code] == wanted[code] else ()
+        for group in sorted(rest, key=lambda group: (sum(pair_sizes[bounds[group] : bounds[group + 1]]), first[group])):
+            if lacking[code] == wanted[code]:
+                take(int(group), always=True)
+    return held_out
+
+
 def read_names(path: Path | str) -> tuple[str, ...]:
-    """The names in a text file, one per line; empty lines do not count."""
+    """Return the names in a text file, one per line; empty lines are skipped."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
-        raise DataError(f"expected a list of classes, one name per line, at {path}; there is no such file") from error
+        raise DataError(f"expected a list of classes, one name per line, at {path}; the file does not exist") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} must be text in UTF-8, one class per line ({error}); save it as UTF-8") from error
     return tuple(line.strip() for line in text.split("\n") if line.strip())
@@ -206,11 +263,11 @@ def _shuffled(n: int, *seed: int) -> NDArray[np.int64]:
     return np.argsort(np.random.PCG64(seed if len(seed) > 1 else seed[0]).random_raw(n), kind="stable")
 
 
-def _renumbered(examples: Examples | Table, chosen: Sequence[str]) -> Tensor:
-    """Each label as the place of its class in ``chosen``, or -1."""
-    place = {name: i for i, name in enumerate(chosen)}
-    places = [*(place.get(name, -1) for name in examples.classes), -1]  # label -1 finds the last one
-    return torch.tensor(places, device=examples.labels.device)[examples.labels]
+def _renumbered(examples: Examples | Table, names: Sequence[str]) -> Tensor:
+    """Return each label as the index of its class in ``names``, or -1."""
+    index = {name: i for i, name in enumerate(names)}
+    indices = [*(index.get(name, -1) for name in examples.classes), -1]  # label -1 selects the last one
+    return torch.tensor(indices, device=examples.labels.device)[examples.labels]
 
 
 def _check_covered(classes: Sequence[str], split: Split) -> None:
