@@ -5,6 +5,7 @@ Every constant here was chosen on known data alone; docs/recipe.md has the measu
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Any, Literal
 
 from torch import Tensor, nn
@@ -76,7 +77,8 @@ class Recipe:
             check_choice("beta", self.beta, ("safe", "fit"))
         else:
             check_positive("beta", self.beta)
-        if isinstance(self.outlier_weight, bool) or not 0 <= self.outlier_weight < float("inf"):
+        weight = self.outlier_weight
+        if isinstance(weight, bool) or not isinstance(weight, Real) or not 0 <= weight < float("inf"):
             raise OptionError(
                 f"outliers must have a finite weight of at least 0, got {self.outlier_weight!r}; 0 makes none"
             )

@@ -1,13 +1,17 @@
 """An estimator as a model that can be saved, exported and served, and back."""
 
+import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
+from torch import nn
 
 from openradial.bundle import load
 from openradial.classifier import OpenClassifier
+from openradial.conformal import Rejector
 from openradial.data.inputs import TableInputs
 from openradial.data.table_encoder import NumberFeature, TableEncoder
 from openradial.errors import BundleError, OptionError
@@ -17,64 +21,85 @@ from openradial.models import MLP
 if TYPE_CHECKING:
     from openradial.estimator.classifier import RadialClassifier
 
-INTEGERS = "integers"  # kind of labels, in the metadata
+LABELS = "label_dtype"  # in the metadata
 
 
-def to_model(estimator: "RadialClassifier") -> OpenClassifier:
+def to_model(estimator: "RadialClassifier", rejector: Rejector | None) -> OpenClassifier:
     """Return the classifier of a fitted estimator with its columns and classes."""
-    net = estimator.network_
-    if not isinstance(net, MLP) or estimator.module is not None:
+    if estimator.module is not None or not isinstance(estimator.network_, MLP):
         raise OptionError(
             "a bundle builds its network again by name, and this estimator has its own module; fit it with "
             "hidden=(...), or build an openradial.OpenClassifier with the name of a network"
         )
-    names = getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(estimator.n_features_in_)])
-    scaler = estimator.scaler_
-    shifts = np.zeros(len(names)) if scaler is None else scaler.mean_
-    scales = np.ones(len(names)) if scaler is None else scaler.scale_
-    columns = zip(map(str, names), shifts.tolist(), scales.tolist(), strict=True)
+    n, scaler = estimator.n_features_in_, estimator.scaler_
+    names = [str(name) for name in getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(n)])]
+    if len(set(names)) < n:
+        raise OptionError("a bundle finds columns by name, and two columns of this estimator have the same; rename one")
+    shifts, scales = (np.zeros(n), np.ones(n)) if scaler is None else (scaler.mean_, scaler.scale_)
+    columns = zip(names, shifts.tolist(), scales.tolist(), strict=True)
+    features = tuple(NumberFeature(name, shift, shift, scale) for name, shift, scale in columns)
     classes = tuple(map(str, estimator.classes_.tolist()))
+    if rejector is not None:  # the rate of the estimator may have been changed since its calibration
+        record = rejector.to_dict()
+        settings = record["settings"] | {"false_reject_rate": estimator.false_reject_rate}
+        rejector = Rejector.from_dict(record | {"settings": settings})
+        rejector.threshold()  # raises if the calibration is too small for the rate
     return estimator.classifier_.replace(
+        rejector=rejector,
         classes=classes,
-        preprocessing=TableInputs(
-            TableEncoder(tuple(NumberFeature(name, shift, shift, scale) for name, shift, scale in columns), classes)
-        ),
-        network=("mlp", {"inputs": int(estimator.n_features_in_), "hidden": list(map(int, estimator.hidden))}),
-        metadata={"labels": INTEGERS if estimator.classes_.dtype.kind in "iu" else "strings"},
+        preprocessing=TableInputs(TableEncoder(features, classes)),
+        network=("mlp", {"inputs": n, "hidden": _widths(estimator.network_)}),
+        metadata={LABELS: estimator.classes_.dtype.str},
     )
 
 
 def estimator_state(path: Path | str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the parameters and the fitted attributes of an estimator from a bundle."""
     model = load(path)
-    inputs, network = model.preprocessing, model.network
+    inputs, net, head = model.preprocessing, model.net, model.head
     columns = inputs.encoder.features if isinstance(inputs, TableInputs) else ()
-    is_numeric = bool(columns) and all(isinstance(column, NumberFeature) for column in columns)
-    if not is_numeric or not isinstance(model.head, RadialHead) or not isinstance(model.net, MLP):
+    numbers = [column for column in columns if isinstance(column, NumberFeature)]
+    if not numbers or len(numbers) < len(columns) or not isinstance(head, RadialHead) or not isinstance(net, MLP):
         raise BundleError(
             f"an estimator needs a bundle of a table of numbers with the network mlp and a radial head, and {path} is "
             f"not one; use openradial.load({str(path)!r})"
         )
-    scaler = StandardScaler()
-    scaler.mean_ = np.array([column.shift for column in columns])  # type: ignore[union-attr]
-    scaler.scale_ = np.array([column.scale for column in columns])  # type: ignore[union-attr]
-    scaler.var_, scaler.n_features_in_, scaler.n_samples_seen_ = scaler.scale_**2, len(columns), 0
-    labels = np.array(model.classes)
-    names = [column.name for column in columns]
+    names = [column.name for column in numbers]
+    shifts, scales = (np.array([getattr(column, name) for column in numbers]) for name in ("shift", "scale"))
+    scaler = None
+    if shifts.any() or (scales != 1).any():
+        scaler = StandardScaler().fit(shifts[None])
+        scaler.mean_, scaler.scale_, scaler.var_ = shifts, scales, scales**2
     params = {
-        "hidden": tuple(network[1]["hidden"]),
+        "hidden": tuple(_widths(net)),
+        "beta": float(head.layer.beta),
+        "scale": float(getattr(head.layer.prototypes, "scale", 1.0)),
+        "loss": head.loss_name,
+        "standardise": scaler is not None,
         "false_reject_rate": None if model.rejector is None else model.rejector.false_reject_rate,
-        "beta": float(model.head.layer.beta),
+        "neighbours": model.rejector is None or bool(model.layers),
     }
-    state = {
-        "classes_": labels.astype(np.int64) if model.metadata.get("labels") == INTEGERS else labels,
-        "n_features_in_": len(columns),
+    state: dict[str, Any] = {
+        "classes_": _as_labels(model.classes, str(model.metadata.get(LABELS))),
+        "n_features_in_": len(names),
         "scaler_": scaler,
-        "head_": model.head,
-        "network_": model.net,
+        "head_": head,
+        "network_": copy.deepcopy(net).float(),  # it predicts in float64 and is trained in float32
         "classifier_": model,
         "history_": [],
     }
     if names != [f"x{i}" for i in range(len(names))]:
         state["feature_names_in_"] = np.array(names, dtype=object)
     return params, state
+
+
+def _widths(net: MLP) -> list[int]:
+    return [layer.out_features for layer in net.hidden if isinstance(layer, nn.Linear)]
+
+
+def _as_labels(classes: tuple[str, ...], kind: str) -> NDArray[Any]:
+    """Return class names as labels of the type that the estimator was fitted with; other models have strings."""
+    names: NDArray[Any] = np.array(classes)
+    if kind == "|b1":
+        names = names == "True"
+    return names.astype(kind) if kind[1:2] in tuple("iufOb") else names

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data  # type: ign
 from torch import Tensor, nn
 
 from openradial.classifier import Decisions, OpenClassifier
+from openradial.conformal import Rejector
 from openradial.data.examples import Examples
 from openradial.errors import OptionError, check_count
 from openradial.estimator.bundles import estimator_state, to_model
@@ -22,37 +23,20 @@ from openradial.estimator.labels import (
     Classes,
     as_classes,
     as_examples,
-    as_labels,
     check_classes,
-    check_same,
     class_weights,
+    open_world,
     with_unknown,
 )
-from openradial.estimator.network import (
-    Factory,
-    check_network,
-    inference_copy,
-    make_network,
-    private_random_numbers,
-    train,
-)
-from openradial.estimator.rows import (
-    Seen,
-    as_batches,
-    as_groups,
-    as_rows,
-    check_enough,
-    check_neighbours,
-    divide_held_out,
-    fit_scaler,
-    hold_out_share,
-    scaled,
-)
+from openradial.estimator.network import Factory, inference_copy, make_network, private_random_numbers, train
+from openradial.estimator.rows import ROWS, GroupedExamples, Seen, as_batches, as_rows, fit_scaler, scaled
 from openradial.fitting import calibrate, closed_world_beta
 from openradial.heads import RadialHead
 from openradial.models import MLP
 from openradial.recipe import Recipe, hidden_layer_names
-from openradial.training import DEFAULTS, Record, Settings
+from openradial.training import Settings
+from openradial.training.log import Record
+from openradial.training.outliers import DEFAULTS
 from openradial.training.settings import OptimiserName, ScheduleName
 
 Data = Any  # an array, a list or a data frame: scikit-learn takes what NumPy can
@@ -85,7 +69,6 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             layer. Up to 10,000 training rows are kept for it. It is not used with a ``module``, with a network without
             hidden layers, or with fewer than about 60 held-out rows.
         calibration_fraction: share of each class that is held out for ``false_reject_rate`` and ``beta="fit"``.
-            Identical rows are never separated.
         max_epochs: passes over the data.
         batch_size: rows per step.
         learning_rate: that of the optimiser, at its start.
@@ -101,8 +84,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     After ``fit`` there are ``classes_``, ``network_``, ``head_`` (a :class:`~openradial.heads.RadialHead`),
     ``scaler_``, ``history_`` (a record per epoch) and ``classifier_``, the :class:`~openradial.OpenClassifier` that
-    predicts, with its scorers, combination and rejector. :meth:`to_bundle` saves it for the command line, the service
-    and export.
+    predicts, with its scorers, combination and rejector.
 
     >>> X, y = [[0.0], [0.1], [1.0], [1.1]], ["low", "low", "high", "high"]
     >>> RadialClassifier((10,), learning_rate=0.01, random_state=0).fit(X, y).predict([[0.05], [1.05]])
@@ -171,17 +153,20 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Data, y: Data, groups: Data | None = None) -> Self:
         """Train a new network on rows ``(n, d)`` and their labels ``(n,)``.
 
-        Rows of one of the ``groups``, ``(n,)``, such as a patient's, are never separated where a part is held out.
+        Where a part is held out, identical rows stay together, and so do rows of one of the ``groups``, ``(n,)``, such
+        as those of one patient.
         """
-        self._forget("network_", "classifier_", "_seen")
+        for name in ("network_", "classifier_", "_seen"):
+            self.__dict__.pop(name, None)
         X, y = self._validated(X, y, reset=True)
-        self._set_classes(np.unique(y))
+        self.classes_ = check_classes(np.unique(y), rejects=self.false_reject_rate is not None)
         check_count("max_epochs", self.max_epochs)
         seed = self._draw_seed(restart=True)
-        known, held, watched = self._divided(as_examples(X, y, self.classes_), seed, groups)
+        rows = GroupedExamples.of(as_examples(X, y, self.classes_), groups)
+        known, held, validation = self._divided(rows, seed)
         settings = self._settings(seed, self.max_epochs, self.schedule, self.patience if self.early_stopping else None)
         self.history_ = []
-        self._train(known, watched, settings)
+        self._train(known, validation, settings)
         return self if held is None else self._calibrate(held)
 
     def partial_fit(self, X: Data, y: Data, classes: Data | None = None) -> Self:
@@ -195,16 +180,15 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise OptionError("class_weight='balanced' needs all labels at once; give partial_fit a dict of weights")
         begins = not hasattr(self, "network_")
         X, y = self._validated(X, y, reset=begins)
+        named = as_classes(classes, None if begins else self.classes_)
         if begins:
-            self._set_classes(as_classes(classes))
+            self.classes_ = check_classes(named, rejects=self.false_reject_rate is not None)
             self.history_ = []
-        elif classes is not None:
-            check_same(as_classes(classes), self.classes_)
         known = as_examples(X, y, self.classes_)
         self._train(known, None, self._settings(self._draw_seed(restart=begins), 1, "constant", None))
         return self
 
-    def calibrate(self, X: Data, y: Data) -> Self:
+    def calibrate(self, X: Data, y: Data, groups: Data | None = None) -> Self:
         """Calibrate the rejection, and ``beta`` if it is ``"fit"``, on rows that were not used for training.
 
         ``fit`` does this with the part that it holds out. A new calibration replaces the earlier one. Neighbours are
@@ -215,7 +199,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X, y = self._validated(X, y, reset=False)
         if self.false_reject_rate is None and self.beta != "fit":
             raise OptionError("there is nothing to calibrate: set false_reject_rate, or beta='fit'")
-        return self._calibrate(as_examples(X, y, self.classes_))
+        return self._calibrate(GroupedExamples.of(as_examples(X, y, self.classes_), groups))
 
     def predict(self, X: Data, false_reject_rate: float | None = None) -> Classes:
         """Return the label of the nearest prototype, or -1 (``"unknown"`` for strings) where the row is rejected.
@@ -225,13 +209,11 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = self._rows(X)
         rate = self.false_reject_rate if false_reject_rate is None else false_reject_rate
         if rate is None:
-            return as_labels(self._decide(rows).nearest, self.classes_)
-        if self.classifier_.rejector is None:
-            raise OptionError(
-                "rows can be rejected only after a calibration: set false_reject_rate and fit, "
-                "or call calibrate with known rows that were not trained on"
-            )
-        return as_labels(self._decide(rows, rate).labels, with_unknown(self.classes_))
+            labels: Classes = self.classes_[self._decide(rows).nearest.numpy()]
+            return labels
+        self._rejector()  # raises where there is none
+        labels = with_unknown(self.classes_)[self._decide(rows, rate).labels.numpy()]
+        return labels
 
     def predict_proba(self, X: Data) -> Numbers:
         r"""Return probabilities of the classes, ``(n, k)``.
@@ -242,12 +224,13 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         probability of "none of these", which far from all prototypes is nearly 1. Neighbours do not count here.
         """
         log_probs = self._decide(self._rows(X)).log_probs
-        return _array(log_probs.softmax(-1) if self.false_reject_rate is None else open_world(log_probs))
+        probs = log_probs.softmax(-1) if self.false_reject_rate is None else open_world(log_probs)
+        return probs.numpy()
 
     def decision_function(self, X: Data) -> Numbers:
         r"""Return log-probabilities :math:`-\beta d_k`, ``(n, k)``; with two classes their difference, ``(n,)``."""
         log_probs = self._decide(self._rows(X)).log_probs
-        return _array(log_probs[:, 1] - log_probs[:, 0] if len(self.classes_) == 2 else log_probs)
+        return (log_probs[:, 1] - log_probs[:, 0] if len(self.classes_) == 2 else log_probs).numpy()
 
     def unknown_score(self, X: Data) -> Numbers:
         """Return how unknown each row is, ``(n,)``; larger is more unknown.
@@ -256,20 +239,25 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         logarithms of that distance and of the one to the nearest training row, each standardised on held-out known
         rows: about 0 for a typical known row, and no longer a distance.
         """
-        return _array(self._decide(self._rows(X)).unknown_score)
+        return self._decide(self._rows(X)).unknown_score.numpy()
 
     def to_bundle(self, path: Path | str, *, overwrite: bool = False) -> Path:
         """Save the fitted estimator as a bundle, which can be predicted, evaluated, exported and served."""
         check_is_fitted(self, "network_")
-        return to_model(self).save(path, overwrite=overwrite)
+        rejector = None if self.false_reject_rate is None else self._rejector()
+        return to_model(self, rejector).save(path, overwrite=overwrite)
 
     @classmethod
     def from_bundle(cls, path: Path | str) -> Self:
-        """Load an estimator from a bundle of a table of numbers with a fully connected radial network."""
+        """Load an estimator from a bundle of a table of numbers with a fully connected radial network.
+
+        It predicts as the bundle does. A bundle holds no training rows, so an estimator with neighbours can neither be
+        trained further nor calibrated again before ``set_params(neighbours=False)``.
+        """
         params, state = estimator_state(path)
         estimator = cls(**params)
-        for name, value in state.items():
-            setattr(estimator, name, value)
+        estimator.__dict__.update(state)
+        estimator._draw_seed(restart=True)
         return estimator
 
     @property
@@ -282,14 +270,13 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(y)
         return X, y
 
-    def _forget(self, *names: str) -> None:
-        for name in names:
-            if hasattr(self, name):
-                delattr(self, name)
-
-    def _set_classes(self, classes: Classes) -> None:
-        check_classes(classes, rejects=self.false_reject_rate is not None)
-        self.classes_ = classes
+    def _rejector(self) -> Rejector:
+        if self.classifier_.rejector is None:
+            raise OptionError(
+                "rows can be rejected only after a calibration: set false_reject_rate and fit, "
+                "or call calibrate with known rows that were not trained on"
+            )
+        return self.classifier_.rejector
 
     def _draw_seed(self, *, restart: bool) -> int:
         """Return the next seed that follows from ``random_state``, or the first one."""
@@ -298,40 +285,34 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._seed = int(self._random.randint(np.iinfo(np.int32).max))
         return self._seed
 
-    def _divided(
-        self, known: Examples, seed: int, groups: Data | None
-    ) -> tuple[Examples, Examples | None, Examples | None]:
+    def _divided(self, known: GroupedExamples, seed: int) -> tuple[Examples, GroupedExamples | None, Examples | None]:
         """Return examples for training, calibration and validation."""
-        held, watched, rows = None, None, len(known)
-        together = as_groups(known, groups)
+        rest, held, validation = known, None, None
         if self.false_reject_rate is not None or self.beta == "fit":
-            known, held, together = hold_out_share(
-                known, "calibration_fraction", self.calibration_fraction, seed, together
-            )
+            rest, held = rest.hold_out("calibration_fraction", self.calibration_fraction, seed)
         if held is not None and self.false_reject_rate is not None:
-            check_enough(held, rows, self.calibration_fraction, self.false_reject_rate)  # before the training
+            held.check_enough(known, self.calibration_fraction, self.false_reject_rate)  # before the training
         if self.early_stopping:
-            known, watched, _ = hold_out_share(known, "validation_fraction", self.validation_fraction, seed, together)
-        return known, held, watched
+            rest, validation = rest.hold_out("validation_fraction", self.validation_fraction, seed)
+        return rest.examples, held, None if validation is None else validation.examples
 
     def _settings(self, seed: int, epochs: int, schedule: ScheduleName, patience: int | None) -> Settings:
-        values: dict[str, Any] = {
-            "epochs": epochs,
-            "batch_size": self.batch_size,
-            "optimiser": self.optimiser,
-            "learning_rate": self.learning_rate,
-            "weight_decay": self.weight_decay,
-            "schedule": schedule,
-            "patience": patience,
-            "seed": seed,
-        }
+        values = {name: getattr(self, name) for name in ("batch_size", "optimiser", "learning_rate", "weight_decay")}
+        values |= {"epochs": epochs, "schedule": schedule, "patience": patience, "seed": seed}
         # a search over parameters gives NumPy's numbers
         return Settings(**{name: v.item() if isinstance(v, np.generic) else v for name, v in values.items()})
 
     def _recipe(self, net: nn.Module) -> Recipe:
+        if not isinstance(self.neighbours, bool | np.bool_):
+            raise OptionError(f"neighbours must be True or False, got {self.neighbours!r}; it is the one nearest row")
         layers: tuple[str, ...] = ()
         if self.false_reject_rate is not None and self.neighbours and isinstance(net, MLP) and len(net.hidden):
             layers = hidden_layer_names(net, "mlp")
+            if hasattr(self, "classifier_") and self.classifier_.layers and not hasattr(self, "_seen"):
+                raise OptionError(
+                    "neighbours are searched among the training rows, which a bundle does not hold; fit again, or "
+                    "call set_params(neighbours=False) first"
+                )
         return Recipe(
             loss=self.loss,
             scale=self.scale,
@@ -341,19 +322,19 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             layers=layers,
         )
 
-    def _train(self, known: Examples, watched: Examples | None, settings: Settings) -> None:
-        check_neighbours(self.neighbours)
+    def _train(self, known: Examples, validation: Examples | None, settings: Settings) -> None:
         with private_random_numbers(self.device):
             torch.manual_seed(settings.seed)
             network = self.network_ if hasattr(self, "network_") else self._new_network(known)
             recipe = self._recipe(network)
+            self.classifier_ = OpenClassifier(network, self.head_)  # an earlier calibration no longer holds
             known = scaled(known, self.scaler_)
             weight = class_weights(self.class_weight, self.classes_, known.labels)
             history = train(
                 network,
                 recipe.make_objective(self.head_, weight),
                 known,
-                None if watched is None else scaled(watched, self.scaler_),
+                None if validation is None else scaled(validation, self.scaler_),
                 settings,
                 device=self.device,
                 show_progress=bool(self.verbose),
@@ -369,33 +350,37 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return a network with its initial weights; set the scaler and the head that belong to it."""
         k, X = len(self.classes_), known.inputs.numpy()
         self.scaler_ = fit_scaler(X) if self.standardise else None
-        network = make_network(self.module, self.hidden, X.shape[1], k)
+        network = make_network(self.module, self.hidden, as_rows(X[:2], self.scaler_), k)
         head = self._recipe(network).make_head(k)
         assert isinstance(head, RadialHead)
         self.head_ = head
-        check_network(network, as_rows(X[:2], self.scaler_), k)
         return network
 
-    def _calibrate(self, held: Examples) -> Self:
-        recipe, held = self._recipe(self.network_), scaled(held, self.scaler_)
+    def _calibrate(self, held: GroupedExamples) -> Self:
+        recipe = self._recipe(self.network_)
         has_neighbours = bool(recipe.layers) and hasattr(self, "_seen")
         net = inference_copy(self.network_, "cpu" if has_neighbours else self.device)
+
+        def batches(part: Examples) -> list[tuple[Tensor, Tensor]]:
+            return as_batches(scaled(part, self.scaler_).inputs, part.labels, net)
+
         if self.false_reject_rate is None:
-            self.head_.layer.beta = closed_world_beta(net, self.head_, as_batches(held, net))
+            self.head_.layer.beta = closed_world_beta(net, self.head_, batches(held.examples))
             return self
         check_classes(self.classes_, rejects=True)
-        for_scores, for_rejector = None, held
+        for_scores, for_rejector, seen = None, held.examples, torch.empty(0)
         if has_neighbours:
-            for_scores, for_rejector = divide_held_out(held, self.false_reject_rate, self._seed)
+            for_scores, for_rejector = held.split_for_scores(self.false_reject_rate, self._seed)
+            seen = self._seen.rows
         with private_random_numbers(self.device):
             self.classifier_ = calibrate(
                 net,
                 self.head_,
                 recipe,
                 self.false_reject_rate,
-                train=as_batches(self._seen.examples(held.classes), net) if has_neighbours else [],
-                combination=None if for_scores is None else as_batches(for_scores, net),
-                calibration=as_batches(for_rejector, net),
+                train=as_batches(seen, torch.zeros(len(seen), dtype=torch.int64), net),
+                combination=None if for_scores is None else batches(for_scores),
+                calibration=batches(for_rejector),
             )
         return self
 
@@ -405,29 +390,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _decide(self, rows: Tensor, rate: float | None = None) -> Decisions:
         """Return decisions on the CPU, computed chunk by chunk."""
-        parts = [self.classifier_.decide(x, rate) for x in as_batches(rows, self.classifier_.net)]
+        model = self.classifier_
+        parts = [model.decide(x.to(model.device, model.dtype), rate) for x in torch.split(rows, ROWS)]
         columns = [None if column[0] is None else torch.cat(column).cpu() for column in zip(*parts, strict=True)]
         return Decisions(*columns)  # type: ignore[arg-type]
-
-
-def open_world(log_probs: Tensor) -> Tensor:
-    """Return probabilities of rows that may belong to none of the classes, ``(n, k) -> (n, k)``: sums are at most 1.
-
-    The nearest class has its radial probability. The others have theirs too, or less where that is more than is left.
-
-    >>> open_world(torch.tensor([[0.0, -1.0], [-0.5, -1.0], [-8.0, -9.0]]))
-    tensor([[1.0000e+00, 0.0000e+00],
-            [6.0653e-01, 3.6788e-01],
-            [3.3546e-04, 1.2341e-04]])
-    """
-    probs = log_probs.exp()
-    best, index = probs.max(-1, keepdim=True)
-    others = probs.scatter(-1, index, 0.0)
-    total = others.sum(-1, keepdim=True)
-    share = ((1 - best) / total.clamp_min(torch.finfo(total.dtype).tiny)).clamp_max(1)
-    return (others * share).scatter(-1, index, best)
-
-
-def _array(values: Tensor) -> Numbers:
-    array: Numbers = values.numpy()
-    return array

@@ -1,4 +1,4 @@
-"""Labels as indices into ``classes``, and back with a label for unknown rows."""
+"""Labels as indices into ``classes``, with a label for unknown rows, and probabilities of the classes."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ from openradial.errors import DataError, OptionError, TargetError, listed
 Classes = NDArray[Any]
 
 
-def check_classes(classes: Classes, *, rejects: bool) -> None:
-    """Raise unless there are two classes, and a label is free for "unknown" where rows may be rejected."""
+def check_classes(classes: Classes, *, rejects: bool) -> Classes:
+    """Return the classes: at least two, and where rows may be rejected, none of them with the label of "unknown"."""
     if len(classes) < 2:
         raise DataError(
             f"a classifier needs at least 2 classes, got 1 class: {_listed(classes)}; add examples of another"
@@ -26,6 +26,7 @@ def check_classes(classes: Classes, *, rejects: bool) -> None:
             f"the label {unknown!r} means unknown where rows may be rejected, but it is one of the classes; "
             "rename that class, or set false_reject_rate=None"
         )
+    return classes
 
 
 def with_unknown(classes: Classes) -> Classes:
@@ -39,8 +40,23 @@ def with_unknown(classes: Classes) -> Classes:
     return np.append(classes, "unknown" if classes.dtype.kind in "OU" else -1)
 
 
-def as_indices(y: Classes, classes: Classes) -> Tensor:
-    """Return the index of each label in ``classes``, ``(n,)`` int64."""
+def as_classes(given: ArrayLike | None, classes: Classes | None) -> Classes:
+    """Return the classes that ``partial_fit`` names: all of them at its first call, none or the same later."""
+    if given is None:
+        if classes is None:
+            raise OptionError("the first call of partial_fit must name all classes: pass classes=[...]")
+        return classes
+    names = np.unique(np.asarray(given))
+    if classes is not None and not np.array_equal(names, classes):
+        raise OptionError(
+            f"classes must be those of the first call, {_listed(classes)}, got {_listed(names)}; "
+            "fit a new classifier for other classes"
+        )
+    return names
+
+
+def as_examples(X: NDArray[Any], y: Classes, classes: Classes) -> Examples:
+    """Return rows as a tensor, and labels as indices into ``classes``."""
     index = {label: k for k, label in enumerate(classes.tolist())}
     indices = torch.tensor([index.get(label, -1) for label in y.tolist()])
     if (indices < 0).any():
@@ -49,34 +65,7 @@ def as_indices(y: Classes, classes: Classes) -> Tensor:
             f"labels must be among the classes {_listed(classes)}, got {_listed(wrong)}; "
             "fit a new classifier to add classes"
         )
-    return indices
-
-
-def as_classes(given: ArrayLike | None) -> Classes:
-    """Return the classes, which the first call of ``partial_fit`` must name."""
-    if given is None:
-        raise OptionError("the first call of partial_fit must name all classes: pass classes=[...]")
-    return np.unique(np.asarray(given))
-
-
-def check_same(given: Classes, classes: Classes) -> None:
-    """Raise unless the classes are those of the first call."""
-    if not np.array_equal(given, classes):
-        raise OptionError(
-            f"classes must be those of the first call, {_listed(classes)}, got {_listed(given)}; "
-            "fit a new classifier for other classes"
-        )
-
-
-def as_labels(indices: Tensor, classes: Classes) -> Classes:
-    """Return the class at each index."""
-    labels: Classes = classes[indices.numpy()]
-    return labels
-
-
-def as_examples(X: NDArray[Any], y: Classes, classes: Classes) -> Examples:
-    """Return rows and labels as tensors."""
-    return Examples(torch.tensor(X), as_indices(y, classes), tuple(map(str, range(len(classes)))))
+    return Examples(torch.tensor(X), indices, tuple(map(str, range(len(classes)))))
 
 
 def class_weights(weight: Any, classes: Classes, y: Tensor) -> Tensor | None:
@@ -85,6 +74,24 @@ def class_weights(weight: Any, classes: Classes, y: Tensor) -> Tensor | None:
         return None
     weights = compute_class_weight(weight, classes=classes, y=classes[y.numpy()])
     return torch.tensor(weights, dtype=torch.float32)
+
+
+def open_world(log_probs: Tensor) -> Tensor:
+    """Return probabilities of rows that may belong to none of the classes, ``(n, k) -> (n, k)``: sums are at most 1.
+
+    The nearest class has its radial probability. The others have theirs too, or less where that is more than is left.
+
+    >>> open_world(torch.tensor([[0.0, -1.0], [-0.5, -1.0], [-8.0, -9.0]]))
+    tensor([[1.0000e+00, 0.0000e+00],
+            [6.0653e-01, 3.6788e-01],
+            [3.3546e-04, 1.2341e-04]])
+    """
+    probs = log_probs.exp()
+    best, index = probs.max(-1, keepdim=True)
+    others = probs.scatter(-1, index, 0.0)
+    total = others.sum(-1, keepdim=True)
+    share = ((1 - best) / total.clamp_min(torch.finfo(total.dtype).tiny)).clamp_max(1)
+    return (others * share).scatter(-1, index, best)
 
 
 def _listed(classes: Classes) -> str:

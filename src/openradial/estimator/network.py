@@ -25,21 +25,23 @@ DRAWING = threading.Lock()
 Factory = Callable[[int, int], nn.Module]
 
 
-def make_network(module: nn.Module | Factory | None, hidden: Sequence[int], features: int, classes: int) -> nn.Module:
-    """Return a copy of the given network, what the factory makes, or hidden layers of the given widths."""
+def make_network(module: nn.Module | Factory | None, hidden: Sequence[int], x: Tensor, classes: int) -> nn.Module:
+    """Return a copy of the given network, what the factory makes, or hidden layers; ``x`` are two rows to try it."""
     if module is None:
-        return MLP(classes, inputs=features, hidden=hidden)
-    if isinstance(module, nn.Module):
-        return copy.deepcopy(module)
-    if not callable(module):
+        net: object = MLP(classes, inputs=x.shape[1], hidden=hidden)
+    elif isinstance(module, nn.Module):
+        net = copy.deepcopy(module)
+    elif callable(module):
+        _check_takes_two(module)
+        net = module(x.shape[1], classes)
+    else:
         raise OptionError(
             f"module must be None, an nn.Module or a function (num_features, num_classes) -> nn.Module, got {module!r}"
         )
-    _check_takes_two(module)
-    made: object = module(features, classes)
-    if not isinstance(made, nn.Module):
-        raise OptionError(f"module must return an nn.Module, it returned a {type(made).__name__}")
-    return made
+    if not isinstance(net, nn.Module):
+        raise OptionError(f"module must return an nn.Module, it returned a {type(net).__name__}")
+    _check_network(net, x, classes)
+    return net
 
 
 def _check_takes_two(factory: Factory) -> None:
@@ -55,7 +57,7 @@ def _check_takes_two(factory: Factory) -> None:
 
 
 @torch.no_grad()
-def check_network(net: nn.Module, x: Tensor, classes: int) -> None:
+def _check_network(net: nn.Module, x: Tensor, classes: int) -> None:
     """Raise unless the network has something to train, takes these rows and gives one output per class."""
     if not any(parameter.requires_grad for parameter in net.parameters()):
         raise OptionError("module must have at least one parameter to train, got none that requires a gradient")
@@ -78,7 +80,7 @@ def train(
     net: nn.Module,
     objective: Objective | OutlierObjective,
     known: Examples,
-    watched: Examples | None,
+    validation: Examples | None,
     settings: Settings,
     *,
     device: str,
@@ -90,7 +92,7 @@ def train(
         net,
         objective,
         Batches(known, size, shuffle=True, seed=settings.seed),
-        Batches(watched, size) if watched is not None else None,
+        None if validation is None else Batches(validation, size),
         settings=settings,
         devices=Devices(settings, accelerator=device, devices=1),
         show_progress=show_progress,

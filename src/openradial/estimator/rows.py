@@ -2,11 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self, overload
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_array  # type: ignore[import-untyped]
+from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
@@ -45,10 +47,6 @@ class Seen:
         both = type(self)(torch.cat([self.rows, other.rows]), torch.cat([self.keys, other.keys]))
         return both._different()._smallest()  # more epochs show the same rows again
 
-    def examples(self, classes: tuple[str, ...]) -> Examples:
-        """Return the rows as examples; neighbours need no labels."""
-        return Examples(self.rows, torch.zeros(len(self.rows), dtype=torch.int64), classes)
-
     def _smallest(self) -> Self:
         order = self.keys.argsort()[:REFERENCES]
         return type(self)(self.rows[order], self.keys[order])
@@ -59,54 +57,68 @@ class Seen:
         return type(self)(rows, keys)
 
 
-def check_neighbours(value: object) -> None:
-    """Raise unless ``value`` is True or False, of Python or of NumPy."""
-    if not isinstance(value, bool | np.bool_):
-        raise OptionError(f"neighbours must be True or False, got {value!r}; it is always the one nearest row")
+@dataclass(frozen=True, eq=False)
+class GroupedExamples:
+    """Examples with the group of each one; a group is never separated."""
 
+    examples: Examples
+    groups: NDArray[np.int64]  # (n,)
 
-def as_groups(examples: Examples, groups: ArrayLike | None) -> NDArray[np.int64]:
-    """Return the group of each row, ``(n,)``: those that are given, else identical rows."""
-    if groups is None:
-        return duplicate_groups(examples)
-    given = np.asarray(groups)
-    if given.shape != (len(examples),):
-        raise DataError(f"groups must have one value per row, shape ({len(examples)},), got {given.shape}")
-    return np.unique(given, return_inverse=True)[1].astype(np.int64)
+    @classmethod
+    def of(cls, examples: Examples, groups: ArrayLike | None) -> Self:
+        """Put identical rows into one group, and rows that share one of the given groups too."""
+        identical = duplicate_groups(examples)
+        if groups is None:
+            return cls(examples, identical)
+        given = np.asarray(groups)
+        if given.shape != identical.shape:
+            raise DataError(f"groups must have one value per row, shape {identical.shape}, got shape {given.shape}")
+        names, codes = np.unique(given, return_inverse=True)
+        n, links = len(names) + len(identical), (codes, len(names) + identical)
+        joined = connected_components(coo_array((np.ones(len(codes)), links), shape=(n, n)), directed=False)[1]
+        return cls(examples, joined[codes].astype(np.int64))
 
+    def count(self) -> int:
+        """Return the number of groups."""
+        return len(np.unique(self.groups))
 
-def hold_out_share(
-    examples: Examples, name: str, share: float, seed: int, groups: NDArray[np.int64]
-) -> tuple[Examples, Examples, NDArray[np.int64]]:
-    """Return the examples without a share of each class, that share, and the groups of the first part."""
-    indices = Examples(torch.arange(len(examples)), examples.labels, examples.classes)
-    kept, held = train_test_split(indices, check_rate(name, share), seed=seed, groups=groups)
-    if not len(held):
-        raise DataError(f"{name} needs a class with at least 2 different examples to hold one out, got 1 of each class")
-    return examples.select(kept.inputs), examples.select(held.inputs), groups[kept.inputs.numpy()]
+    def split(self, share: float, seed: int) -> tuple[Self, Self]:
+        """Return the examples without a share of each class, and that share."""
+        indices = Examples(torch.arange(len(self.examples)), self.examples.labels, self.examples.classes)
+        parts = [part.inputs for part in train_test_split(indices, share, seed, self.groups)]
+        kept, taken = (type(self)(self.examples.select(part), self.groups[part.numpy()]) for part in parts)
+        return kept, taken
 
+    def hold_out(self, name: str, share: float, seed: int) -> tuple[Self, Self]:
+        """Split as :meth:`split` does, and raise if nothing can be held out."""
+        kept, held = self.split(check_rate(name, share), seed)
+        if not len(held.examples):
+            raise DataError(
+                f"{name} needs a class with at least 2 different rows (or groups) to hold one out, got 1 of each class"
+            )
+        return kept, held
 
-def divide_held_out(held: Examples, rate: float, seed: int) -> tuple[Examples | None, Examples]:
-    """Return rows for the combination, or None with too few, and rows for the rejector."""
-    for_rejector, for_scores = train_test_split(held, SHARE, seed, groups=duplicate_groups(held))
-    if len(for_scores) < MIN_COMBINATION or len(for_rejector) < examples_needed(rate):
-        return None, held
-    return for_scores, for_rejector
+    def split_for_scores(self, rate: float, seed: int) -> tuple[Examples | None, Examples]:
+        """Return rows for the combination, or None with too few, and rows for the rejector."""
+        for_rejector, for_scores = self.split(SHARE, seed)
+        if for_scores.count() < MIN_COMBINATION or for_rejector.count() < examples_needed(rate):
+            return None, self.examples
+        return for_scores.examples, for_rejector.examples
 
-
-def check_enough(held: Examples, rows: int, share: float, rate: float) -> None:
-    """Raise unless the held-out rows, a share of all, are enough for this rate."""
-    needed = examples_needed(check_rate("false_reject_rate", rate))
-    if len(held) >= needed:
-        return
-    wanted = needed + len(held.classes) / 2  # in each class up to half a row is lost to rounding
-    ways = [f"fit at least {math.ceil(wanted / share)} rows", f"ask for a rate of at least 1/{len(held) + 1}"]
-    if wanted < rows:
-        ways.insert(1, f"raise calibration_fraction to {math.ceil(100 * wanted / rows) / 100:g}")
-    raise OptionError(
-        f"a false_reject_rate of {rate:g} needs at least {needed} held-out rows, got {len(held)}: "
-        f"calibration_fraction={share:g} of {rows} rows; {', '.join(ways[:-1])} or {ways[-1]}"
-    )
+    def check_enough(self, known: Self, share: float, rate: float) -> None:
+        """Raise unless this share of the known rows is enough for this rate; a group counts once."""
+        needed, n, total = examples_needed(check_rate("false_reject_rate", rate)), self.count(), known.count()
+        if n >= needed:
+            return
+        wanted = needed + len(self.examples.classes) / 2  # in each class up to half a row is lost to rounding
+        rows = "rows" if total == len(known.examples) else "different rows (or groups)"
+        ways = [f"fit at least {math.ceil(wanted / share)} {rows}", f"ask for a rate of at least 1/{n + 1}"]
+        if wanted < total:
+            ways.insert(1, f"raise calibration_fraction to {math.ceil(100 * wanted / total) / 100:g}")
+        raise OptionError(
+            f"a false_reject_rate of {rate:g} needs at least {needed} held-out {rows}, got {n}: "
+            f"calibration_fraction={share:g} of {total} {rows}; {', '.join(ways[:-1])} or {ways[-1]}"
+        )
 
 
 def fit_scaler(X: NDArray[Any]) -> StandardScaler:
@@ -135,13 +147,8 @@ def scaled(examples: Examples, scaler: StandardScaler | None) -> Examples:
     return Examples(as_rows(examples.inputs.numpy(), scaler), examples.labels, examples.classes)
 
 
-@overload
-def as_batches(data: Examples, net: nn.Module) -> list[tuple[Tensor, Tensor]]: ...
-@overload
-def as_batches(data: Tensor, net: nn.Module) -> list[Tensor]: ...
-def as_batches(data: Examples | Tensor, net: nn.Module) -> list[tuple[Tensor, Tensor]] | list[Tensor]:
-    """Return rows in chunks on the device and in the precision of a network, with their labels if there are any."""
-    kind = next((p for p in net.parameters() if p.is_floating_point()), torch.empty(0))
-    rows = data.inputs if isinstance(data, Examples) else data
+def as_batches(rows: Tensor, labels: Tensor, net: nn.Module) -> list[tuple[Tensor, Tensor]]:
+    """Return rows and labels in chunks; rows on the device and in the precision of a network."""
+    kind = next(parameter for parameter in net.parameters() if parameter.is_floating_point())
     chunks = [part.to(kind.device, kind.dtype) for part in torch.split(rows, ROWS)]
-    return chunks if isinstance(data, Tensor) else list(zip(chunks, torch.split(data.labels, ROWS), strict=True))
+    return list(zip(chunks, torch.split(labels, ROWS), strict=True))

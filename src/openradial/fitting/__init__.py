@@ -4,7 +4,7 @@ Known data have four uses, and no example serves twice: to train, to combine sco
 """
 
 from openradial.fitting.calibration import LabelledBatches, calibrate, calibrated_beta, closed_world_beta
-from openradial.fitting.fit import StoppedError, fit, training_folder
+from openradial.fitting.pipeline import StoppedError, fit, training_folder
 from openradial.fitting.held_out import HeldOut, hold_out
 from openradial.fitting.networks import NetworkChoice, choose_network, choose_settings
 from openradial.fitting.options import FitOptions

@@ -74,11 +74,11 @@ def calibrated_beta(net: nn.Module, head: RadialHead, recipe: Recipe, held_out: 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         for x, y in held_out:
-            known = head.layer.distances(net(x))
-            distances, labels = [*distances, known], [*labels, y]
+            known = head.layer.distances(net(x)).cpu()
+            distances, labels = [*distances, known], [*labels, y.cpu()]
             outliers = make_outliers(x, y, recipe.outliers) if recipe.outliers else x[:0]
             if len(outliers):
-                far = head.layer.distances(net(outliers))
+                far = head.layer.distances(net(outliers)).cpu()
                 distances, labels = [*distances, far], [*labels, far.argmax(1)]  # never the nearest: always wrong
     try:
         return fit_beta(torch.cat(distances), torch.cat(labels)).beta
@@ -90,7 +90,7 @@ def calibrated_beta(net: nn.Module, head: RadialHead, recipe: Recipe, held_out: 
 def closed_world_beta(net: nn.Module, head: RadialHead, held_out: LabelledBatches) -> float:
     """Return the beta of a softmax over ``-beta * d`` under which held-out examples are most likely."""
     distances = torch.cat([head.layer.distances(net(x)).cpu() for x, _ in held_out])
-    labels = labels_of(held_out)
+    labels = labels_of(held_out).cpu()
     try:
         softmax = SoftmaxHead(distances.shape[1], temperature="fit").fit(-distances, labels)
     except (HeadError, ShapeError) as error:
