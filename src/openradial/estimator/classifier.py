@@ -34,9 +34,7 @@ from openradial.fitting import calibrate, closed_world_beta
 from openradial.heads import RadialHead
 from openradial.models import MLP
 from openradial.recipe import Recipe, hidden_layer_names
-from openradial.training import Settings
-from openradial.training.log import Record
-from openradial.training.outliers import DEFAULTS
+from openradial.training import DEFAULTS, Record, Settings
 from openradial.training.settings import OptimiserName, ScheduleName
 
 Data = Any  # an array, a list or a data frame: scikit-learn takes what NumPy can
