@@ -1,26 +1,31 @@
-"""Modules of the user's that make networks: they lie beside the run."""
+"""Open models on the command line, with the user's Python modules that define their networks."""
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from openradial.bundle import Bundle, load
+if TYPE_CHECKING:
+    from openradial.bundle import Bundle
 
+Model = Annotated[Path, typer.Argument(help="The folder of a model, written by openradial fit.")]
 Modules = Annotated[
     list[str] | None,
-    typer.Option("--module", help="A module of yours that makes the model's network. Repeatable."),
+    typer.Option("--module", help="Python module that defines the network. Repeatable."),
 ]
+Rate = Annotated[float | None, typer.Option(help="Another false-reject rate than the model's.")]
 
 
-def look_beside_the_run() -> None:
-    """Let modules be imported from the folder that the command was started in."""
+def add_working_directory_to_path() -> None:
+    """Let modules be imported from the working directory."""
     sys.path.insert(0, str(Path.cwd()))
 
 
-def open_model(folder: Path, modules: list[str] | None) -> Bundle:
-    """The bundle in a folder, with a network of ours or of one of the modules."""
+def open_model(folder: Path, modules: list[str] | None) -> "Bundle":
+    """Load the bundle in a folder, with a network of openradial or of one of the modules."""
+    from openradial.bundle import load
+
     if modules:
-        look_beside_the_run()
+        add_working_directory_to_path()
     return load(folder, modules=modules or ())
