@@ -6,6 +6,6 @@ def test_the_code_of_the_page_runs(python_blocks, monkeypatch, tmp_path, capsys)
     names = {}
     torch.manual_seed(0)
     exec(python_blocks("bundle.md")[0], names)
-    found = names["found"]
-    assert (found.nearest == names["data"].load("digits", "test").labels.numpy()).mean() > 0.9
+    nearest = names["predictions"].nearest
+    assert (nearest == names["data"].load("digits", "test").labels.numpy()).mean() > 0.9
     assert capsys.readouterr().out.startswith("['5', ")

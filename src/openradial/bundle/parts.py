@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from openradial import models
-from openradial.bundle.record import BundleRecord
+from openradial.bundle.record import BundleRecord, NetworkRecord
 from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
 from openradial.errors import BundleError, OptionError
@@ -108,14 +108,14 @@ def make_classifier(record: BundleRecord, tensors: Tensors) -> OpenClassifier:
     )
 
 
-def _scorer(record: JsonDict, tensors: Tensors) -> Scorer:
+def _scorer(record: Mapping[str, Any], tensors: Tensors) -> Scorer:
     scorer = make_head(record["kind"], record["settings"], tensors)
     if not scorer.is_fitted:
         raise BundleError(f"the {record['kind']} of the bundle lacks its fitted tensors")
     return scorer
 
 
-def make_network(record: JsonDict, outputs: int, tensors: Tensors) -> nn.Module:
+def make_network(record: NetworkRecord, outputs: int, tensors: Tensors) -> nn.Module:
     """Return the network by its name, with these weights in their own precision."""
     wrong = next((name for name in NOT_OPTIONS if name in record["options"]), None)
     if wrong is not None:

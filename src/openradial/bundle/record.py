@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NoReturn, Self, get_origin, get_type_hints
+from typing import Any, NoReturn, NotRequired, Self, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 from openradial.errors import BundleError
 
@@ -13,25 +13,69 @@ FORMAT, SCHEMA = "openradial bundle", 2
 LARGEST = 64 * 2**20  # bytes of bundle.json
 
 
+class NetworkRecord(TypedDict):
+    """What :func:`openradial.models.build` takes."""
+
+    name: str
+    options: dict[str, Any]
+    parameters: int  # their number
+
+
+class InputsRecord(TypedDict):
+    """The kind of inputs; other keys are those of its ``from_record``."""
+
+    kind: str
+
+
+class PartRecord(TypedDict):
+    """A head or a combination."""
+
+    kind: str
+    settings: dict[str, Any]
+
+
+class ScorerRecord(TypedDict):
+    """A scorer and the layer that it reads; a scorer that is the head itself has no settings."""
+
+    layer: str
+    kind: str
+    settings: NotRequired[dict[str, Any]]
+
+
+class DecisionRecord(TypedDict):
+    """A rejector, and the largest accepted unknown score at usual rates."""
+
+    kind: str
+    settings: dict[str, Any]
+    thresholds: dict[str, Any]
+
+
+class FileRecord(TypedDict):
+    """Size and checksum of a file."""
+
+    bytes: int
+    checksum: str
+
+
 @dataclass(frozen=True)
 class BundleRecord:
     """Everything about a bundle except its tensors, as JSON values."""
 
     classes: list[str]
-    network: dict[str, Any]  # name, options, parameters
-    preprocessing: dict[str, Any]  # kind, and the values of that kind
-    head: dict[str, Any]  # kind, settings
-    scorers: list[dict[str, Any]]  # layer, kind, settings
-    combination: dict[str, Any] | None
-    decision: dict[str, Any] | None  # kind, settings, thresholds
+    network: NetworkRecord
+    preprocessing: InputsRecord
+    head: PartRecord
+    scorers: list[ScorerRecord]
+    combination: PartRecord | None
+    decision: DecisionRecord | None
     metadata: dict[str, Any]
     versions: dict[str, str]
-    files: dict[str, dict[str, Any]] = field(default_factory=dict)  # bytes, checksum
+    files: dict[str, FileRecord] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the text of ``bundle.json``, with a checksum of what it says."""
         values = {"format": FORMAT, "schema": SCHEMA, **asdict(self)}
-        return json.dumps(values | {"checksum": _checksum(values)}, indent=1, ensure_ascii=False) + "\n"
+        return json.dumps(values | {"checksum": record_checksum(values)}, indent=1, ensure_ascii=False) + "\n"
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -44,7 +88,7 @@ class BundleRecord:
                 f"{path.parent} is a bundle of schema {values.get('schema')!r}, and this version of openradial reads "
                 f"schema {SCHEMA}; fit the model again, or install the version that wrote it"
             )
-        if _checksum(values) != values.get("checksum"):
+        if record_checksum(values) != values.get("checksum"):
             raise BundleError(f"{path} was changed after it was written; take another copy of the bundle")
         hints = get_type_hints(cls)
         for each in fields(cls):
@@ -54,7 +98,7 @@ class BundleRecord:
         return cls(**{each.name: values[each.name] for each in fields(cls)})
 
 
-def _checksum(values: Mapping[str, Any]) -> str:
+def record_checksum(values: Mapping[str, Any]) -> str:
     """Return the checksum of the values, however they are laid out as text."""
     plain = {name: value for name, value in values.items() if name != "checksum"}
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
@@ -62,27 +106,30 @@ def _checksum(values: Mapping[str, Any]) -> str:
 
 
 def _check_type(path: Path, name: str, value: Any, hint: Any) -> None:
-    optional = type(None) in getattr(hint, "__args__", ())
-    expected = list if get_origin(hint) is list else dict
-    if not (isinstance(value, expected) or (optional and value is None)):
-        raise BundleError(
-            f"{path}: {name} must be a JSON {'list' if expected is list else 'object'}, got {value!r:.80}"
-        )
-    element = {"classes": str, "scorers": dict}.get(name)
-    if element is not None and not all(isinstance(each, element) for each in value or ()):
-        raise BundleError(f"{path}: {name} must hold {element.__name__} values only")
-    missing = [key for key in REQUIRED.get(name, ()) if isinstance(value, dict) and key not in value]
-    if missing:
-        raise BundleError(f"{path}: {name} has no {missing[0]!r}")
+    """Raise unless a JSON value, and everything in it, has the type of its annotation."""
+    parts = get_args(hint)
+    if hint is Any or (value is None and type(None) in parts):
+        return
+    if type(None) in parts:
+        hint, parts = parts[0], get_args(parts[0])
+    kind = dict if is_typeddict(hint) else get_origin(hint) or hint
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise BundleError(f"{path}: {name} must be a JSON {JSON[kind]}, got {value!r:.80}")
+    if is_typeddict(hint):
+        missing = [key for key in get_type_hints(hint) if key in hint.__required_keys__ and key not in value]
+        if missing:
+            raise BundleError(f"{path}: {name} has no {missing[0]!r}")
+        items: list[tuple[Any, Any, Any]] = [
+            (key, value[key], each) for key, each in get_type_hints(hint).items() if key in value
+        ]
+    else:
+        pairs = value.items() if kind is dict else enumerate(value) if kind is list else ()
+        items = [(key, child, parts[-1]) for key, child in pairs]
+    for key, child, expected in items:
+        _check_type(path, f"{name}[{key!r}]", child, expected)
 
 
-REQUIRED = {
-    "network": ("name", "options", "parameters"),
-    "preprocessing": ("kind",),
-    "head": ("kind", "settings"),
-    "combination": ("kind", "settings"),
-    "decision": ("settings", "thresholds"),
-}
+JSON = {dict: "object", list: "list", str: "string", int: "whole number"}
 
 
 def _parse(path: Path) -> dict[str, Any]:

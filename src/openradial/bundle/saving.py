@@ -5,14 +5,14 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from openradial.bundle.card import card
 from openradial.bundle.parts import classifier_records, classifier_tensors, make_network
-from openradial.bundle.record import BundleRecord
+from openradial.bundle.record import BundleRecord, InputsRecord
 from openradial.classifier import OpenClassifier
 from openradial.data.download import checksum
 from openradial.errors import BundleError, OpenRadialError, OptionError
@@ -58,7 +58,7 @@ def make_record(model: OpenClassifier) -> BundleRecord:
     return BundleRecord(
         classes=list(model.classes),
         network={"name": name, "options": _json("options", options), "parameters": model.num_parameters},
-        preprocessing={"kind": model.preprocessing.kind, **model.preprocessing.record()},
+        preprocessing=cast(InputsRecord, {"kind": model.preprocessing.kind, **model.preprocessing.record()}),
         **classifier_records(model),
         metadata=_json("metadata", model.metadata),
         versions=dict(model.versions),

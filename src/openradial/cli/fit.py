@@ -1,20 +1,17 @@
 """``openradial fit``: from a folder, a table or a data set to a calibrated model."""
 
-import dataclasses
 import inspect
 import json
 import time
-import typing
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from openradial.cli import INTERRUPTED
 from openradial.cli.modules import add_working_directory_to_path
 from openradial.errors import OptionError, listed
-from openradial.training.settings import Settings, read_toml
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,18 +19,30 @@ if TYPE_CHECKING:
 
     from openradial.classifier import OpenClassifier
     from openradial.fitting import FitReport, PreparedData
+    from openradial.training import Settings
 
 PAUSE = 5.0  # seconds between two lines of progress
 TRAINING, MACHINE, RECIPE = "Training settings", "Several processes and machines", "Network, head and scores"
-SHOWN_ABOVE = ("seed", "epochs")  # settings with an option of their own
-HELP = {
-    "batch_size": "Examples per step, of all processes together.",
-    "optimiser": "adam, adamw, rmsprop or sgd.",
-    "schedule": "constant, linear, cosine or step.",
-    "precision": "float32, bfloat16, float16 or float64.",
-    "patience": "Stop after so many epochs without a lower held-out loss.",
-    "ema": "Average the weights with this decay.",
-    "checkpoint_seconds": "Seconds between two checkpoints.",
+# one option per field of openradial.training.Settings, whose module would import torch to show the help
+SETTINGS: dict[str, tuple[Any, str]] = {
+    "batch_size": (int, "Examples per step, of all processes together."),
+    "optimiser": (str, "adam, adamw, rmsprop or sgd."),
+    "learning_rate": (float, "Step size of the optimiser."),
+    "momentum": (float, "Momentum of sgd and rmsprop."),
+    "decay": (float, "rmsprop: decay of the mean square."),
+    "betas": (tuple[float, float], "adam and adamw: decay of both averages."),
+    "weight_decay": (float, "L2 penalty; decoupled with adamw."),
+    "schedule": (str, "constant, linear, cosine or step."),
+    "warmup_epochs": (float, "Epochs in which the learning rate rises from 0."),
+    "step_epochs": (int, "step: epochs between two reductions of the learning rate."),
+    "step_factor": (float, "step: factor of each reduction."),
+    "clip_norm": (float, "Largest norm of the gradient."),
+    "precision": (str, "float32, bfloat16, float16 or float64."),
+    "patience": (int, "Stop after so many epochs without a lower held-out loss."),
+    "channels_last": (bool, "Store images with channels innermost."),
+    "ema": (float, "Average the weights with this decay."),
+    "explosion": (float, "Stop if the loss exceeds so many times the first one."),
+    "checkpoint_seconds": (float, "Seconds between two checkpoints."),
 }
 
 
@@ -127,7 +136,6 @@ def fit_command(
         "skip_broken": skip_broken or None,
         "seed": seed,
         "model": model,
-        "model_options": dict(map(_pair, option)) if option else None,
         "weights": weights,
         "reset": reset,
         "head": head,
@@ -138,14 +146,17 @@ def fit_command(
         "neighbours": False if no_neighbours else None,
         **settings,
     }
-    options = {} if config is None else read_toml(config)
-    options |= {name: value for name, value in given.items() if value is not None}
-    if ":" in str(options.get("model", "")):
-        add_working_directory_to_path()
     from rich.console import Console
 
     from openradial.fitting import StoppedError, fit
+    from openradial.training.settings import read_toml
 
+    options = {} if config is None else read_toml(config)
+    options |= {name: value for name, value in given.items() if value is not None}
+    if option:
+        options["model_options"] = {**options.get("model_options", {}), **dict(map(_pair, option))}
+    if ":" in str(options.get("model", "")):
+        add_working_directory_to_path()
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if "data" not in options:
         raise OptionError("a model needs data: name a folder, a table or a data set, such as digits")
@@ -182,7 +193,7 @@ def _is_first_process() -> bool:
 
 
 def _print_start(console: "Console") -> "Callable[[PreparedData, Settings], None]":
-    def on_start(prepared: "PreparedData", settings: Settings) -> None:
+    def on_start(prepared: "PreparedData", settings: "Settings") -> None:
         parts = ", ".join(f"{count:,} {name}" for name, count in prepared.counts().items())
         console.print(f"{prepared.name}: {len(prepared.split.known)} known classes; examples: {parts}", markup=False)
         console.print(f"network {prepared.network.name}, {settings.epochs} epochs of batches of {settings.batch_size}")
@@ -269,35 +280,18 @@ def _pair(text: str) -> tuple[str, Any]:
 
 
 def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with one option for every training setting, so that both always have the same names."""
-    own = [
-        p.replace(kind=p.KEYWORD_ONLY)
-        for p in inspect.signature(command).parameters.values()
-        if p.kind is not p.VAR_KEYWORD
-    ]
-    settings = [_option(field) for field in dataclasses.fields(Settings) if field.name not in SHOWN_ABOVE]
-    command.__signature__ = inspect.Signature([*own, *settings])  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in (*own, *settings)}
+    """Return the command with one option for every training setting."""
+    parameters = inspect.signature(command).parameters.values()
+    named = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters if p.kind is not p.VAR_KEYWORD]
+    options = []
+    for name, (kind, text) in SETTINGS.items():
+        flag = (f"--{name.replace('_', '-')}",) if kind is bool else ()
+        option = typer.Option(*flag, help=text, show_default=False, rich_help_panel=TRAINING)
+        annotation: Any = Annotated[kind | None, option]
+        options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
+    command.__signature__ = inspect.Signature([*named, *options])  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in (*named, *options)}
     return command
-
-
-def _option(setting: dataclasses.Field[Any]) -> inspect.Parameter:
-    plain = _plain(typing.get_type_hints(Settings)[setting.name])
-    option = typer.Option(help=HELP.get(setting.name, ""), show_default=False, rich_help_panel=TRAINING)
-    if plain is bool:
-        option = typer.Option(
-            f"--{setting.name.replace('_', '-')}", help=HELP.get(setting.name, ""), rich_help_panel=TRAINING
-        )
-    annotation: Any = Annotated[plain | None, option]
-    return inspect.Parameter(setting.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-
-
-def _plain(hint: Any) -> Any:
-    """Return the type that the command line parses; the meaning is checked by Settings."""
-    parts = typing.get_args(hint)
-    if typing.get_origin(hint) is Literal:
-        return str
-    return _plain(parts[0]) if type(None) in parts else hint
 
 
 fit_command = _with_settings(fit_command)

@@ -8,13 +8,12 @@ from typing import Any, Self
 
 from openradial.conformal.inputs import check_rate
 from openradial.data.splits import Split, named_split, parse_known
-from openradial.errors import OptionError, check_choice, check_count
+from openradial.errors import OptionError, check_choice, check_count, listed, nearest
 from openradial.recipe import HeadName, LossName, Recipe
 from openradial.training import Settings
 from openradial.training.settings import checked_names, read_toml
 
-RULES = ("random", "names", "file")  # of openradial.data.parse_known
-RECIPE = ("head", "loss", "scale", "beta")
+RULES = ("random:", "file:")  # of openradial.data.parse_known
 FLAGS = ("skip_broken", "flip", "neighbours")
 
 
@@ -32,7 +31,7 @@ class FitOptions:
         novel: names of novel classes; the others are known.
         model: a network by name, or ``package.module:factory``; ``"auto"`` chooses one.
         weights: ``"imagenet"`` or a file of weights to start from; None follows from the network.
-        reset: which layers start again in spite of ``weights``: ``"classifier"``, ``"fully_connected"`` or ``"none"``.
+        reset: layers that ignore the ``weights``: ``"classifier"``, ``"fully_connected"`` or ``"none"``.
         head: ``"radial"``, ``"softmax"``, ``"doc"`` or ``"cac"``.
         loss: of the radial head, see :class:`openradial.recipe.Recipe`; and so ``scale``, ``beta``.
         outliers: weight of the outliers that are made from each batch; 0 for none; None for the default.
@@ -114,10 +113,11 @@ class FitOptions:
         if self.known is None and self.novel is None:
             return Split(tuple(classes), (), {"rule": "all"})
         if self.novel is not None:
-            return named_split(classes, novel=_names(self.novel))
-        if isinstance(self.known, str) and self.known.partition(":")[0] in RULES and ":" in self.known:
-            return parse_known(self.known, classes, seed=self.seed)
-        return named_split(classes, known=_names(self.known or ()))
+            return named_split(classes, novel=_names("novel", self.novel, classes))
+        known = self.known or ()
+        if isinstance(known, str) and known.startswith(RULES):
+            return parse_known(known, classes, seed=self.seed)
+        return named_split(classes, known=_names("known", known, classes))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the options as JSON values."""
@@ -127,9 +127,14 @@ class FitOptions:
         return values | {"model_options": dict(self.model_options), "training": dict(self.training)}
 
 
-def _names(given: str | Sequence[str]) -> tuple[str, ...]:
-    names = given.split(",") if isinstance(given, str) else given
+def _names(option: str, given: str | Sequence[str], classes: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of classes as a list, or separated by commas; all of them must exist."""
+    names = given.removeprefix("names:").split(",") if isinstance(given, str) else given
     cleaned = tuple(name.strip() for name in map(str, names) if name.strip())
     if not cleaned:
         raise OptionError(f"classes are named with commas between them, as in cat,dog, got {given!r}")
+    for name in cleaned:
+        if name not in classes:
+            hint = nearest(name, classes) or f"; the classes are {listed(classes)}"
+            raise OptionError(f"{option} must name classes of the data, and there is no class {name!r}{hint}")
     return cleaned

@@ -14,6 +14,7 @@ from openradial import models
 from openradial.classifier import OpenClassifier
 from openradial.errors import OptionError, TrainingError
 from openradial.fitting.calibration import InOrder, calibrate
+from openradial.fitting.in_memory import FitData, as_source, name_of
 from openradial.fitting.networks import choose_settings
 from openradial.fitting.options import FitOptions
 from openradial.fitting.preparation import Encoded, PreparedData, prepare
@@ -33,7 +34,7 @@ class StoppedError(TrainingError):
 
 
 def fit(
-    data: str | Path,
+    data: FitData,
     *,
     out: Path | str | None = None,
     resume: bool = False,
@@ -55,7 +56,9 @@ def fit(
     ``.training`` holds checkpoints, and ``resume`` continues from them.
 
     Args:
-        data: a folder of images, a table, or the name of a data set; see :class:`openradial.fitting.FitOptions`.
+        data: a folder of images, a table, or the name of a data set, see :class:`openradial.fitting.FitOptions`; an
+            ``Examples``, ``Table``, ``ImageFolder`` or ``DataSource`` of :mod:`openradial.data`; or a pair of arrays
+            ``(inputs, labels)``.
         out: folder for the model.
         resume: continue a run that was stopped.
         overwrite: replace an existing model.
@@ -68,9 +71,10 @@ def fit(
         options: fields of :class:`~openradial.fitting.FitOptions` and of :class:`openradial.training.Settings`.
     """
     began = time.monotonic()
-    chosen = FitOptions.from_mapping({"data": str(data), **options})
+    chosen = FitOptions.from_mapping({"data": name_of(data), **options})
+    source = as_source(data, chosen.label)
     folder = None if out is None else _checked_folder(out, overwrite)
-    prepared = prepare(chosen)
+    prepared = prepare(chosen, source)
     settings = choose_settings(chosen, prepared.network, len(prepared.train))
     run_devices = Devices(settings, accelerator=accelerator, devices=devices, nodes=nodes, strategy=strategy)
     if on_start is not None and run_devices.is_main:

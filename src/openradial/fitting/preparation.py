@@ -1,4 +1,4 @@
-"""Prepare data for a network: open them, hold out parts, learn how raw inputs become tensors."""
+"""Prepare data for a network: hold out parts, learn how raw inputs become tensors."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -96,9 +96,9 @@ class _InputTransform:
         return self.inputs.transform(x)
 
 
-def prepare(options: FitOptions) -> PreparedData:
-    """Open the data, split them, and learn from the training part how inputs become tensors."""
-    source = open(options.data, label=options.label)
+def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedData:
+    """Split the data, and learn from the training part how inputs become tensors; without a source, open it."""
+    source = open(options.data, label=options.label) if source is None else source
     network = choose_network(options, source) if source.kind == "images" else None
     if network is not None:
         source = _in_memory(source, network, options.skip_broken)

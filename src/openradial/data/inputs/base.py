@@ -68,7 +68,9 @@ class Inputs(ABC):
         if not fits:
             raise ShapeError(f"prepared {self.kind} must have the shape ({wanted}), got {tuple(x.shape)}")
         if x.dtype != self.dtype:
-            raise DTypeError(f"prepared {self.kind} must be {self.dtype}, got {x.dtype}; see Bundle.prepare")
+            raise DTypeError(
+                f"prepared {self.kind} must be {self.dtype}, got {x.dtype}; see {type(self).__name__}.prepare"
+            )
 
     def ready(self, raw: Any) -> Tensor:
         """Prepared inputs, checked: those that are given as a tensor, otherwise what :meth:`prepare` makes."""

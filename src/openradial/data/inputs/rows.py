@@ -183,7 +183,7 @@ class TextInputs(Inputs):
         if x.numel() and not (x.min() >= 0 and x.max() < len(self._vocabulary)):
             raise DataError(
                 f"tokens must lie in 0..{len(self._vocabulary) - 1}, the words of this vocabulary, got "
-                f"{int(x.min())}..{int(x.max())}; encode the texts with Bundle.prepare"
+                f"{int(x.min())}..{int(x.max())}; encode the texts with TextInputs.prepare"
             )
 
     def chunks(self, raw: Any) -> Iterator[Any]:

@@ -5,20 +5,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.data.inputs.base import Inputs, in_parts
+from openradial.data.readers.columns import Column, Numbers
 from openradial.data.readers.tables import Table
 from openradial.data.table_encoder import NumberFeature, TableEncoder
+from openradial.errors import DataError
 
 
 @dataclass(frozen=True)
 class TableInputs(Inputs):
     """Rows by the encoder that was fitted on the training table.
 
-    Raw rows are a :class:`openradial.data.Table`, or mappings from column to value, of which other columns than the
-    encoder's are not looked at. None, nan and what counts as missing in a file (an empty text, ``NA``) are gaps.
+    Raw rows are a :class:`openradial.data.Table`; mappings from column to value, where other columns are ignored; or,
+    if all columns hold numbers, a NumPy array ``(b, columns)``. Values are missing if they are None, nan, or what counts
+    as missing in a file (an empty text, ``NA``).
 
     >>> encoder = TableEncoder((NumberFeature("length", mean=2.0, shift=2.0, scale=0.5),), ("a", "b"))
     >>> TableInputs(encoder).prepare([{"length": 3.0}, {"length": "1.5", "comment": "?"}])
@@ -39,7 +44,9 @@ class TableInputs(Inputs):
     def columns(self) -> tuple[str, ...]:
         return self.encoder.columns
 
-    def prepare(self, raw: Table | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Tensor:
+    def prepare(self, raw: Table | Mapping[str, Any] | Sequence[Mapping[str, Any]] | NDArray[Any]) -> Tensor:
+        if isinstance(raw, np.ndarray):
+            raw = self._table(raw)
         if not isinstance(raw, Table):
             numbers = {feature.name: isinstance(feature, NumberFeature) for feature in self.encoder.features}
             raw = Table.from_rows(_rows(raw), numbers)
@@ -47,6 +54,8 @@ class TableInputs(Inputs):
 
     def chunks(self, raw: Any) -> Iterator[Any]:
         rows = self.rows_at_once(len(self.encoder.inputs))
+        if isinstance(raw, np.ndarray):
+            raw = self._table(raw)
         if isinstance(raw, Tensor):
             yield from torch.split(raw, rows)
         elif isinstance(raw, Table):
@@ -54,12 +63,33 @@ class TableInputs(Inputs):
         else:
             yield from in_parts(_rows(raw), rows)
 
+    def _table(self, rows: NDArray[Any]) -> Table:
+        """Return an array of numbers as a table: one column per feature, in their order."""
+        features = self.encoder.features
+        if not all(isinstance(feature, NumberFeature) for feature in features):
+            raise DataError("the table has columns of words; pass rows as mappings from column to value")
+        if rows.dtype.kind not in "biuf" or rows.ndim != 2 or rows.shape[1] != len(features):
+            raise DataError(
+                f"expected numbers of shape (b, {len(features)}), one column per feature, got {rows.dtype} of shape "
+                f"{rows.shape}"
+            )
+        return Table(number_columns(rows, self.columns), torch.full((len(rows),), -1), ())
+
     def record(self) -> dict[str, Any]:
         return {"encoder": json.loads(self.encoder.to_json())}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         return cls(TableEncoder.from_json(json.dumps(record["encoder"])))
+
+
+def number_columns(rows: NDArray[Any], names: Sequence[str]) -> dict[str, Column]:
+    """Return an array ``(n, columns)`` as columns by name; NaN is a missing value, infinite numbers are refused."""
+    infinite = np.argwhere(np.isinf(rows))
+    if len(infinite):
+        row, column = infinite[0].tolist()
+        raise DataError(f"expected a finite number, got {rows[row, column]}", row=row + 1, column=names[column])
+    return {name: Numbers(column.astype(np.float64)) for name, column in zip(names, rows.T, strict=True)}
 
 
 def _rows(raw: Any) -> Any:

@@ -19,16 +19,16 @@ from openradial.scorers import MahalanobisScorer, NeighbourScorer, ParzenScorer
 def assert_equal_bundles(found, expected):
     """All that a bundle holds is the same, tensors bit for bit."""
     left, right = classifier_tensors(found), classifier_tensors(expected)
-    assert list(left) == sorted(left) or set(left) == set(right)
+    assert set(left) == set(right)
     for name, tensor in right.items():
         assert left[name].dtype == tensor.dtype
         assert torch.equal(left[name], tensor), name
     assert found.classes == expected.classes
     assert found.preprocessing == expected.preprocessing
-    assert found.network == expected.network
-    assert found.options == json.loads(json.dumps(dict(expected.options)))
+    name, options = expected.network
+    assert found.network == (name, json.loads(json.dumps(dict(options))))
     assert (found.metadata, found.versions) == (expected.metadata, expected.versions)
-    assert found.places == expected.places
+    assert found.layers == expected.layers
 
 
 @pytest.mark.parametrize("make", RAW, ids=lambda make: make.__name__)
@@ -67,9 +67,9 @@ def test_a_head_that_saw_no_example_of_a_class_comes_back(tmp_path):
 
 
 def test_every_scorer_comes_back(tmp_path):
-    places = ("inputs", "hidden.relu1", "classifier:input")
+    layers = ("inputs", "hidden.relu1", "classifier:input")
     scorers = [ParzenScorer(0.5), MahalanobisScorer(relative=True), NeighbourScorer(2, "cosine")]
-    bundle = image_bundle(scorers=dict(zip(places, scorers, strict=True)))
+    bundle = image_bundle(scorers=dict(zip(layers, scorers, strict=True)))
     loaded = load(save(bundle, tmp_path / "model"))
     assert_equal_bundles(loaded, bundle)
     assert_same(loaded.predict(pixels(seed=2)), bundle.predict(pixels(seed=2)))
@@ -125,34 +125,8 @@ def test_saving_twice_writes_the_same_bytes(tmp_path):
         assert (first / name).read_bytes() == (second / name).read_bytes()
 
 
-def test_a_folder_holds_three_files_and_nothing_pickled(tmp_path):
-    folder = save(image_bundle(), tmp_path / "deep" / "model")
-    assert sorted(path.name for path in folder.iterdir()) == ["bundle.json", "card.md", "weights.safetensors"]
-    record = json.loads((folder / "bundle.json").read_text())
-    assert record["schema"] == 1
-    assert record["decision"]["quantiles"]["0.1"] == image_bundle().rejector.threshold(0.1)
-    assert record == describe(folder)
-    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["model"]  # nothing is left beside it
-
-
-def test_the_card_names_classes_network_decision_and_facts(tmp_path):
-    text = (save(image_bundle(), tmp_path / "model") / "card.md").read_text()
-    for fact in ("a bird", "mlp", "NeighbourScorer", "false\\_reject\\_rate: 0.1", "measured: 0.0625", "sha256:"):
-        assert fact in text
-
-
-def test_the_card_survives_names_that_mean_something_to_markdown(tmp_path):
-    bundle = point_bundle()
-    odd = bundle.classifier.replace(
-        network=("spiral_radial", {}), classes=("# a", "`b`\n<i>", "c|d"), preprocessing=PointInputs(2)
-    )
-    text = (save(odd, tmp_path / "model") / "card.md").read_text()
-    assert "\\# a, \\`b\\` \\<i\\>, c\\|d" in text
-    assert load(tmp_path / "model").classes == odd.classes
-
-
-class Own(nn.Module):
-    """A network of a user's own."""
+class UserNetwork(nn.Module):
+    """A network that is not part of openradial."""
 
     def __init__(self, num_classes, momentum=0.1):
         super().__init__()
@@ -165,7 +139,7 @@ class Own(nn.Module):
 
 def test_a_network_of_the_users_is_loaded_where_its_module_is_named(tmp_path):
     torch.manual_seed(0)
-    name, net, x = f"{__name__}:Own", Own(3, momentum=0.5), torch.randn(40, 2)
+    name, net, x = f"{__name__}:UserNetwork", UserNetwork(3, momentum=0.5), torch.randn(40, 2)
     net.train()(3 + x)  # statistics of normalisation layers are part of the weights
     bundle = classifier(net.eval(), x).replace(
         network=(name, {"momentum": 0.5}), classes=CLASSES, preprocessing=PointInputs(2)
@@ -178,3 +152,32 @@ def test_a_network_of_the_users_is_loaded_where_its_module_is_named(tmp_path):
 def test_texts_keep_their_vocabulary(tmp_path):
     loaded = load(save(text_bundle(), tmp_path / "model"))
     assert loaded.preprocessing.ready(["Profit rose sharply"]).tolist() == [[2, 4, 1]]
+
+
+def head_as_scorer():
+    """A model whose first scorer is the head itself."""
+    head = RadialHead(3)
+    return image_bundle(head=head, scorers={"outputs": head, "classifier:input": NeighbourScorer(k=2)})
+
+
+def test_a_scorer_that_is_the_head_stays_the_head(tmp_path, monkeypatch):
+    model = head_as_scorer()
+    loaded = load(save(model, tmp_path / "model"))
+    assert_equal_bundles(loaded, model)
+    assert_same(loaded.predict(pixels(seed=2)), model.predict(pixels(seed=2)))
+    assert loaded.scorers[0] is loaded.head
+    assert [each["kind"] for each in describe(tmp_path / "model").scorers] == ["head", "NeighbourScorer"]
+    compute, calls = RadialHead.compute, []
+    monkeypatch.setattr(RadialHead, "compute", lambda self, o: (calls.append(len(o)), compute(self, o))[1])
+    loaded.predict(pixels(7))
+    assert calls == [7]
+
+
+def test_a_head_that_is_also_a_scorer_is_written_once():
+    names = classifier_tensors(image_bundle(head=RadialHead(3, prototypes=LearnedPrototypes(3, 3)), scorers=None))
+    head = RadialHead(3, prototypes=LearnedPrototypes(3, 3))
+    scorers = {"outputs": head, "classifier:input": NeighbourScorer(k=2)}
+    again = classifier_tensors(image_bundle(head=head, scorers=scorers))
+    assert {name for name in again if name.startswith(("head.", "scorers.0"))} == {
+        name for name in names if name.startswith("head.")
+    }

@@ -8,15 +8,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from made_bundles import CLASSES, RAW, assert_same, image_bundle, pixels, point_bundle, table_bundle
 
-from openradial.bundle import inputs as limits
-from openradial.classifier import Predictions
-from openradial.data.inputs import PointInputs
+from openradial.classifier import Prediction, Predictions
+from openradial.data.inputs import base
 from openradial.errors import DTypeError, OptionError, ShapeError
 from openradial.heads import SoftmaxHead
 from openradial.scorers import NeighbourScorer
 
 
-def said_one_by_one(bundle, x, rate):
+def decided_one_by_one(bundle, x, rate):
     """The definition: each input alone, through network, head and rejector."""
     model, found = bundle, []
     for each in bundle.preprocessing.transform(x):
@@ -33,14 +32,14 @@ def said_one_by_one(bundle, x, rate):
 def test_predictions_are_what_network_head_and_rejector_say():
     bundle, rate = image_bundle(), 0.3
     found = bundle.predict(pixels(30, seed=3), rate)
-    for place, (label, ranked, probs, p) in enumerate(said_one_by_one(bundle, pixels(30, seed=3), rate)):
-        assert found.labels[place] == label
-        assert found.nearest[place] == ranked[0]
-        assert found.top[place].tolist() == ranked
-        assert found.top_probability[place] == pytest.approx(probs, rel=1e-5)
-        assert found.probability[place] == pytest.approx(probs[0], rel=1e-5)
-        assert found.distance[place] == pytest.approx(-np.log(probs[0]), rel=1e-4)  # beta is 1
-        assert found.p_values[place] == pytest.approx(p, abs=0.05)
+    for i, (label, ranked, probs, p) in enumerate(decided_one_by_one(bundle, pixels(30, seed=3), rate)):
+        assert found.labels[i] == label
+        assert found.nearest[i] == ranked[0]
+        assert found.top[i].tolist() == ranked
+        assert found.top_probability[i] == pytest.approx(probs, rel=1e-5)
+        assert found.probability[i] == pytest.approx(probs[0], rel=1e-5)
+        assert found.distance[i] == pytest.approx(-np.log(probs[0]), rel=1e-4)  # beta is 1
+        assert found.p_values[i] == pytest.approx(p, abs=0.05)
     assert 0 < (found.labels < 0).mean() < 1
 
 
@@ -54,7 +53,7 @@ def test_prepared_tensors_and_raw_things_give_the_same(make):
 def test_the_parts_in_which_inputs_are_taken_do_not_matter(make, monkeypatch):
     bundle, raw = make(), RAW[make]()
     whole = bundle.predict(raw)
-    monkeypatch.setattr(limits, "MOST_ROWS", 3)
+    monkeypatch.setattr(base, "MOST_ROWS", 3)
     parted = bundle.predict(raw)
     np.testing.assert_array_equal(parted.nearest, whole.nearest)
     np.testing.assert_allclose(parted.unknown_score, whole.unknown_score, rtol=1e-5, atol=1e-6)
@@ -64,18 +63,18 @@ def test_at_most_so_many_rows_reach_the_network_at_once(monkeypatch):
     bundle, sizes = point_bundle(), []
     bundle.net.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
     bundle.predict(np.zeros((10_000, 2)))
-    assert max(sizes) == limits.MOST_ROWS
+    assert max(sizes) == base.MOST_ROWS
     assert sum(sizes) == 10_000
 
 
 def test_raw_things_are_read_part_by_part(monkeypatch):
-    monkeypatch.setattr(limits, "MOST_ROWS", 4)
+    monkeypatch.setattr(base, "MOST_ROWS", 4)
     bundle, read, most = table_bundle(), [], []
     bundle.net.register_forward_pre_hook(lambda _, inputs: most.append(len(read)))
 
     def rows():
-        for place in range(12):
-            read.append(place)
+        for number in range(12):
+            read.append(number)
             yield {"length": 1.0, "colour": "red"}
 
     assert len(bundle.predict(rows())) == 12
@@ -88,7 +87,7 @@ def test_no_input_gives_no_prediction(make):
     raw = RAW[make]()[:0]
     for found in (bundle.predict(raw), bundle.predict(bundle.preprocessing.ready(RAW[make]())[:0])):
         assert len(found) == 0
-        assert found.names == found.rows() == []
+        assert found.names == list(found) == []
         assert found.top.shape == (0, 3)
 
 
@@ -117,7 +116,7 @@ def test_an_input_that_is_nan_is_unknown():
 
 def test_rows_are_plain_json():
     found = point_bundle().predict([[0.1, 0.2], [np.nan, 0.0]])
-    first, second = json.loads(json.dumps(found.rows(), allow_nan=False))
+    first, second = json.loads(json.dumps([each.as_dict() for each in found], allow_nan=False))
     assert first["nearest"] in CLASSES
     assert [each["class"] for each in first["top"]] == [CLASSES[k] for k in found.top[0]]
     assert second["label"] == "unknown"
@@ -127,17 +126,15 @@ def test_rows_are_plain_json():
 
 def test_a_class_that_is_called_unknown_is_told_apart():
     bundle = point_bundle()
-    named = bundle.classifier.replace(
-        network=("spiral_radial", {}), classes=("unknown", "b", "c"), preprocessing=PointInputs(2)
-    )
-    rows = named.predict(np.random.default_rng(0).normal(size=(50, 2))).rows()
-    assert any(row["label"] == "unknown" and not row["is_unknown"] for row in rows)
+    named = bundle.replace(classes=("unknown", "b", "c"))
+    predictions = named.predict(np.random.default_rng(0).normal(size=(50, 2)))
+    assert any(each.label == "unknown" and not each.is_unknown for each in predictions)
 
 
 def test_heads_without_distances_give_none():
     found = image_bundle(head=SoftmaxHead(3), scorers={"inputs": NeighbourScorer(2)}).predict(pixels(5))
     assert found.distance is None
-    assert found.rows()[0]["distance"] is None
+    assert found[0].as_dict()["distance"] is None
 
 
 def test_a_rejector_per_class_decides_by_class():
@@ -166,6 +163,57 @@ def test_the_nearest_class_leads_and_the_others_follow_by_probability(log_probs)
         assert [second, third] == [rest[0][1], rest[1][1]]
 
 
+def two_predictions():
+    return Predictions.from_arrays(
+        ("a", "b", "c", "d"),
+        labels=np.array([1, -1]),
+        nearest=np.array([1, 0]),
+        log_probs=np.log([[0.1, 0.6, 0.25, 0.05], [0.4, 0.3, 0.2, 0.1]]),
+        distance=np.array([0.5, 3.0]),
+        unknown_score=np.array([0.5, np.inf]),
+        p_values=np.array([0.75, 0.01]),
+    )
+
+
+def test_a_prediction_is_a_record_with_plain_values():
+    first, second = two_predictions()
+    assert first == Prediction(
+        label="b",
+        is_unknown=False,
+        nearest="b",
+        probability=pytest.approx(0.6),
+        distance=0.5,
+        p_value=0.75,
+        unknown_score=0.5,
+        top=(("b", pytest.approx(0.6)), ("c", pytest.approx(0.25)), ("a", pytest.approx(0.1))),
+    )
+    assert (second.label, second.is_unknown, second.nearest) == ("unknown", True, "a")
+    assert all(type(value) is float for value in (first.probability, first.distance, first.p_value))
+    assert first.top[0].name == "b"
+
+
+def test_a_prediction_as_json_has_no_infinite_number():
+    values = two_predictions()[1].as_dict()
+    assert values["unknown_score"] is None
+    assert values["top"][0] == {"class": "a", "probability": pytest.approx(0.4)}
+    assert list(values) == list(Prediction._fields)
+
+
+def test_predictions_are_a_sequence():
+    predictions = two_predictions()
+    assert (len(predictions), predictions.names) == (2, ["b", "unknown"])
+    assert predictions[-1] == predictions[1]
+    assert predictions[:1] == [predictions[0]]
+    assert predictions[::-1] == list(reversed(predictions)) == [predictions[1], predictions[0]]
+    with pytest.raises(IndexError):
+        predictions[2]
+
+
+def test_predictions_of_several_batches_are_joined():
+    joined = Predictions.concatenate([two_predictions(), two_predictions()])
+    assert [each.label for each in joined] == ["b", "unknown"] * 2
+
+
 def test_two_classes_have_two_nearest_ones():
     found = Predictions.from_arrays(
         ("a", "b"),
@@ -185,7 +233,7 @@ def test_prepared_inputs_of_a_wrong_shape_or_type_are_refused():
     with pytest.raises(ShapeError, match=r"^prepared images must have the shape \(b, 1, 8, 8\), got \(5, 8, 8\)$"):
         bundle.predict(torch.zeros(5, 8, 8, dtype=torch.uint8))
     with pytest.raises(
-        DTypeError, match=r"^prepared images must be torch.uint8, got torch.float32; see OpenClassifier"
+        DTypeError, match=r"^prepared images must be torch.uint8, got torch.float32; see ImageInputs.prepare"
     ):
         bundle.predict(torch.zeros(5, 1, 8, 8))
     with pytest.raises(ShapeError, match=r"^prepared points must have the shape \(b, 2\), got \(\)$"):
@@ -196,14 +244,14 @@ def test_prepared_inputs_of_a_wrong_shape_or_type_are_refused():
     ("classes", "message"),
     [
         (("a", "b"), "classes must name every class of the head: 3 classes but 2 names"),
-        (("a", "b", 3), "class names must be strings, got 3; write them with str"),
+        (("a", "b", 3), "class names must be strings, got 3; convert them with str"),
         (("a", "b", "a"), "class names must differ, got 'a' twice"),
     ],
 )
 def test_class_names_must_fit_the_head(classes, message):
     bundle = point_bundle()
     with pytest.raises(OptionError, match=f"^{message}$"):
-        bundle.classifier.replace(network=("spiral_radial", {}), classes=classes, preprocessing=PointInputs(2))
+        bundle.replace(classes=classes)
 
 
 def test_a_rejector_that_lacks_a_class_is_refused_before_it_can_fail():
@@ -215,7 +263,5 @@ def test_a_rejector_that_lacks_a_class_is_refused_before_it_can_fail():
         "predicted; calibrate with more data, or use per_class=False"
     )
     with pytest.raises(OptionError) as raised:
-        bundle.classifier.replace(
-            network=("mlp", bundle.network[1]), classes=CLASSES, preprocessing=bundle.preprocessing
-        )
+        bundle.replace(classes=CLASSES)
     assert str(raised.value) == message

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from openradial.conformal import Rejector
 from openradial.data.examples import Examples
 from openradial.errors import DataError, OptionError
-from openradial.fitting.parts import FEWEST, MOST, Parts, hold_out
+from openradial.fitting import HeldOut, hold_out
+from openradial.fitting.held_out import MOST
+from openradial.recipe import MIN_COMBINATION
 
 
 def known(counts):
@@ -14,9 +16,9 @@ def known(counts):
     return Examples(torch.arange(len(labels)), labels, tuple(f"c{k}" for k in range(len(counts))))
 
 
-def parts_of(parts: Parts):
-    held = (parts.train, parts.combination, parts.calibration, parts.report)
-    return [part.inputs.tolist() for part in held if part is not None]
+def parts_of(parts: HeldOut):
+    uses = (parts.train, parts.combination, parts.calibration, parts.report)
+    return [part.inputs.tolist() for part in uses if part is not None]
 
 
 @given(
@@ -28,10 +30,10 @@ def parts_of(parts: Parts):
 def test_every_example_has_one_use_and_the_rate_has_its_calibration(counts, rate, tested, seed):
     examples = known(counts)
     try:
-        parts = hold_out(examples, rate, tested=tested, seed=seed)
+        parts = hold_out(examples, rate, has_test_data=tested, seed=seed)
     except (OptionError, DataError):
         return
-    used = sorted(place for part in parts_of(parts) for place in part)
+    used = sorted(index for part in parts_of(parts) for index in part)
     assert used == list(range(len(examples)))
     assert set(parts.train.labels.tolist()) == set(range(len(counts)))
     Rejector(rate).fit(torch.arange(float(len(parts.calibration))))  # raises where there are too few
@@ -56,25 +58,25 @@ def test_the_same_seed_gives_the_same_parts():
     assert parts_of(first) == parts_of(again) != parts_of(other)
 
 
-def test_few_examples_are_spent_on_the_calibration_first():
+def test_with_few_examples_the_calibration_takes_priority():
     parts = hold_out(known([30, 30]), 0.05)
     assert parts.combination is None
     assert parts.report is not None
-    assert "the distance to the prototypes alone decides" in parts.notes[0]
+    assert "the score of the head alone decides" in parts.notes[0]
     parts = hold_out(known([4] * 15), 0.05)
     assert parts.combination is parts.report is None
-    assert "none is left to measure with; keep some aside and run openradial evaluate" in parts.notes[1]
+    assert "none is left for a report; keep some and run openradial evaluate" in parts.notes[1]
 
 
 def test_a_combination_needs_enough_rows_to_learn_from():
-    assert len(hold_out(known([55, 55]), 0.05).combination) == FEWEST
+    assert len(hold_out(known([55, 55]), 0.05).combination) == MIN_COMBINATION
     assert hold_out(known([50, 50]), 0.05).combination is None
 
 
 def test_a_rate_that_the_data_cannot_keep_names_one_that_they_can():
     message = (
         "a false-reject rate of 0.05 takes 19 examples to calibrate with, and of 30 known examples at most 12 can be "
-        "held out; ask for a rate of at least 0.077, or add examples"
+        "held out; use a rate of at least 0.077, or add examples"
     )
     with pytest.raises(OptionError, match=message):
         hold_out(known([15, 15]), 0.05)
@@ -89,12 +91,12 @@ def test_a_rate_that_the_data_cannot_keep_names_one_that_they_can():
         ([1] * 50, "19 examples must be held out for calibration, but most of the 50 known ones are alone"),
     ],
 )
-def test_data_that_nothing_can_be_held_out_of_are_refused(counts, message):
+def test_data_without_anything_to_hold_out_are_refused(counts, message):
     with pytest.raises(DataError, match=message):
         hold_out(known(counts), 0.05)
 
 
 def test_a_class_with_a_single_example_is_noted():
     assert hold_out(known([80, 80, 1]), 0.05).notes == (
-        "1 class has a single example, the first is 'c2': it is trained on",
+        "1 class has a single example, the first is 'c2': it is used for training",
     )

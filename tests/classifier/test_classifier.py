@@ -9,8 +9,6 @@ from openradial.heads import RadialHead
 from openradial.models import MLP
 from openradial.scorers import Combination, NeighbourScorer
 
-PLACES = ("outputs", "classifier:input")
-
 
 @pytest.fixture
 def parts():
@@ -21,12 +19,12 @@ def parts():
     return x[:150].split(40), y[:150], x[150:220].split(40), x[220:].split(40)
 
 
-def made(parts, **options):
+def made(parts, head=None, **options):
     torch.manual_seed(1)
     train, y, held, calibration = parts
     scorers = {"outputs": RadialHead(3), "classifier:input": NeighbourScorer(k=3)}
     options = {"scorers": scorers, "combination": Combination("fisher"), "rejector": Rejector(0.1)} | options
-    model = OpenClassifier(MLP(3, inputs=4, hidden=(8, 8)), RadialHead(3), **options)
+    model = OpenClassifier(MLP(3, inputs=4, hidden=(8, 8)), head or RadialHead(3), **options)
     return model.fit_scorers(train, y).fit_combination(held).calibrate(calibration)
 
 
@@ -65,8 +63,8 @@ def test_without_scorers_the_score_is_that_of_the_head(parts):
     model = made(parts, scorers=None, combination=None)
     x = torch.cat(parts[3])
     with torch.no_grad():
-        assert torch.equal(model.decide(x).unknown_score, model.head.unknown_score(model.net(x)))
-        assert torch.equal(model(x), model.head.log_probs(model.net(x)))
+        torch.testing.assert_close(model.decide(x).unknown_score, model.head.unknown_score(model.net(x)))
+        assert torch.equal(model(x), model.net(x))
 
 
 def test_without_a_rejector_nothing_is_rejected(parts):
@@ -75,7 +73,7 @@ def test_without_a_rejector_nothing_is_rejected(parts):
     assert (answer.labels >= 0).all()
     assert answer.p_values is None
     with pytest.raises(
-        HeadError, match=r"there is no rejector to calibrate: give one, as in rejector=Rejector\(0.05\)"
+        HeadError, match=r"there is no rejector to calibrate: pass one, as in rejector=Rejector\(0.05\)"
     ):
         model.calibrate(parts[0])
 
@@ -107,3 +105,49 @@ def test_no_batch_is_nothing_to_learn_from():
         model.fit_scorers([], torch.empty(0, dtype=torch.long))
     with pytest.raises(OptionError, match="known data are needed to learn from, got no batch"):
         model.calibrate([])
+
+
+def test_outputs_and_distances_are_computed_once(parts, monkeypatch):
+    head = RadialHead(3)
+    model = made(parts, head=head, scorers={"outputs": head, "classifier:input": NeighbourScorer(k=3)})
+    compute, calls, passes = type(head).compute, [], []
+
+    def counted(self, outputs):
+        calls.append(len(outputs))
+        return compute(self, outputs)
+
+    monkeypatch.setattr(type(head), "compute", counted)
+    monkeypatch.setattr(type(head), "unknown_score", None)  # the score comes from compute
+    model.net.register_forward_hook(lambda *_: passes.append(1))
+    assert len(model.predict(torch.cat(parts[3]))) == 80
+    assert (calls, passes) == ([80], [1])
+
+
+def test_a_replaced_argument_leaves_the_other_parts_as_they_are(parts):
+    model = made(parts).replace(network=("mlp", {"inputs": 4}), metadata={"a": 1}, versions={"torch": "2"})
+    other = model.replace(classes=("a", "b", "c"))
+    assert other.classes == ("a", "b", "c")
+    assert model.classes == ("0", "1", "2")
+    for name in ("net", "head", "combination", "rejector", "network"):
+        assert getattr(other, name) is getattr(model, name), name
+    assert other.scorers_by_layer() == model.scorers_by_layer()
+    assert (other.metadata, other.versions) == (model.metadata, model.versions)
+    assert other.predict(torch.cat(parts[3])).labels.tolist() == model.predict(torch.cat(parts[3])).labels.tolist()
+
+
+def test_an_argument_that_does_not_exist_is_refused(parts):
+    with pytest.raises(TypeError, match="classs"):
+        made(parts).replace(classs=("a", "b", "c"))
+
+
+def test_without_preprocessing_tensors_alone_are_predicted():
+    model = OpenClassifier(MLP(3, inputs=4), RadialHead(3))
+    assert len(model.predict(torch.zeros(2, 4))) == 2
+    with pytest.raises(OptionError, match="a model without preprocessing predicts tensors, got list"):
+        model.predict([[0.0, 0.0, 0.0, 0.0]])
+
+
+def test_predicting_puts_the_network_into_evaluation_mode(parts):
+    model = OpenClassifier(MLP(3, inputs=4, hidden=(8, 8), dropout=0.5), RadialHead(3)).train()
+    x = parts[0][0]
+    assert (model.predict(x).unknown_score == model.predict(x).unknown_score).all()

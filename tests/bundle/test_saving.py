@@ -18,14 +18,12 @@ from openradial.models import build
 
 def changed(bundle):
     """Another bundle of the same kind."""
-    return bundle.classifier.replace(
-        network=(bundle.network[0], bundle.network[1]), classes=CLASSES[::-1], preprocessing=bundle.preprocessing
-    )
+    return bundle.replace(classes=CLASSES[::-1])
 
 
 def test_something_that_is_there_is_left_alone(tmp_path):
     folder = save(point_bundle(), tmp_path / "model")
-    message = f"{folder} is there already; name another folder, or allow it with overwrite=True"
+    message = f"{folder} exists already; choose another folder, or replace it with overwrite=True"
     with pytest.raises(OptionError) as raised:
         save(changed(point_bundle()), folder)
     assert str(raised.value) == message
@@ -55,7 +53,7 @@ def test_a_folder_that_is_no_bundle_is_never_replaced(tmp_path, overwrite):
 def test_a_bundle_with_other_files_in_it_is_not_replaced(tmp_path):
     folder = save(point_bundle(), tmp_path / "model")
     (folder / "report.html").touch()
-    message = f"only a bundle is overwritten, and {folder} also holds report.html; move it away first"
+    message = f"only a bundle is overwritten, and {folder} also holds report.html; move it first"
     with pytest.raises(OptionError) as raised:
         save(point_bundle(), folder, overwrite=True)
     assert str(raised.value) == message
@@ -63,7 +61,7 @@ def test_a_bundle_with_other_files_in_it_is_not_replaced(tmp_path):
 
 def test_a_file_is_no_place_for_a_bundle(tmp_path):
     (tmp_path / "model").touch()
-    with pytest.raises(OptionError, match=r"a bundle is a folder, and .*model is a file; name another place$"):
+    with pytest.raises(OptionError, match=r"a bundle is a folder, and .*model is a file; choose another path$"):
         save(point_bundle(), tmp_path / "model", overwrite=True)
 
 
@@ -75,7 +73,7 @@ def interrupt(*arguments, **options):
     raise Interrupted
 
 
-@pytest.mark.parametrize("step", ["write_tensors", "checksum", "write_text", "card", "sync", "_put"])
+@pytest.mark.parametrize("step", ["write_tensors", "checksum", "write_text", "card", "sync", "_replace"])
 def test_an_interrupted_save_leaves_the_old_bundle_whole(tmp_path, monkeypatch, step):
     folder = save(point_bundle(), tmp_path / "model")
     monkeypatch.setattr(steps, step, interrupt)
@@ -104,9 +102,11 @@ def test_an_interrupt_between_the_two_renames_brings_the_old_bundle_back(tmp_pat
 def test_a_power_cut_between_the_two_renames_is_made_good(tmp_path):
     folder = save(point_bundle(), tmp_path / "model")
     folder.rename(tmp_path / ".model.old")
-    with pytest.raises(BundleError, match=r"does not exist; a save was cut off, and the bundle before it is .*\.old$"):
+    with pytest.raises(
+        BundleError, match=r"does not exist; a save was interrupted, and the bundle before it is .*\.old$"
+    ):
         load(folder)
-    with pytest.raises(OptionError, match="is there already"):
+    with pytest.raises(OptionError, match="exists already"):
         save(changed(point_bundle()), folder)
     assert load(folder).classes == CLASSES
 
@@ -121,7 +121,7 @@ def test_a_disk_that_fails_is_one_sentence(tmp_path, monkeypatch):
     with pytest.raises(BundleError) as raised:
         save(point_bundle(), folder, overwrite=True)
     assert str(raised.value) == (
-        f"the bundle cannot be written to {folder} ([Errno 28] No space left on device); what was there is whole"
+        f"the bundle cannot be written to {folder} ([Errno 28] No space left on device); an existing one is unchanged"
     )
 
 
@@ -135,15 +135,13 @@ def test_left_overs_of_a_killed_save_are_cleared_away(tmp_path):
 def test_a_network_that_went_wrong_is_not_saved(tmp_path):
     bundle = point_bundle()
     bundle.net.classifier.bias.data[1] = torch.nan
-    message = (
-        "^the weights must not hold nan, and 'network.classifier.bias' does: its training went wrong; train again$"
-    )
+    message = "^the weights must not hold nan, and 'network.classifier.bias' does: training went wrong; train again$"
     with pytest.raises(BundleError, match=message):
         save(bundle, tmp_path / "model")
     assert os.listdir(tmp_path) == []
 
 
-class OwnHead(RadialHead):
+class UserHead(RadialHead):
     """A head that no file can name."""
 
 
@@ -151,7 +149,7 @@ class OwnHead(RadialHead):
     ("options", "message"),
     [
         ({"head": DOCHead(3)}, "all parts of a bundle must be fitted, and DOCHead is not; see OpenClassifier"),
-        ({"head": OwnHead(3)}, "a bundle holds heads and scorers of openradial.heads, got OwnHead"),
+        ({"head": UserHead(3)}, "a bundle holds heads and scorers of openradial, got UserHead"),
         ({"rejector": Rejector()}, "the rejector of a bundle must be calibrated; see OpenClassifier.calibrate"),
     ],
 )
@@ -168,27 +166,24 @@ def test_parts_that_could_not_be_loaded_are_not_saved(options, message, tmp_path
     ("network", "options", "message"),
     [
         ("spiral_radial", {"hidden": 3}, "the network 'spiral_radial' has no option 'hidden'"),
-        ("spiral_softmax", {}, r"the weights do not fit the MLP: 'hidden.fc3.weight' is \(50, 50\) and should be"),
+        ("spiral_softmax", {}, r"the weights do not fit the MLP: 'hidden.fc3.weight' should be"),
         (
             "mlp",
             {"inputs": 2, "hidden": [50]},
-            r"the weights .*: 'hidden.fc2.weight' is \(50, 50\) and should not be there",
+            r"the weights .*: 'hidden.fc2.weight' should be missing and is \(50, 50\)",
         ),
     ],
 )
 def test_a_network_that_its_name_does_not_make_is_not_saved(network, options, message, tmp_path):
-    odd = point_bundle().classifier.replace(network=(network, options), classes=CLASSES, preprocessing=PointInputs(2))
-    with pytest.raises(OptionError, match=f"^network and options must build the classifier's network again: {message}"):
+    odd = point_bundle().replace(network=(network, options))
+    with pytest.raises(OptionError, match=f"^network and options must build the network of the model again: {message}"):
         save(odd, tmp_path / "model")
 
 
-@pytest.mark.parametrize("facts", [{"loss": float("nan")}, {"net": object()}, {"labels": {1, 2}}])
-def test_facts_that_json_cannot_hold_are_not_saved(facts, tmp_path):
-    bundle = point_bundle()
-    odd = bundle.classifier.replace(
-        network=("spiral_radial", {}), classes=CLASSES, preprocessing=PointInputs(2), metadata=facts
-    )
-    with pytest.raises(OptionError, match=r"^facts must be what JSON can hold: strings, finite numbers, lists, dicts"):
+@pytest.mark.parametrize("metadata", [{"loss": float("nan")}, {"net": object()}, {"labels": {1, 2}}])
+def test_metadata_that_json_cannot_hold_is_not_saved(metadata, tmp_path):
+    odd = point_bundle().replace(metadata=metadata)
+    with pytest.raises(OptionError, match=r"^metadata must be JSON values: strings, finite numbers, lists, dicts"):
         save(odd, tmp_path / "model")
 
 
@@ -199,3 +194,25 @@ def test_a_link_to_a_bundle_is_followed(tmp_path):
     save(changed(image_bundle()), tmp_path / "link", overwrite=True)
     assert load(folder).classes == CLASSES[::-1]
     shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("network", r"saved with the name of its network.*set network=\(name, options\)"),
+        ("preprocessing", r"saved with its preprocessing, and this one has none; set preprocessing=\.\.\."),
+    ],
+)
+def test_a_model_that_lacks_network_name_or_preprocessing_is_not_saved(missing, message, tmp_path):
+    with pytest.raises(OptionError, match=message):
+        point_bundle().replace(**{missing: None}).save(tmp_path / "model")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_model_saves_itself(tmp_path):
+    folder = point_bundle().save(tmp_path / "model")
+    assert load(folder).classes == CLASSES
+    with pytest.raises(OptionError, match="exists already"):
+        point_bundle().save(folder)
+    changed(point_bundle()).save(folder, overwrite=True)
+    assert load(folder).classes == CLASSES[::-1]

@@ -1,0 +1,120 @@
+import pytest
+import torch
+from fit_data import write_images, write_table
+
+from openradial import models
+from openradial.data import sources
+from openradial.data.examples import Examples
+from openradial.data.readers.images import ImageStatistics
+from openradial.data.sources import DataSource
+from openradial.errors import OptionError
+from openradial.fitting import FitOptions, NetworkChoice, choose_network, choose_settings
+
+
+def pictures(size, channels=1):
+    return DataSource(
+        "set",
+        "images",
+        Examples(torch.zeros(4, channels, size, size, dtype=torch.uint8), torch.arange(4), tuple("abcd")),
+    )
+
+
+def files(tmp_path, side, channels):
+    source = sources.open(str(write_images(tmp_path / "set", each=1)))
+    return DataSource(source.name, "images", source.train, image_statistics=ImageStatistics(side, channels))
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "network", "shift"),
+    [(8, 1, "mlp", 0), (16, 1, "mnist_radial", 0), (28, 1, "mnist_radial", 0), (32, 3, "resnet18", 4)],
+)
+def test_images_get_a_network_by_their_size(size, channels, network, shift):
+    choice = choose_network(FitOptions("set"), pictures(size, channels))
+    assert (choice.name, choice.size, choice.channels, choice.shift) == (network, size, channels, shift)
+    x = torch.zeros(2, channels, size, size)
+    assert models.build(choice.name, 4, **choice.options).eval()(x).shape == (2, 4)
+
+
+@pytest.mark.parametrize(("side", "size"), [(5, 8), (8, 8), (20, 16), (30, 28), (50, 32), (64, 64), (900, 64)])
+def test_images_of_a_folder_get_the_largest_usual_size_not_above_theirs(tmp_path, side, size):
+    assert choose_network(FitOptions("set"), files(tmp_path, side, 1)).size == size
+
+
+def test_photographs_get_published_weights_where_these_are_installed(tmp_path, monkeypatch):
+    source = files(tmp_path, 200, 3)
+    monkeypatch.setattr("openradial.fitting.networks._is_installed", lambda: True)
+    choice = choose_network(FitOptions("set"), source)
+    assert (choice.name, choice.weights, choice.size, choice.channels) == ("efficientnet_lite0", "imagenet", 128, 3)
+    assert choose_network(FitOptions("set"), files(tmp_path / "grey", 200, 1)).name == "resnet18"
+    monkeypatch.setattr("openradial.fitting.networks._is_installed", lambda: False)
+    assert choose_network(FitOptions("set"), source).name == "resnet18"
+    assert choose_network(FitOptions("set", model="efficientnet_lite0", size=96), source).weights == "imagenet"
+
+
+def test_a_table_and_points_get_a_fully_connected_network(tmp_path):
+    source = sources.open(write_table(tmp_path / "t.csv"), label="kind")
+    assert choose_network(FitOptions("t.csv"), source, num_inputs=5).options == {"inputs": 5, "hidden": (100, 100)}
+    assert choose_network(FitOptions("spiral"), sources.open("spiral")).options["inputs"] == 2
+
+
+def test_texts_and_sequences_get_networks_of_their_own():
+    words = DataSource("w", "texts", Examples(torch.ones(4, 9, dtype=torch.int64), torch.arange(4), tuple("abcd")))
+    steps = DataSource("s", "sequences", Examples(torch.ones(4, 9, 3), torch.arange(4), tuple("abcd")))
+    assert choose_network(FitOptions("w"), words, vocabulary=50).name == "text_cnn"
+    choice = choose_network(FitOptions("s"), steps)
+    assert (choice.name, choice.options) == ("gru", {"channels": 3})
+
+
+def test_what_the_user_says_of_the_network_wins():
+    choice = choose_network(FitOptions("set", model="mlp", model_options={"hidden": [7]}), pictures(32, 3))
+    assert choice.options == {"inputs": 3072, "hidden": [7]}
+    assert choose_network(FitOptions("set", model="my.nets:make", model_options={"a": 1}), pictures(32)).options == {
+        "a": 1
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "source"),
+    [(FitOptions("x", size=32), pictures(28)), (FitOptions("x", flip=True), sources.open("spiral"))],
+)
+def test_a_size_or_a_flip_where_there_is_none_is_refused(options, source):
+    with pytest.raises(OptionError, match=r"size is for folders of images|size and flip are for images"):
+        choose_network(options, source)
+
+
+def test_small_sets_are_seen_more_often_in_smaller_batches():
+    settings = [choose_settings(FitOptions("x"), NetworkChoice("mlp"), n) for n in (100, 4_000, 20_000, 1_000_000)]
+    assert [each.epochs for each in settings] == [100, 75, 15, 5]
+    assert [each.batch_size for each in settings] == [32, 64, 128, 256]
+
+
+def test_settings_of_the_user_replace_the_chosen_ones():
+    settings = choose_settings(
+        FitOptions("x", seed=3, training={"epochs": 2, "optimiser": "sgd"}), NetworkChoice("mlp"), 100
+    )
+    assert (settings.epochs, settings.optimiser, settings.schedule, settings.seed) == (2, "sgd", "cosine", 3)
+    assert choose_settings(FitOptions("x"), NetworkChoice("e", weights="imagenet"), 1000).warmup_epochs == 0.5
+
+
+def test_convolutions_are_trained_with_channels_innermost():
+    choices = (
+        NetworkChoice("mlp"),
+        NetworkChoice("mlp", size=8),
+        NetworkChoice("mnist_radial", size=28),
+        NetworkChoice("mine:net", size=28),
+    )
+    assert [choose_settings(FitOptions("x"), each, 100).channels_last for each in choices] == [
+        False,
+        False,
+        True,
+        False,
+    ]
+    asked = FitOptions("x", training={"channels_last": False})
+    assert not choose_settings(asked, NetworkChoice("mnist_radial", size=28), 100).channels_last
+
+
+def test_many_classes_get_wider_networks():
+    names = tuple(map(str, range(51)))
+    for size, options in ((8, {"hidden": (256, 256)}), (32, {"width": 64})):
+        data = Examples(torch.zeros(51, 3, size, size, dtype=torch.uint8), torch.arange(51), names)
+        assert options.items() <= choose_network(FitOptions("set"), DataSource("set", "images", data)).options.items()

@@ -1,0 +1,86 @@
+import json
+
+import pytest
+
+from openradial.errors import OptionError
+from openradial.fitting import FitOptions
+
+CLASSES = ("cat", "dog", "owl")
+
+
+def test_without_names_every_class_is_known():
+    split = FitOptions("x").split(CLASSES)
+    assert (split.known, split.novel) == (CLASSES, ())
+
+
+@pytest.mark.parametrize("known", ["cat,owl", "cat, owl ,", ["cat", "owl"], "names:cat,owl"])
+def test_known_classes_are_named(known):
+    assert FitOptions("x", known=known).split(CLASSES).novel == ("dog",)
+
+
+def test_novel_classes_are_named_or_drawn():
+    assert FitOptions("x", novel="dog").split(CLASSES).known == ("cat", "owl")
+    assert len(FitOptions("x", known="random:2").split(CLASSES).known) == 2
+
+
+@pytest.mark.parametrize("option", ["known", "novel"])
+def test_a_class_that_does_not_exist_is_a_wrong_option(option):
+    with pytest.raises(OptionError, match=f"{option} must name classes .* no class 'dgo'; did you mean 'dog'"):
+        FitOptions("x", **{option: "cat,dgo"}).split(CLASSES)
+    with pytest.raises(OptionError, match="no class 'zebra'; the classes are cat, dog, owl"):
+        FitOptions("x", **{option: ["zebra"]}).split(CLASSES)
+
+
+def test_a_file_and_options_have_the_same_names_and_options_win(tmp_path):
+    (tmp_path / "run.toml").write_text('data = "a"\nlabel = "kind"\n[training]\nepochs = 9\nlearning_rate = 0.5\n')
+    options = FitOptions.from_toml(tmp_path / "run.toml", epochs=2, data="b")
+    assert (options.data, options.label, dict(options.training)) == ("b", "kind", {"epochs": 2, "learning_rate": 0.5})
+    assert json.loads(json.dumps(options.as_dict()))["training"] == {"epochs": 2, "learning_rate": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "a model needs data: name a folder, a table or a data set"),
+        ({"data": "x", "modle": "mlp"}, "there is no setting 'modle'; did you mean 'model'"),
+        ({"data": "x", "false_reject_rate": 5}, "false_reject_rate must be a number above 0 and below 1, got 5"),
+        ({"data": "x", "training": {"epochs": 0}}, r"epochs must lie in \[1"),
+        ({"data": "x", "training": {"epoch": 1}}, "there is no setting 'epoch'; did you mean 'epochs'"),
+        ({"data": "x", "known": "a", "novel": "b"}, "name either the known classes or the novel ones, got both"),
+        ({"data": "x", "size": 4}, "size must be a whole number of at least 8, got 4"),
+        ({"data": "x", "seed": -1}, "seed must be a whole number of at least 0"),
+        ({"data": "x", "flip": "yes"}, "flip must be true or false, got 'yes'"),
+        ({"data": "x", "head": "sigmoid"}, "head must be one of 'radial', 'softmax', 'doc', 'cac', got 'sigmoid'"),
+        ({"data": "x", "loss": "cubed"}, "loss must be one of 'distance', 'squared'"),
+        ({"data": "x", "beta": 0}, "beta must be a finite number above 0"),
+        ({"data": "x", "scale": -1}, "scale must be a finite number above 0"),
+        ({"data": "x", "outliers": -1.0}, "outliers must have a finite weight of at least 0"),
+        ({"data": "x", "reset": "all"}, "reset must be one of 'classifier', 'fully_connected', 'none'"),
+    ],
+)
+def test_impossible_options_are_refused(values, message):
+    with pytest.raises(OptionError, match=message):
+        FitOptions.from_mapping(values)
+
+
+def test_no_names_are_refused():
+    with pytest.raises(OptionError, match="classes are named with commas between them, as in cat,dog, got ' , '"):
+        FitOptions("x", known=" , ").split(CLASSES)
+
+
+def test_options_survive_json():
+    options = FitOptions("digits", known=("a", "b"), model_options={"hidden": [8]}, beta=2.0, training={"epochs": 3})
+    again = FitOptions.from_mapping(json.loads(json.dumps(options.as_dict())))
+    assert again.as_dict() == options.as_dict()
+
+
+def test_settings_of_training_may_stand_beside_the_options():
+    options = FitOptions.from_mapping({"data": "x", "epochs": 3, "training": {"epochs": 9, "ema": 0.9}, "seed": 4})
+    assert dict(options.training) == {"epochs": 3, "ema": 0.9}
+    assert options.seed == 4
+
+
+def test_options_of_the_recipe_are_those_that_differ():
+    assert FitOptions("x").recipe_options() == {"head": "radial", "loss": "squared", "scale": 1.0}
+    options = FitOptions("x", beta=2.0, outliers=0.0, neighbours=False).recipe_options()
+    assert (options["beta"], options["outlier_weight"], options["layers"]) == (2.0, 0.0, ())

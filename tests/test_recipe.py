@@ -1,0 +1,117 @@
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from openradial import models
+from openradial.errors import OptionError
+from openradial.functional import safe_beta
+from openradial.heads import CACHead, DOCHead, RadialHead, SoftmaxHead
+from openradial.nn import RadialLoss
+from openradial.recipe import Recipe, default_recipe
+from openradial.scorers import NeighbourScorer
+
+
+@pytest.mark.parametrize(
+    ("network", "options", "layers"),
+    [
+        ("mlp", {"inputs": 2, "hidden": (5, 5)}, ("hidden.fc2:input",)),
+        ("mlp", {"inputs": 2, "hidden": (5,)}, ("classifier:input",)),
+        ("mnist_radial", {}, ("fc2:input", "fc1:input")),
+        ("resnet18", {"width": 4}, ("classifier:input",)),
+        ("gru", {"channels": 2}, ("classifier:input",)),
+    ],
+)
+def test_hidden_layers_follow_from_the_network(network, options, layers):
+    net = models.build(network, 3, **options)
+    assert default_recipe(net, network, "images").layers == layers
+
+
+def test_a_network_without_a_known_last_layer_has_no_hidden_layers():
+    assert default_recipe(nn.Sequential(nn.Linear(2, 2)), "mine:make", "points").layers == ()
+
+
+def test_behind_convolutions_directions_are_compared_and_p_values_combined():
+    recipe = default_recipe(models.build("mnist_radial", 2, size=16), "mnist_radial", "images")
+    assert (recipe.cosine, recipe.combination) == (True, "fisher")
+    recipe = default_recipe(models.build("mlp", 2, inputs=2), "mlp", "points")
+    assert (recipe.cosine, recipe.combination) == (False, "standardised")
+
+
+def test_single_values_of_the_default_can_be_replaced():
+    net = models.build("mlp", 2, inputs=2)
+    recipe = default_recipe(net, "mlp", "points", scale=3.0, layers=(), neighbours=4)
+    assert (recipe.scale, recipe.layers, recipe.neighbours) == (3.0, (), 4)
+    assert recipe.outliers == default_recipe(net, "mlp", "points").outliers
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("radial", RadialHead), ("softmax", SoftmaxHead), ("doc", DOCHead), ("cac", CACHead)]
+)
+def test_each_head_is_made_by_its_name(name, kind):
+    head = Recipe(head=name).make_head(3)
+    assert type(head) is kind
+    assert head.num_classes == 3
+
+
+@pytest.mark.parametrize("name", ["softmax", "doc", "cac"])
+def test_other_heads_have_their_score_and_loss_alone(name):
+    recipe = default_recipe(models.build("mlp", 2, inputs=2), "mlp", "points", head=name)
+    head = recipe.make_head(2)
+    assert (recipe.layers, recipe.make_scorers(head), recipe.outliers) == ((), {}, ())
+    assert recipe.make_objective(head).loss == head.loss
+
+
+def test_the_radial_head_has_loss_scale_and_beta_of_the_recipe():
+    head = Recipe(loss="distance", scale=2.0, beta=0.5).make_head(3)
+    assert (head.layer.beta, head.layer.prototypes.scale) == (0.5, 2.0)
+    o, y = torch.randn(5, 3), torch.arange(5) % 3
+    torch.testing.assert_close(head.loss(o, y), RadialLoss(scale=2.0, beta=0.5)(o, y))
+    assert Recipe(beta="safe").make_head(3).layer.beta == safe_beta(3)
+    assert Recipe(scale=2.0).make_head(3).layer.beta == safe_beta(3, 2.0)  # until it is fitted
+
+
+def test_scorers_are_the_head_and_neighbours_in_each_layer():
+    recipe = Recipe(layers=("a:input", "b:input"), neighbours=3, cosine=True)
+    head = recipe.make_head(2)
+    scorers = recipe.make_scorers(head)
+    assert list(scorers) == ["outputs", "a:input", "b:input"]
+    assert scorers["outputs"] is head
+    assert all(isinstance(each, NeighbourScorer) for each in list(scorers.values())[1:])
+    assert [scorers[layer].settings()["normalise"] for layer in recipe.layers] == [True, True]
+    assert [scorers[layer].settings()["k"] for layer in recipe.layers] == [3, 3]
+
+
+def test_classes_are_weighted_in_the_loss():
+    recipe = Recipe(loss="squared", outliers=())
+    head, weight = recipe.make_head(2), torch.tensor([1.0, 5.0])
+    o, y = torch.randn(6, 2), torch.arange(6) % 2
+    squares = (o - torch.eye(2)[y]).square().sum(1)
+    loss = recipe.make_objective(head, weight).loss(o, y)
+    torch.testing.assert_close(loss, (weight[y] * squares).sum() / weight[y].sum())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"head": "sigmoid"}, "head must be one of"),
+        ({"loss": "cubed"}, "loss must be one of"),
+        ({"beta": "best"}, "beta must be one of 'safe', 'fit', got 'best'"),
+        ({"beta": 0.0}, "beta must be a finite number above 0"),
+        ({"scale": 0.0}, "scale must be a finite number above 0"),
+        ({"outliers": ("ghosts",)}, "ghosts"),
+        ({"outlier_weight": True}, "outliers must have a finite weight of at least 0, got True; 0 makes none"),
+        ({"neighbours": 0}, "neighbours must be a whole number of at least 1"),
+        ({"references": 0}, "references must be a whole number of at least 1"),
+    ],
+)
+def test_impossible_recipes_are_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        Recipe(**options)
+
+
+def test_a_recipe_is_plain_data():
+    recipe = Recipe(layers=("a:input",), outliers=())
+    values = json.loads(json.dumps(recipe.as_dict()))
+    assert Recipe(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}) == recipe
