@@ -9,7 +9,7 @@
 from openradial.data import download
 from openradial.data.batches import Batches, FolderBatches, loader_for
 from openradial.data.catalog import load, names
-from openradial.data.duplicates import count_duplicates, duplicate_groups
+from openradial.data.duplicates import count_duplicates, duplicate_groups, join_groups
 from openradial.data.examples import Examples
 from openradial.data.readers.folder import ImageFolder, compare_classes, scan, scan_listed
 from openradial.data.readers.tables import Table, read_table
@@ -48,6 +48,7 @@ __all__ = [
     "divide",
     "download",
     "duplicate_groups",
+    "join_groups",
     "load",
     "loader_for",
     "named_split",

@@ -43,6 +43,24 @@ def count_duplicates(groups: NDArray[np.int64]) -> int:
     return len(groups) - len(np.unique(groups))
 
 
+def join_groups(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return groups, ``(n,)``, in which examples are together that share a group of either kind, also in a chain.
+
+    >>> join_groups(np.array([0, 0, 1, 2, 3]), np.array([0, 1, 1, 2, 3])).tolist()
+    [0, 0, 0, 1, 2]
+    """
+    joined = np.arange(len(first))
+    while True:
+        before = joined
+        for groups in (first, second):
+            codes = np.unique(groups, return_inverse=True)[1]
+            smallest = np.full(codes.max(initial=-1) + 1, len(first))
+            np.minimum.at(smallest, codes, joined)
+            joined = smallest[codes]
+        if np.array_equal(joined, before):
+            return np.unique(joined, return_inverse=True)[1].astype(np.int64)
+
+
 def _bits(values: NDArray[Any]) -> NDArray[Any]:
     """Return the array with one representation for zero and one for NaN, so that equal values have equal bytes."""
     if values.dtype.kind != "f":

@@ -7,14 +7,12 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import coo_array  # type: ignore[import-untyped]
-from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from openradial.conformal.calibration import examples_needed
 from openradial.conformal.inputs import check_rate
-from openradial.data.duplicates import duplicate_groups
+from openradial.data.duplicates import duplicate_groups, join_groups
 from openradial.data.examples import Examples
 from openradial.data.splits import train_test_split
 from openradial.errors import DataError, OptionError
@@ -73,10 +71,7 @@ class GroupedExamples:
         given = np.asarray(groups)
         if given.shape != identical.shape:
             raise DataError(f"groups must have one value per row, shape {identical.shape}, got shape {given.shape}")
-        names, codes = np.unique(given, return_inverse=True)
-        n, links = len(names) + len(identical), (codes, len(names) + identical)
-        joined = connected_components(coo_array((np.ones(len(codes)), links), shape=(n, n)), directed=False)[1]
-        return cls(examples, joined[codes].astype(np.int64))
+        return cls(examples, join_groups(np.unique(given, return_inverse=True)[1].astype(np.int64), identical))
 
     def count(self) -> int:
         """Return the number of groups."""

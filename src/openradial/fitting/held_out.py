@@ -80,7 +80,8 @@ def _taken(rest: Examples, size: int, least: int, seed: int, groups: Tensor | No
     for wanted in range(size, len(rest)):
         own = None if groups is None else groups[rest.inputs]
         kept, part = train_test_split(rest, wanted / len(rest), seed=seed, groups=own)
-        if len(part) >= least:
+        distinct = len(part) if groups is None else len(set(groups[part.inputs].tolist()))
+        if distinct >= least:
             return kept, part
     raise DataError(
         f"{least} examples must be held out for calibration, but most of the {len(rest)} known ones are alone in their "

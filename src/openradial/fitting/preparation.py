@@ -3,20 +3,24 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from openradial.data.batches import Batches, FolderBatches
+from openradial.data.duplicates import count_duplicates, duplicate_groups, join_groups
 from openradial.data.examples import Examples
 from openradial.data.inputs import ImageInputs, Inputs, PointInputs, SequenceInputs, TableInputs, TextInputs
 from openradial.data.readers.folder import ImageFolder
+from openradial.data.readers.columns import Words
 from openradial.data.readers.tables import Table
 from openradial.data.sets.reuters import reuters_vocabulary
 from openradial.data.sources import Data, DataSource, indices, load_images, open, subset
 from openradial.data.splits import Split, divide, train_test_split
 from openradial.data.table_encoder import TableEncoder
 from openradial.data.transforms import Compose, RandomFlip, RandomShift, Transform
-from openradial.errors import DataError, OptionError
+from openradial.errors import DataError, OptionError, nearest
 from openradial.fitting.held_out import hold_out
 from openradial.fitting.networks import NetworkChoice, choose_network
 from openradial.fitting.options import FitOptions
@@ -103,8 +107,15 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
     if network is not None:
         source = _in_memory(source, network, options.skip_broken)
     split = options.split(source.classes)
+    source, groups, notes = _groups(source, options.group)
     known, novel = divide(indices(source.train), split)
-    parts = hold_out(known, options.false_reject_rate, has_test_data=source.test is not None, seed=options.seed)
+    parts = hold_out(
+        known,
+        options.false_reject_rate,
+        has_test_data=source.test is not None,
+        seed=options.seed,
+        groups=torch.from_numpy(groups),
+    )
     inputs, network = _inputs(options, source, subset(source.train, parts.train), network)
 
     def part(data: Data, which: Examples | None) -> Encoded | None:
@@ -129,9 +140,38 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
         calibration=_not_none(part(source.train, parts.calibration)),
         report=part(measured, report),
         novel=part(measured, novel),
-        notes=parts.notes,
+        notes=(*notes, *parts.notes),
         label=source.label,
     )
+
+
+def _groups(source: DataSource, column: str | None) -> tuple[DataSource, NDArray[np.int64], list[str]]:
+    """Return the source without the column of groups, the group of each example, and a note about duplicates.
+
+    Identical inputs are one group, so that no split separates them.
+    """
+    groups, notes = duplicate_groups(source.train), []
+    if duplicates := count_duplicates(groups):
+        notes.append(
+            f"{duplicates:,} of {len(groups):,} examples are duplicates; no split separates them"
+        )
+    if column is None:
+        return source, groups, notes
+    if not isinstance(source.train, Table):
+        raise OptionError(f"group names a column of a table, and {source.name} holds {source.kind}")
+    if column not in source.train.columns:
+        names = list(source.train.columns)
+        raise OptionError(f"{source.name} has no column {column!r} to group by{nearest(column, names)}")
+    values = source.train.columns[column]
+    codes = values.codes if isinstance(values, Words) else np.unique(values.values, return_inverse=True)[1]
+    train, test = (_without(part, column) for part in (source.train, source.test))
+    return replace(source, train=_not_none(train), test=test), join_groups(groups, codes.astype(np.int64)), notes
+
+
+def _without(table: Data | None, column: str) -> Data | None:
+    if not isinstance(table, Table):
+        return table
+    return replace(table, columns={name: values for name, values in table.columns.items() if name != column})
 
 
 def _in_memory(source: DataSource, network: NetworkChoice, skip_broken: bool) -> DataSource:
