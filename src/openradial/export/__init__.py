@@ -1,7 +1,7 @@
-"""Exports: a bundle as one file that runs without openradial, checked against PyTorch before it is kept."""
+"""Export a bundle to one file that runs without openradial; the file is verified against PyTorch before it is kept."""
 
-from openradial.export.checking import Agreement
-from openradial.export.models import ExportedModel, OnnxModel, TorchModel
-from openradial.export.writing import to_onnx, to_torch
+from openradial.export.runtimes import ExportedModel, OnnxModel, TorchModel
+from openradial.export.verification import Agreement
+from openradial.export.writers import to_onnx, to_torch
 
 __all__ = ["Agreement", "ExportedModel", "OnnxModel", "TorchModel", "to_onnx", "to_torch"]

@@ -14,7 +14,7 @@ from torch import nn
 from openradial.bundle import Bundle, PointInputs
 from openradial.errors import ExportError, MissingError, OptionError
 from openradial.export import to_onnx, to_torch
-from openradial.export.checking import compare, made_up
+from openradial.export.verification import compare, random_inputs
 
 
 @pytest.fixture(scope="module")
@@ -38,30 +38,30 @@ def test_a_bundle_agrees_with_itself(bundle):
     assert agreement.probability == agreement.unknown_score == agreement.distance == agreement.p_value == 0
 
 
-def test_made_up_inputs_are_said_to_be(bundle):
+def test_random_inputs_are_reported_as_such(bundle):
     agreement = compare(bundle, bundle.predict)
     assert not agreement.real
-    assert str(agreement).startswith("64 made-up inputs: all decisions equal; largest differences: probability 0,")
+    assert str(agreement).startswith("64 random inputs: all decisions equal; largest differences: probability 0,")
 
 
 @pytest.mark.parametrize("make", RAW, ids=lambda make: make.__name__)
-def test_made_up_inputs_are_prepared_ones(make):
+def test_random_inputs_are_prepared_ones(make):
     own = make()
-    x = made_up(own.preprocessing)
+    x = random_inputs(own.preprocessing)
     own.preprocessing.check(x)
-    assert torch.equal(x.nan_to_num(), made_up(own.preprocessing).nan_to_num())
+    assert torch.equal(x.nan_to_num(), random_inputs(own.preprocessing).nan_to_num())
     assert compare(own, own.predict).ties == 0
 
 
 CHANGES = {
-    "score": ({"unknown_score": lambda s: s * 1.01}, r"unknown-score \S+ where it should be \S+; export with another"),
-    "nan": ({"unknown_score": lambda s: np.full_like(s, np.nan)}, "decisions differ|unknown-score is finite"),
-    "probability": ({"probability": lambda p: p + 0.01}, r"probability \S+ where it should be"),
-    "distance": ({"distance": lambda d: None}, "gives no distance for every input"),
-    "shape": ({"p_values": lambda p: p[:-1]}, "gives no p-value for every input"),
+    "score": ({"unknown_score": lambda s: s * 1.01}, r"unknown score \S+, expected \S+; export to another"),
+    "nan": ({"unknown_score": lambda s: np.full_like(s, np.nan)}, "decisions differ|finite unknown score"),
+    "probability": ({"probability": lambda p: p + 0.01}, r"probability \S+, expected"),
+    "distance": ({"distance": lambda d: None}, "does not return a distance for every input"),
+    "shape": ({"p_values": lambda p: p[:-1]}, "does not return a p-value for every input"),
     "decision": (
         {"labels": lambda y: np.full_like(y, -1)},
-        r"of 20 decisions differ, the first is 'unknown' and should",
+        r"of 20 decisions differ, the first is 'unknown', expected",
     ),
     "class": ({"nearest": lambda y: (y + 1) % 3, "labels": lambda y: y}, "of 20 decisions differ"),
 }
@@ -112,7 +112,7 @@ def test_a_network_with_choices_cannot_be_traced(tmp_path):
     torch.manual_seed(0)
     made = Bundle(classifier(Choosy(3), torch.randn(40, 2)), f"{__name__}:Choosy", {}, CLASSES, PointInputs(2))
     message = (
-        r"^the network \S+:Choosy with RadialHead cannot be traced \(.+\); a graph holds no choice that depends on"
+        r"^the network \S+:Choosy with RadialHead cannot be traced \(.+\); a network with data-dependent branches"
     )
     with pytest.raises(ExportError, match=message) as raised:
         to_torch(made, tmp_path / "model")
@@ -125,7 +125,7 @@ def onnx_exporter(monkeypatch):
     """Let ``torch.onnx.export`` do something else, without tracing."""
 
     def replace(exporter):
-        monkeypatch.setattr("openradial.export.writing.trace", lambda *_: None)
+        monkeypatch.setattr("openradial.export.writers.trace", lambda *_: None)
         monkeypatch.setattr(torch.onnx, "export", exporter)
 
     return replace
@@ -136,15 +136,15 @@ def test_an_operation_that_onnx_does_not_have_is_named(onnx_exporter, tmp_path):
         raise RuntimeError("no such operator\nat all")
 
     onnx_exporter(fails)
-    with pytest.raises(ExportError, match=r"^the network spiral_radial has no form in ONNX \(no such operator\)$"):
+    with pytest.raises(ExportError, match=r"^the network spiral_radial cannot be converted to ONNX \(no such operator\)$"):
         to_onnx(point_bundle(), tmp_path / "model.onnx")
 
 
 def test_an_onnx_file_that_would_be_too_large_is_refused(onnx_exporter, tmp_path, monkeypatch):
     model = helper.make_model(helper.make_graph([], "empty", [], []))
     onnx_exporter(lambda *arguments, **options: SimpleNamespace(model_proto=model))
-    monkeypatch.setattr("openradial.export.writing.LARGEST", 10)
-    with pytest.raises(ExportError, match=r"^an ONNX file holds at most 2 GB, and this one would have [\d,]+ bytes$"):
+    monkeypatch.setattr("openradial.export.writers.LARGEST", 10)
+    with pytest.raises(ExportError, match=r"^an ONNX file can have at most 2 GB, and this one would have [\d,]+ bytes$"):
         to_onnx(point_bundle(), tmp_path / "model.onnx")
 
 
@@ -152,7 +152,7 @@ def test_a_disk_that_fails_is_one_sentence(tmp_path, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("openradial.export.writing._onnx_bytes", full)
+    monkeypatch.setattr("openradial.export.writers._onnx_bytes", full)
     with pytest.raises(
         ExportError, match=r"^the export cannot be written to .*model.onnx \(\[Errno 28\] No space left"
     ):
@@ -169,6 +169,6 @@ def test_a_missing_package_names_the_command_that_installs_it(tmp_path, monkeypa
 
 
 def test_a_folder_is_no_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("openradial.export.writing.trace", lambda *_: None)
-    with pytest.raises(OptionError, match=r"^an export is a file, and .* is a folder; name a file in it$"):
+    monkeypatch.setattr("openradial.export.writers.trace", lambda *_: None)
+    with pytest.raises(OptionError, match=r"^expected a file to export to, got the folder .*; name a file in it$"):
         to_onnx(point_bundle(), tmp_path)

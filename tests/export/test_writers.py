@@ -16,7 +16,7 @@ from openradial.bundle import Predictions, load
 from openradial.errors import DataError, ExportError, OptionError, ShapeError
 from openradial.export import OnnxModel, TorchModel, to_onnx, to_torch
 from openradial.export.graph import Graph
-from openradial.export.tracing import trace
+from openradial.export.writers import trace
 
 MODEL = Path(__file__).parents[1] / "bundle" / "data" / "v1"
 
@@ -37,7 +37,7 @@ def files(bundle, digits, tmp_path_factory):
     """An ONNX file and a program of torch, from one trace, each with its agreement."""
     folder, program = tmp_path_factory.mktemp("exports"), trace(Graph(bundle), bundle)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("openradial.export.writing.trace", lambda *_: program)
+        patch.setattr("openradial.export.writers.trace", lambda *_: program)
         writers = {"onnx": (to_onnx, folder / "model.onnx"), "torch": (to_torch, folder / "model.pt2")}
         return {name: (path, write(bundle, path, digits)) for name, (write, path) in writers.items()}
 
@@ -161,7 +161,7 @@ def test_the_first_lines_of_the_page_run(onnx_file, digits, python_blocks, monke
     shutil.copytree(MODEL, "model")
     Image.fromarray(digits[3, 0].numpy()).save("photo.png")
     made = onnx_file[0].read_bytes()
-    monkeypatch.setattr("openradial.export.writing._onnx_bytes", lambda *_: made)  # it takes seconds
+    monkeypatch.setattr("openradial.export.writers._onnx_bytes", lambda *_: made)  # it takes seconds
     exec(python_blocks("export.md")[0], {})
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("1 given inputs: all decisions equal")
@@ -176,9 +176,9 @@ def test_an_export_that_does_not_agree_is_not_kept(bundle, digits, tmp_path, mon
     def flipped(self, found):
         return honest(self, {**found, "decision": np.where(found["decision"] < 0, found["nearest"], -1)})
 
-    monkeypatch.setattr("openradial.export.writing._onnx_bytes", lambda *_: made)
+    monkeypatch.setattr("openradial.export.writers._onnx_bytes", lambda *_: made)
     monkeypatch.setattr(OnnxModel, "_predictions", flipped)
-    with pytest.raises(ExportError, match=r"^the exported graph does not agree with PyTorch: \d+ of 355 decisions"):
+    with pytest.raises(ExportError, match=r"^the exported graph disagrees with PyTorch: \d+ of 355 decisions"):
         to_onnx(bundle, path, digits)
     assert path.read_bytes() == b"what was there"
     assert [each.name for each in tmp_path.iterdir()] == ["model.onnx"]
