@@ -1,7 +1,7 @@
 """Measure the service beside the same model in a plain loop and write benchmarks/results/service.{json,md}.
 
-python -m benchmarks.service, with --quick a glance; with --soak 10 ten minutes of good and bad requests instead. What
-is not measured again stays in the file, with the date of its own run.
+python -m benchmarks.service, --quick for quick mode, --soak 10 for ten minutes of valid and invalid requests instead.
+Results that are not measured again stay in the file, with the date of their run.
 """
 
 import argparse

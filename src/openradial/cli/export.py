@@ -57,7 +57,7 @@ def _inputs(bundle: "Bundle", paths: list[str]) -> list[object]:
     from openradial.evaluation import rows_of
 
     rows = rows_of(paths, bundle.preprocessing)
-    found = list(islice((row.raw for row in rows if row.error is None), MOST))
-    if not found:
+    inputs = list(islice((row.raw for row in rows if row.error is None), MOST))
+    if not inputs:
         raise DataError(f"no input to check on in {', '.join(paths)}; name other files, or leave --check out")
-    return found
+    return inputs

@@ -94,8 +94,8 @@ def _distances(bundle: Bundle, log_probs: Tensor) -> list[float] | None:
     head = bundle.classifier.head
     if not isinstance(head, RadialHead):
         return None
-    found: list[float] = (-log_probs[0] / head.layer.beta).tolist()
-    return found
+    distances: list[float] = (-log_probs[0] / head.layer.beta).tolist()
+    return distances
 
 
 def facts() -> dict[str, Any]:
