@@ -1,7 +1,7 @@
 """Measure the service beside the same model in a plain loop and write benchmarks/results/service.{json,md}.
 
-python -m benchmarks.service, with --quick a glance; with --soak 10 ten minutes of good and bad requests instead. What
-is not measured again stays in the file, with the date of its own run.
+python -m benchmarks.service, --quick for quick mode, --soak 10 for ten minutes of valid and invalid requests instead.
+Results that are not measured again stay in the file, with the date of their run.
 """
 
 import argparse
@@ -71,51 +71,51 @@ def main() -> None:
 
 
 def mnist_bundle() -> OpenClassifier:
-    """The MNIST network with all that openradial fit puts around it. Speed does not depend on its weights: none."""
+    """Return the MNIST network as a bundle like those of openradial fit; speed does not depend on its weights."""
     torch.manual_seed(0)
     known = data.load("mnist")
     inputs = ImageInputs(28, 1, mean=(0.1307,), std=(0.3081,))
     net = build(NETWORK, len(known.classes))
     recipe = make_recipe(net, NETWORK, "images", len(known.classes))
-    train, combination, calibration = (held(known, inputs, part) for part in (0, 1, 2))
+    train, combination, calibration = (held_out(known, inputs, part) for part in (0, 1, 2))
     made = open_classifier(net, recipe, 0.05, train=train, combination=combination, calibration=calibration)
     return made.replace(network=(NETWORK, {}), classes=known.classes, preprocessing=inputs)
 
 
-def held(known: Examples, inputs: ImageInputs, part: int) -> Held:
-    """One of several parts of the training data that have no example in common."""
-    places = torch.arange(part * REFERENCES, (part + 1) * REFERENCES)
-    return Held(Batches(known.select(places), 1000, transform=inputs.normalise(), shuffle=False))
+def held_out(known: Examples, inputs: ImageInputs, part: int) -> Held:
+    """Return one of several disjoint parts of the training data."""
+    indices = torch.arange(part * REFERENCES, (part + 1) * REFERENCES)
+    return Held(Batches(known.select(indices), 1000, transform=inputs.normalise(), shuffle=False))
 
 
 def measure(model: Path, kind: str, rounds: int, seconds: float) -> dict[str, Any]:
-    """Requests per second of the three, in turn, round by round."""
+    """Measure the requests per second of all three, in turn, round by round."""
     requests = good_requests(kind)
-    found: dict[str, list[dict[str, float]]] = {SERVICE: [], LOOP: [], PLAIN: []}
+    runs_of: dict[str, list[dict[str, float]]] = {SERVICE: [], LOOP: [], PLAIN: []}
     with running(serve_command(model)) as service, running(plain_command(model)) as plain:
         memory = {"start_mb": megabytes(service.pid)}
         bundle = load_bundle(model)
         for server in (service, plain):
             warm_up(server, requests)
         for _ in range(rounds):
-            found[LOOP].append(
+            runs_of[LOOP].append(
                 max(
                     (looped(bundle, requests, n, seconds / 2) for n in (1, os.cpu_count() or 1)),
                     key=lambda one: one["rps"],
                 )
             )
-            found[SERVICE].append(asked(service, requests, seconds))
-            found[PLAIN].append(asked(plain, requests, seconds))
+            runs_of[SERVICE].append(asked(service, requests, seconds))
+            runs_of[PLAIN].append(asked(plain, requests, seconds))
         memory |= {"end_mb": megabytes(service.pid), "peak_mb": megabytes(service.pid, "VmHWM")}
     summary = {
-        name: {key: statistics.median(one[key] for one in runs) for key in runs[0]} for name, runs in found.items()
+        name: {key: statistics.median(one[key] for one in runs) for key in runs[0]} for name, runs in runs_of.items()
     }
-    gain = statistics.median(a["rps"] / b["rps"] for a, b in zip(found[SERVICE], found[LOOP], strict=True))
+    gain = statistics.median(a["rps"] / b["rps"] for a, b in zip(runs_of[SERVICE], runs_of[LOOP], strict=True))
     return {"rounds": rounds, "seconds": seconds, "rivals": summary, "gain": gain, "memory": memory}
 
 
 def looped(bundle: OpenClassifier, requests: list[Request], threads: int, seconds: float) -> dict[str, float]:
-    """One request after the other in this process: from the body to the JSON of the answer."""
+    """Predict one request after the other in this process: from the body to the JSON of the response."""
     torch.set_num_threads(threads)
     bodies = [parsed(request.data) for request in requests]
     times: list[float] = []

@@ -54,3 +54,13 @@ def test_a_missing_novel_file_is_named_before_anything_starts(compare, tmp_path)
     assert code != 0
     assert "there is no file nofile.npz" in said
     assert "run 1" not in said
+
+
+def test_a_missing_matplotlib_is_named_before_anything_starts(compare, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, said = compare("--quick", "--out", tmp_path / "out")
+    assert (code, (tmp_path / "out").exists()) == (1, False)
+    assert said == (
+        "error: openradial compare needs the package matplotlib, which is not installed; "
+        "run: pip install 'openradial[plot]'\n"
+    )

@@ -51,7 +51,7 @@ def test_a_file_is_written_beside_the_model(export, tmp_path, monkeypatch, targe
     assert (code, err) == (0, "")
     assert calls == [(tuple("012345"), tmp_path / f"model.{ending}", None)]
     assert out == (
-        "checked on 3 given inputs: all decisions equal; largest differences: probability 1e-07, unknown-score 2e-06, "
+        "checked on 3 given inputs: all decisions equal; largest differences: probability 1e-07, unknown score 2e-06, "
         f"distance 3e-07, p-value 0\nwritten: {tmp_path}/model.{ending} (0.00 MB)\n"
     )
 

@@ -92,7 +92,7 @@ def test_a_network_of_the_users_is_found_beside_the_run(tmp_path):
         "    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))",
     ]
     (tmp_path / "my_net.py").write_text("\n".join(lines))
-    command = [sys.executable, "-P", "-m", "openradial.cli", "train", *map(str, DIGITS), "--model", "my_net:make"]
+    command = [sys.executable, "-P", "-m", "openradial", "train", *map(str, DIGITS), "--model", "my_net:make"]
     done = subprocess.run([*command, "--out", "run"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "result.json").exists()

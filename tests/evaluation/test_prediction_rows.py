@@ -6,7 +6,7 @@ import pytest
 from evaluation_models import image_bundle, point_bundle, table_bundle, text_inputs
 from PIL import Image
 
-from openradial.bundle import SequenceInputs
+from openradial.data.inputs import SequenceInputs
 from openradial.data.sources import RawInput
 from openradial.errors import DataError, OptionError
 

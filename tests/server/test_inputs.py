@@ -52,7 +52,6 @@ finite = st.floats(-4, 4, width=32).filter(lambda value: value == 0 or abs(value
         (IMAGES, [], "pixels must be integers from 0 to 255, in rows (h, w) or (h, w, c)"),
         (IMAGES, {"a": 1}, "an image must be rows of pixels or a file in base64, got an object"),
         (IMAGES, None, "an image must be rows of pixels or a file in base64, got null"),
-        (IMAGES, "", "the image is no JPEG, PNG, WebP, BMP or GIF image; replace it or leave it out"),
         (
             IMAGES,
             [1, 2],
@@ -145,3 +144,9 @@ def test_gaps_in_a_table_are_no_errors(make_service):
     row = {"length": None, "colour": "red", "other": 1}
     answer = predict(make_service(table_bundle()), [row])
     assert_says(answer.json()["predictions"], table_bundle().predict([row]))
+
+
+def test_the_error_of_an_image_names_the_formats_that_can_be_read(make_service):
+    answer = predict(make_service(IMAGES), [""])
+    assert answer.status_code == 422
+    assert "JPEG, PNG, WebP, BMP or GIF" in answer.json()["error"]

@@ -83,14 +83,14 @@ def _without_flag_types(command: Any) -> Any:
     """Change a command so that its help does not show <bool> after flags."""
     get_params = command.get_params
 
-    def params(ctx: Any) -> list[Any]:
-        found: list[Any] = get_params(ctx)
-        for param in found:
+    def get_params_without_types(ctx: Any) -> list[Any]:
+        params: list[Any] = get_params(ctx)
+        for param in params:
             if getattr(param, "is_flag", False):
                 param.metavar = ""
-        return found
+        return params
 
-    command.get_params = params
+    command.get_params = get_params_without_types
     for each in getattr(command, "commands", {}).values():
         _without_flag_types(each)
     return command

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from openradial.errors import OptionError, require
 
@@ -20,8 +22,6 @@ def compare_command(
 ) -> None:
     """Train one network per loss and evaluate every score on the same outputs."""
     require("matplotlib", "plot", "openradial compare")  # before training, not after it
-    from rich.console import Console
-
     from openradial.evaluation.comparison import Comparison, compare
     from openradial.evaluation.comparison.plot import draw
     from openradial.evaluation.comparison.report import groups, markdown, summarised
@@ -46,9 +46,7 @@ def compare_command(
     console.print(f"written: {out}/comparison.md, comparison.json, comparison.png")
 
 
-def _table(name: str, entries: list[dict[str, Any]]) -> Any:
-    from rich.table import Table
-
+def _table(name: str, entries: list[dict[str, Any]]) -> Table:
     sets = list(entries[0]["novel"])
     table = Table(title=f"{name}, {entries[0]['runs']} run(s): AUROC against novel inputs (%)")
     for title in ("", "accuracy (%)", *sets):

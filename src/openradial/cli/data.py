@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from openradial.errors import FetchError, OptionError
 
@@ -19,9 +21,6 @@ Root = Annotated[Path | None, typer.Option(help="Your own folder with the files,
 @app.command("list")
 def list_sets() -> None:
     """List all data sets, and whether they are on this machine."""
-    from rich.console import Console
-    from rich.table import Table
-
     from openradial.data.catalog import ENTRIES
 
     table = Table(box=None, pad_edge=False)

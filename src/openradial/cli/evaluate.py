@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from openradial.cli import BROKEN_INPUTS
 from openradial.cli.modules import Model, Modules, Rate, open_model
@@ -49,9 +51,6 @@ def evaluate_command(
 
 
 def _show(evaluation: "Evaluation", page: Path, broken: int) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     console, rejects = Console(highlight=False, soft_wrap=True), evaluation.false_rejects
     console.print(f"accuracy        {100 * evaluation.accuracy.value:.1f} % of {rejects.examples:,} known inputs")
     interval = f"95 % interval {100 * rejects.low:.1f} to {100 * rejects.high:.1f} %"

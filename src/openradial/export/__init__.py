@@ -1,7 +1,7 @@
-"""Exports: a classifier as one file that runs without openradial, checked against PyTorch before it is kept."""
+"""Export a model to one file that runs without openradial; the file is verified against PyTorch before it is kept."""
 
-from openradial.export.checking import Agreement
-from openradial.export.models import ExportedModel, OnnxModel, TorchModel
-from openradial.export.writing import export, to_onnx, to_torch
+from openradial.export.runtimes import ExportedModel, OnnxModel, TorchModel
+from openradial.export.verification import Agreement
+from openradial.export.writers import export, to_onnx, to_torch
 
 __all__ = ["Agreement", "ExportedModel", "OnnxModel", "TorchModel", "export", "to_onnx", "to_torch"]

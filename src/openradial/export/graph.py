@@ -1,21 +1,22 @@
-"""A classifier as one module of tensors: prepared inputs and a rate in, all results out."""
+"""A bundle as one traceable module: prepared inputs and a rate in, all predictions out."""
 
 import copy
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from openradial.classifier import OpenClassifier
-from openradial.data.inputs import ImageInputs, Inputs
-from openradial.export.rejection import GraphRejector
-from openradial.export.scorers import GraphCombination, traceable
+from openradial.conformal import Rejector
+from openradial.data.inputs import ImageInputs
+from openradial.export.scorers import GraphCombination, count_below, traceable
 
 INPUTS, RATE = "inputs", "false_reject_rate"
 
 
 class Graph(nn.Module):
-    """What ``OpenClassifier.predict`` computes from prepared inputs, in a form that can be exported."""
+    """The computation of ``OpenClassifier.predict`` on prepared inputs, as an exportable module."""
 
     def __init__(self, model: OpenClassifier) -> None:
         super().__init__()
@@ -26,7 +27,11 @@ class Graph(nn.Module):
         }
         merge = None if copied.combination is None else GraphCombination(copied.combination)
         self.classifier = OpenClassifier(copied.net, copied.head, scorers=scorers, combination=merge)
-        self.transform, self.dtype = _transform(model.preprocessing), model.dtype
+        inputs = model.preprocessing
+        self.transform: Callable[[Tensor], Tensor] = (
+            Normalisation(inputs) if isinstance(inputs, ImageInputs) else inputs.transform
+        )
+        self.dtype = model.dtype
         self.rejector = None if copied.rejector is None else GraphRejector(copied.rejector)
         with torch.no_grad():
             probe = torch.zeros(1, copied.head.num_outputs, dtype=model.dtype)
@@ -35,7 +40,7 @@ class Graph(nn.Module):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the outputs, in order."""
+        """Return the names of the outputs, in order."""
         distance = ("distance",) if self.has_distances else ()
         decided = ("p_value", "decision") if self.rejector is not None else ("decision",)
         return ("log_probs", "nearest", *distance, "unknown_score", *decided)
@@ -43,20 +48,20 @@ class Graph(nn.Module):
     def forward(self, inputs: Tensor, false_reject_rate: Tensor) -> tuple[Tensor, ...]:
         x = self.transform(inputs)
         result = self.classifier.decide(x.to(self.dtype) if x.is_floating_point() else x)
-        # nan must reach the decision, and what clamps or sorts elsewhere may lose it
+        # clamping and sorting may lose NaN, which must reach the decision
         score = torch.where(result.log_probs.isnan().any(1), torch.nan, result.unknown_score)
         distance = []
         if result.distances is not None:
             distance = [result.distances.gather(1, result.nearest[:, None]).squeeze(1)]
-        values = (result.log_probs, result.nearest, *distance, score)
+        outputs = (result.log_probs, result.nearest, *distance, score)
         if self.rejector is None:
-            return *values, result.nearest.clone()
+            return *outputs, result.nearest.clone()
         p_value, decision = self.rejector(score, result.nearest, false_reject_rate)
-        return *values, p_value, decision
+        return *outputs, p_value, decision
 
 
-class Pixels(nn.Module):
-    """uint8 pixels normalised, as :class:`openradial.data.Normalise` does it."""
+class Normalisation(nn.Module):
+    """Normalise uint8 pixels, as :class:`openradial.data.Normalise` does."""
 
     factor: Tensor
     offset: Tensor
@@ -71,16 +76,39 @@ class Pixels(nn.Module):
         return x.float() * self.factor + self.offset
 
 
-class Prepared(nn.Module):
-    """Any other inputs, by their own transform."""
+class GraphRejector(nn.Module):
+    """The decisions of :class:`~openradial.conformal.Rejector` as operations on tensors.
 
-    def __init__(self, inputs: Inputs) -> None:
+    An input is rejected if its p-value is at most the rate, or its score is NaN or infinite. A rejector per class has
+    one group of scores for each class.
+    """
+
+    values: Tensor  # (n,) scores of all groups, concatenated
+    below: Tensor  # (n + groups,) examples up to each score; every group starts with 0
+    kept: Tensor  # (groups,) scores of each group
+    start: Tensor  # (groups,) index of its first score
+    total: Tensor  # (groups,) examples of each group
+
+    def __init__(self, rejector: Rejector) -> None:
         super().__init__()
-        self.inputs = inputs
+        tensors = rejector.tensors()
+        kept = tensors["kept"]
+        ranks = torch.split(tensors["ranks"], kept.tolist())
+        self.register_buffer("values", tensors["scores"].double())
+        self.register_buffer("below", torch.cat([torch.cat([group.new_zeros(1), group]) for group in ranks]))
+        self.register_buffer("kept", kept)
+        self.register_buffer("total", torch.stack([group[-1] for group in ranks]))
+        self.register_buffer("start", kept.cumsum(0) - kept)
+        self.most, self.per_class = int(kept.max()), rejector.per_class
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inputs.transform(x)
-
-
-def _transform(inputs: Inputs) -> nn.Module:
-    return Pixels(inputs) if isinstance(inputs, ImageInputs) else Prepared(inputs)
+    def forward(self, score: Tensor, nearest: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the p-value and the decision of each input, ``(b,), (b,), () -> (b,), (b,)``."""
+        exact = score.double()
+        ordered = torch.where(exact.isnan(), torch.inf, exact)
+        group = nearest if self.per_class else torch.zeros_like(nearest)
+        start = self.start[group]
+        below = count_below(self.values, ordered, start, self.kept[group], self.most)
+        count = 1 + self.total[group]
+        p = (count - self.below[start + group + below]).double() / count.double()
+        rejected = (p <= rate) | ~exact.isfinite()
+        return p, torch.where(rejected, -1, nearest)

@@ -12,8 +12,8 @@ from openradial.data.batches import Batches, FolderBatches
 from openradial.data.duplicates import count_duplicates, duplicate_groups, join_groups
 from openradial.data.examples import Examples
 from openradial.data.inputs import ImageInputs, Inputs, PointInputs, SequenceInputs, TableInputs, TextInputs
-from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.columns import Words
+from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
 from openradial.data.sets.reuters import reuters_vocabulary
 from openradial.data.sources import Data, DataSource, indices, load_images, open, subset
@@ -152,9 +152,7 @@ def _groups(source: DataSource, column: str | None) -> tuple[DataSource, NDArray
     """
     groups, notes = duplicate_groups(source.train), []
     if duplicates := count_duplicates(groups):
-        notes.append(
-            f"{duplicates:,} of {len(groups):,} examples are duplicates; no split separates them"
-        )
+        notes.append(f"{duplicates:,} of {len(groups):,} examples are duplicates; no split separates them")
     if column is None:
         return source, groups, notes
     if not isinstance(source.train, Table):

@@ -85,12 +85,12 @@ async def read_request(request: Request, limits: Limits, reserve: Reserve, *, im
     query = request.query_params.get(RATE)
     if is_image:
         return PredictRequest([body], None if query is None else _parse_rate(query))
-    found = _parse_json(body) if kind == "application/json" else await _parse_form(request, body, limits)
-    if not found.inputs:
+    parsed = _parse_json(body) if kind == "application/json" else await _parse_form(request, body, limits)
+    if not parsed.inputs:
         raise RequestError(422, "a request needs at least one input, got none")
-    if len(found.inputs) > limits.items:
+    if len(parsed.inputs) > limits.items:
         raise _too_many(limits)
-    return found if query is None else PredictRequest(found.inputs, _parse_rate(query))
+    return parsed if query is None else PredictRequest(parsed.inputs, _parse_rate(query))
 
 
 async def read_body(request: Request, limits: Limits, reserve: Reserve) -> bytes:
@@ -118,12 +118,12 @@ async def read_body(request: Request, limits: Limits, reserve: Reserve) -> bytes
 def parse_object(body: bytes) -> dict[str, Any]:
     """Return the JSON object of a body."""
     try:
-        found = json.loads(body, parse_constant=_refuse_constant)
+        value = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise RequestError(400, f"the body is not valid JSON ({error})") from error
-    if not isinstance(found, dict):
-        raise RequestError(422, f"the body must be a JSON object, got {type(found).__name__}")
-    return found
+    if not isinstance(value, dict):
+        raise RequestError(422, f"the body must be a JSON object, got {type(value).__name__}")
+    return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -131,13 +131,13 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _parse_json(body: bytes) -> PredictRequest:
-    found = parse_object(body)
-    if not isinstance(found.get("inputs"), list):
+    fields = parse_object(body)
+    if not isinstance(fields.get("inputs"), list):
         raise RequestError(422, 'the body must be an object with "inputs", an array with one entry per input')
-    other = next((key for key in found if key not in KEYS), None)
+    other = next((key for key in fields if key not in KEYS), None)
     if other is not None:
         raise RequestError(422, f"the body may have the keys {' and '.join(KEYS)}, got {other!r}")
-    return PredictRequest(found["inputs"], found.get(RATE))
+    return PredictRequest(fields["inputs"], fields.get(RATE))
 
 
 class _FormParser(MultiPartParser):

@@ -32,7 +32,7 @@ def test_a_map_refuses_log_probabilities_and_other_shapes():
         plots.plot_prediction_map([[0]], [[-1.0]], (0, 1, 0, 1))
     with pytest.raises(OptionError, match="probs must lie between 0 and 1, got nan to nan"):
         plots.plot_prediction_map([[0]], [[np.nan]], (0, 1, 0, 1))
-    with pytest.raises(ShapeError, match=r"a map needs one winner and one probability per place, got shapes \(1,\)"):
+    with pytest.raises(ShapeError, match=r"a map needs one winner and one probability per pixel, got shapes \(1,\)"):
         plots.plot_prediction_map([0], [[1.0]], (0, 1, 0, 1))
 
 

@@ -318,7 +318,7 @@ def table_playground(served):
 def test_a_row_of_a_table_is_asked_about_by_a_form(visit, table_playground):
     page = visit(f"{table_playground}/#/model")
     page.wait_for_selector("#row:not([hidden])")
-    assert page.inner_text("#model-lead").startswith("my model: 2 known classes (long, wide), mlp with 10 numbers")
+    assert page.inner_text("#model-lead").startswith("my model: 2 known classes (long, wide), mlp with 10 parameters")
     page.locator("#row select").select_option("blue")
     page.get_by_role("button", name="Ask").click()
     page.wait_for_function("() => document.querySelector('#model-said').textContent === '1, 0, blue: long.'")

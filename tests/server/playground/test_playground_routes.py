@@ -8,7 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
-from openradial.bundle import PointInputs, TableInputs
+from openradial.data.inputs import PointInputs, TableInputs
 from openradial.data.table_encoder import NumberFeature, TableEncoder, WordFeature
 from openradial.server import Service
 from openradial.server.playground import create_playground, learning, runs

@@ -1,4 +1,4 @@
-"""Arrays in, matplotlib Axes out. Nothing here shows, saves or trains."""
+"""Plots: arrays in, matplotlib Axes out."""
 
 from openradial.evaluation.plots import colors
 from openradial.evaluation.plots.answers import KNOWN_COLOR, NOVEL_COLOR, plot_answers, plot_winning_probabilities

@@ -1,4 +1,4 @@
-"""Histograms of the winning probability, and images with the answers of several methods."""
+"""Plot histograms of the winning probability, and images with the predictions of several methods."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,9 +21,7 @@ _BELOW: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset poi
 def plot_winning_probabilities(
     known: npt.ArrayLike, novel: npt.ArrayLike, *, bins: int = 20, ax: Axes | None = None
 ) -> Axes:
-    """Histograms of the winning probability, of known and of novel examples.
-
-    Each bar is a share of its own group, so groups of different size compare.
+    """Plot histograms of the winning probability of known and novel examples, in % of each group.
 
     >>> ax = plot_winning_probabilities([0.9, 0.95], [0.1, 0.3, 0.2])
     >>> ax.get_xlabel()
@@ -35,8 +33,8 @@ def plot_winning_probabilities(
     for name, values, color in (("known", known, KNOWN_COLOR), ("novel", novel, NOVEL_COLOR)):
         probs = _probabilities(name, values)
         share = np.full(probs.shape, 100 / probs.size)
-        look: dict[str, Any] = {"facecolor": to_rgba(color, 0.5), "edgecolor": color, "linewidth": 1.5}
-        ax.hist(probs, bins, range=(0, 1), weights=share, histtype="stepfilled", label=name, **look)
+        style: dict[str, Any] = {"facecolor": to_rgba(color, 0.5), "edgecolor": color, "linewidth": 1.5}
+        ax.hist(probs, bins, range=(0, 1), weights=share, histtype="stepfilled", label=name, **style)
     ax.set(xlim=(0, 1), xlabel="winning probability", ylabel="share of examples (%)")
     ax.legend(frameon=False)
     return ax
@@ -45,9 +43,9 @@ def plot_winning_probabilities(
 def plot_answers(
     image: npt.ArrayLike, answers: Mapping[str, tuple[str, float]], *, names: bool = True, ax: Axes | None = None
 ) -> Axes:
-    """A grey image, and below it each method's answer with its probability.
+    """Plot a grey image, and below it the prediction of each method with its probability.
 
-    ``names`` writes the methods' names to the left; in a row of images only the first one needs them.
+    ``names`` writes the names of the methods to the left.
 
     >>> ax = plot_answers(np.eye(8), {"softmax": ("3", 0.98), "radial": ("3", 0.02)})
     >>> [text.get_text() for text in ax.texts]

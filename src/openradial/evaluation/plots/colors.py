@@ -1,4 +1,4 @@
-"""Colours of Okabe and Ito: told apart with every common colour blindness, and nearly all of them in grey."""
+"""Colours of Okabe and Ito, safe for colour-blind readers and mostly distinguishable in grey."""
 
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
 BLUE, VERMILION, PURPLE, BLACK = "#0072B2", "#D55E00", "#CC79A7", "#000000"

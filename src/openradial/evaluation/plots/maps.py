@@ -1,4 +1,4 @@
-"""The plane as a classifier sees it, and labelled points in it."""
+"""Plot the predictions of a classifier in the plane, and labelled points."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,10 +18,9 @@ Extent = Sequence[float]  # left, right, bottom, top
 def plot_prediction_map(
     winners: npt.ArrayLike, probs: npt.ArrayLike, extent: Extent, *, ax: Axes | None = None
 ) -> Axes:
-    """The winning class of every place as its colour, its probability as how strong the colour is.
+    """Plot the winning class of every pixel as its colour, and the probability as the opacity.
 
-    Where no class is probable there is no colour. ``winners`` and ``probs`` are ``(height, width)``, the first row at
-    the bottom.
+    ``winners`` and ``probs`` are ``(height, width)``, the first row at the bottom.
 
     >>> ax = plot_prediction_map([[0, 1]], [[1.0, 0.0]], extent=(0, 2, 0, 1))
     >>> ax.images[0].get_array()[0, :, 3].tolist()
@@ -31,7 +30,7 @@ def plot_prediction_map(
     labels, strength = np.asarray(winners), np.asarray(probs, dtype=np.float64)
     if labels.ndim != 2 or labels.shape != strength.shape:
         raise ShapeError(
-            f"a map needs one winner and one probability per place, got shapes {labels.shape} and {strength.shape}"
+            f"a map needs one winner and one probability per pixel, got shapes {labels.shape} and {strength.shape}"
         )
     if not ((strength >= 0) & (strength <= 1 + 1e-6)).all():
         raise OptionError(
@@ -40,31 +39,28 @@ def plot_prediction_map(
     if ax is None:
         ax = plt.subplots()[1]
     colors = np.array([to_rgb(color) for color in CLASSES])[labels % len(CLASSES)]  # (h, w, 3)
-    left, right, bottom, top = extent
-    place = (left, right, bottom, top)
     image = np.concatenate([colors, strength[..., None].clip(0, 1)], -1)
-    ax.imshow(image, origin="lower", extent=place, interpolation="nearest")
+    ax.imshow(image, origin="lower", extent=(extent[0], extent[1], extent[2], extent[3]), interpolation="nearest")
     return ax
 
 
 def plot_points(
-    points: npt.ArrayLike, labels: npt.ArrayLike, *, size: float = 6.0, ax: Axes | None = None, **look: Any
+    points: npt.ArrayLike, labels: npt.ArrayLike, *, size: float = 6.0, ax: Axes | None = None, **style: Any
 ) -> Axes:
-    """Points ``(n, 2)`` with a colour and a mark per class.
+    """Plot points ``(n, 2)`` with a colour and a marker per class.
 
     >>> ax = plot_points([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]], [0, 1, 1])
     >>> [len(group.get_offsets()) for group in ax.collections]
     [1, 2]
     >>> plt.close(ax.figure)
     """
-    places, names = np.asarray(points, dtype=np.float64), np.asarray(labels)
-    if places.ndim != 2 or places.shape[1] != 2 or names.shape != places.shape[:1]:
-        raise ShapeError(f"points must be (n, 2) with n labels, got {places.shape} with {names.shape} labels")
+    xy, classes = np.asarray(points, dtype=np.float64), np.asarray(labels)
+    if xy.ndim != 2 or xy.shape[1] != 2 or classes.shape != xy.shape[:1]:
+        raise ShapeError(f"points must be (n, 2) with n labels, got {xy.shape} with {classes.shape} labels")
     if ax is None:
         ax = plt.subplots()[1]
-    usual: dict[str, Any] = {"s": size, "linewidths": 0, "rasterized": True}
-    for label in np.unique(names):
-        own = places[names == label]
+    defaults: dict[str, Any] = {"s": size, "linewidths": 0, "rasterized": True}
+    for label in np.unique(classes):
         color, mark = CLASSES[label % len(CLASSES)], MARKS[label % len(MARKS)]
-        ax.scatter(*own.T, **({"color": color, "marker": mark} | usual | look))
+        ax.scatter(*xy[classes == label].T, **({"color": color, "marker": mark} | defaults | style))
     return ax

@@ -123,15 +123,7 @@ def model_routes(service: Service, title: str | None) -> APIRouter:
 
     @router.get("")
     async def about() -> dict[str, Any]:
-        return {
-            "title": title,
-            "classes": list(service.bundle.classes),
-            "network": service.bundle.network,
-            "parameters": service.bundle.parameters,
-            "false_reject_rate": service.false_reject_rate,
-            "items": service.limits.items,
-            **input_form(service.bundle.preprocessing),
-        }
+        return {"title": title, **service.describe(), **input_form(service.bundle.preprocessing)}
 
     return router
 

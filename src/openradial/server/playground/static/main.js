@@ -1,4 +1,4 @@
-// The page: tabs, colours, and the start of each part when it is first looked at.
+// The page: tabs, colours, and the start of each part when it is first shown.
 
 import { find } from "./dom.js";
 import { startDrawing } from "./draw.js";

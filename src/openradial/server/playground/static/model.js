@@ -30,9 +30,9 @@ function introduce() {
   const many = model.classes.length;
   const some = model.classes.slice(0, 12).join(", ") + (many > 12 ? ", …" : "");
   const lead = find("#model-lead");
-  const what = `${many} known classes (${some}), ${model.network} with ${model.parameters.toLocaleString("en")} numbers.`;
+  const what = `${many} known classes (${some}), ${model.network} with ${model.parameters.toLocaleString("en")} parameters.`;
   if (model.title) lead.replaceChildren(make("strong", { textContent: model.title }), `: ${what}`);
-  else lead.replaceChildren(`The digit classifier that comes with openradial: ${what} To try a model of yours, start `, make("code", { textContent: "openradial play model/" }), ".");
+  else lead.replaceChildren(`The digit classifier that comes with openradial: ${what} To try your own model, run `, make("code", { textContent: "openradial play model/" }), ".");
 }
 
 function acceptImages() {

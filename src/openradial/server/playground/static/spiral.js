@@ -12,7 +12,7 @@ const cards = Object.fromEntries(HEADS.map((head) => [head, find(`[data-head=${h
 const control = (name) => find(`#${name}`, panel);
 
 const cross = { x: 2, y: 2 };
-const pictures = new Map(); // outputs of frames that were looked at, the last of them
+const pictures = new Map(); // outputs of the last frames that were shown
 const KEPT = 60;
 let run = null;
 let wishes = null;

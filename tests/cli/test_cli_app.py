@@ -5,6 +5,7 @@ import pytest
 
 import openradial
 from openradial import cli
+from openradial.cli.app import COMMANDS
 
 
 def run(*arguments):
@@ -31,7 +32,7 @@ def test_an_error_is_one_line_without_a_traceback():
     assert (code, out, err) == (2, "", "error: there is no data set 'mnits'; did you mean 'mnist'?\n")
 
 
-def test_bad_use_is_exit_code_2(monkeypatch, capsys):
+def test_wrong_use_is_exit_code_2(monkeypatch, capsys):
     assert call(monkeypatch, capsys, "data", "get")[0] == 2
     assert call(monkeypatch, capsys, "nothing")[0] == 2
 
@@ -65,3 +66,39 @@ def test_a_missing_package_names_the_command_that_installs_it(monkeypatch, capsy
 def test_without_a_command_the_help_is_shown():
     _, out, err = run()
     assert "data" in out + err
+
+
+IMPORTS = """
+import contextlib, io, sys
+from openradial import cli
+
+option, *names = sys.argv[1:]
+for name in names:
+    sys.argv = ["openradial", name, option]
+    code = None
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            cli.main()
+        except SystemExit as ended:
+            code = ended.code
+    print(name, code, [package for package in ("torch", "numpy", "fastapi", "matplotlib") if package in sys.modules])
+"""
+
+
+@pytest.mark.parametrize(("option", "code"), [("--no-such-option", 2), ("--help", 0)])
+def test_options_are_parsed_without_importing_torch(option, code):
+    names = [name for name in COMMANDS if name != "train"]
+    done = subprocess.run([sys.executable, "-c", IMPORTS, option, *names], capture_output=True, text=True)
+    assert done.stdout.splitlines() == [f"{name} {code} []" for name in names], done.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), *((name,) for name in COMMANDS), ("data", "scan")])
+def test_help_shows_no_type_after_flags(monkeypatch, capsys, arguments):
+    _, out, _ = call(monkeypatch, capsys, *arguments, "--help")
+    assert "--help" in out
+    assert "<bool>" not in out
+
+
+def test_only_the_main_command_has_completion_options(monkeypatch, capsys):
+    assert "--install-completion" in call(monkeypatch, capsys, "--help")[1]
+    assert "completion" not in call(monkeypatch, capsys, "data", "--help")[1]

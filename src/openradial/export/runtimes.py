@@ -1,8 +1,11 @@
-"""Exported graphs that predict as a bundle does: by onnxruntime, or by torch alone."""
+"""Run exported files with onnxruntime or torch; they predict like the bundle they were exported from."""
 
 import json
+import logging
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +19,14 @@ from openradial.classifier import OpenClassifier, Predictions, check_rate_has_re
 from openradial.conformal.inputs import check_rate
 from openradial.data.inputs import Inputs
 from openradial.errors import ExportError, OptionError, require
-from openradial.export.graph import INPUTS, RATE
-from openradial.export.rejection import GraphRejector
-from openradial.export.tracing import first_line, quiet
+from openradial.export.graph import INPUTS, RATE, GraphRejector
 
 FORMAT = "openradial export 1"
 Arrays = Mapping[str, NDArray[Any]]
 
 
 def export_facts(bundle: OpenClassifier, outputs: tuple[str, ...]) -> dict[str, Any]:
-    """What must be known of a graph to use it without its bundle."""
+    """Return the metadata that a graph needs to be used without its bundle."""
     rejector = bundle.rejector
     record = {"kind": bundle.preprocessing.kind, **bundle.preprocessing.record()}
     return {
@@ -40,7 +41,7 @@ def export_facts(bundle: OpenClassifier, outputs: tuple[str, ...]) -> dict[str, 
 
 
 class ExportedModel(ABC):
-    """A graph with the facts of its bundle. :meth:`predict` is that of :class:`openradial.bundle.OpenClassifier`."""
+    """An exported graph; :meth:`predict` works like that of :class:`openradial.bundle.OpenClassifier`."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         given = dict(facts["preprocessing"])
@@ -51,54 +52,54 @@ class ExportedModel(ABC):
         self.smallest_rate: float | None = facts["smallest_rate"]
 
     def prepare(self, raw: Any) -> Tensor:
-        """Raw things as the graph takes them; a broken one raises a DataError."""
+        """Convert raw inputs to what the graph takes; raise a DataError for a broken one."""
         return self.preprocessing.ready(raw)
 
     def predict(self, raw: Any, false_reject_rate: float | None = None) -> Predictions:
-        """What is said of raw things, or of prepared inputs where a tensor is given; in bounded memory."""
+        """Predict raw inputs, or prepared inputs given as a tensor, in bounded memory."""
         rate = self._rate(false_reject_rate)
         if isinstance(raw, Tensor):
             self.preprocessing.check(raw)
         prepared = (self.preprocessing.ready(chunk) for chunk in self.preprocessing.chunks(raw))
         parts = [self._predictions(self._run(x, rate)) for x in prepared if len(x)]
-        return Predictions.concatenate(parts) if parts else self._predictions(self._nothing())
+        return Predictions.concatenate(parts) if parts else self._predictions(self._no_outputs())
 
     @abstractmethod
     def _run(self, x: Tensor, rate: float | None) -> Arrays:
-        """All outputs of the graph, by name."""
+        """Return all outputs of the graph by name."""
 
-    def _rate(self, asked: float | None) -> float | None:
-        check_rate_has_rejector(asked, self.smallest_rate is not None)
-        if asked is None or self.smallest_rate is None:
+    def _rate(self, requested: float | None) -> float | None:
+        check_rate_has_rejector(requested, self.smallest_rate is not None)
+        if requested is None or self.smallest_rate is None:
             return None
-        rate = check_rate("false_reject_rate", asked)
+        rate = check_rate("false_reject_rate", requested)
         if rate < self.smallest_rate:
             raise OptionError(
-                f"false_reject_rate must be at least {self.smallest_rate:g}, the smallest that this model was "
+                f"false_reject_rate must be at least {self.smallest_rate:g}, the smallest rate that this model was "
                 f"calibrated for, got {rate:g}; calibrate with more data"
             )
         return rate
 
-    def _predictions(self, found: Arrays) -> Predictions:
+    def _predictions(self, outputs: Arrays) -> Predictions:
         return Predictions.from_arrays(
             self.classes,
-            labels=found["decision"],
-            nearest=found["nearest"],
-            log_probs=found["log_probs"],
-            distance=found.get("distance"),
-            unknown_score=found["unknown_score"],
-            p_values=found.get("p_value"),
+            labels=outputs["decision"],
+            nearest=outputs["nearest"],
+            log_probs=outputs["log_probs"],
+            distance=outputs.get("distance"),
+            unknown_score=outputs["unknown_score"],
+            p_values=outputs.get("p_value"),
         )
 
-    def _nothing(self) -> Arrays:
-        """The outputs of no input."""
+    def _no_outputs(self) -> Arrays:
+        """Return the outputs for an empty batch."""
         types = {"nearest": np.int64, "decision": np.int64, "p_value": np.float64}
         empty = {name: np.empty(0, types.get(name, np.float32)) for name in self.outputs}
         return {**empty, "log_probs": np.empty((0, len(self.classes)), np.float32)}
 
 
 class OnnxModel(ExportedModel):
-    """An ONNX file that :func:`openradial.export.to_onnx` wrote, run by onnxruntime."""
+    """An ONNX file written by :func:`openradial.export.to_onnx`, run by onnxruntime."""
 
     def __init__(self, model: Path | str | bytes, *, threads: int = 0) -> None:
         runtime = require("onnxruntime", "onnx", "running an ONNX file")
@@ -109,7 +110,7 @@ class OnnxModel(ExportedModel):
             self._session = runtime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
             facts = json.loads(self._session.get_modelmeta().custom_metadata_map["openradial"])
             super().__init__(facts)
-        except Exception as error:  # onnxruntime has errors of its own
+        except Exception as error:  # onnxruntime has its own exception types
             name = "the exported graph" if isinstance(model, bytes) else str(model)
             raise ExportError(
                 f"{name} cannot be run by onnxruntime as an export of openradial ({_why(error)})"
@@ -118,7 +119,7 @@ class OnnxModel(ExportedModel):
     def _run(self, x: Tensor, rate: float | None) -> Arrays:
         given = {INPUTS: x.cpu().numpy()}
         if rate is not None:
-            given[RATE] = np.array(rate)  # otherwise the file has its own
+            given[RATE] = np.array(rate)  # the default is in the file
         try:
             return dict(zip(self.outputs, self._session.run(list(self.outputs), given), strict=True))
         except Exception as error:
@@ -126,7 +127,7 @@ class OnnxModel(ExportedModel):
 
 
 class TorchModel(ExportedModel):
-    """A ``.pt2`` file that :func:`openradial.export.to_torch` wrote, run by torch without openradial's networks."""
+    """A ``.pt2`` file written by :func:`openradial.export.to_torch`, run by torch without openradial's networks."""
 
     def __init__(self, path: Path | str) -> None:
         facts = {"openradial.json": ""}
@@ -143,8 +144,27 @@ class TorchModel(ExportedModel):
     @torch.no_grad()
     def _run(self, x: Tensor, rate: float | None) -> Arrays:
         given = torch.tensor(rate or self.false_reject_rate or 0.0, dtype=torch.float64)
-        found = self._module(x.cpu(), given)
-        return {name: value.numpy() for name, value in zip(self.outputs, found, strict=True)}
+        outputs = self._module(x.cpu(), given)
+        return {name: value.numpy() for name, value in zip(self.outputs, outputs, strict=True)}
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Suppress warnings and logs of tracers; the result is verified instead."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the message of an error as one short line."""
+    text = (str(error).strip() or type(error).__name__).partition("\n")[0]
+    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def _existing(path: Path | str) -> Path:

@@ -5,21 +5,26 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from made_bundles import CLASSES, classifier, point_bundle
+from onnx import helper
 from PIL import Image
+from torch import nn
 
 from openradial import data
 from openradial.bundle import load
 from openradial.classifier import Predictions
-from openradial.errors import DataError, ExportError, OptionError, ShapeError
+from openradial.data.inputs import PointInputs
+from openradial.errors import DataError, ExportError, MissingError, OptionError, ShapeError
 from openradial.export import OnnxModel, TorchModel, to_onnx, to_torch
 from openradial.export.graph import Graph
-from openradial.export.tracing import trace
+from openradial.export.writers import trace
 
-MODEL = Path(__file__).parents[1] / "bundle" / "data" / "digits"
+MODEL = Path(__file__).parents[1] / "bundle" / "data" / "v1"
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +43,7 @@ def files(bundle, digits, tmp_path_factory):
     """An ONNX file and a program of torch, from one trace, each with its agreement."""
     folder, program = tmp_path_factory.mktemp("exports"), trace(Graph(bundle), bundle)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("openradial.export.writing.trace", lambda *_: program)
+        patch.setattr("openradial.export.writers.trace", lambda *_: program)
         writers = {"onnx": (to_onnx, folder / "model.onnx"), "torch": (to_torch, folder / "model.pt2")}
         return {name: (path, write(bundle, path, digits)) for name, (write, path) in writers.items()}
 
@@ -162,7 +167,7 @@ def test_the_first_lines_of_the_page_run(onnx_file, digits, python_blocks, monke
     shutil.copytree(MODEL, "model")
     Image.fromarray(digits[3, 0].numpy()).save("photo.png")
     made = onnx_file[0].read_bytes()
-    monkeypatch.setattr("openradial.export.writing._onnx_bytes", lambda *_: made)  # it takes seconds
+    monkeypatch.setattr("openradial.export.writers._onnx_bytes", lambda *_: made)  # it takes seconds
     exec(python_blocks("export.md")[0], {})
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("1 given inputs: all decisions equal")
@@ -177,9 +182,9 @@ def test_an_export_that_does_not_agree_is_not_kept(bundle, digits, tmp_path, mon
     def flipped(self, found):
         return honest(self, {**found, "decision": np.where(found["decision"] < 0, found["nearest"], -1)})
 
-    monkeypatch.setattr("openradial.export.writing._onnx_bytes", lambda *_: made)
+    monkeypatch.setattr("openradial.export.writers._onnx_bytes", lambda *_: made)
     monkeypatch.setattr(OnnxModel, "_predictions", flipped)
-    with pytest.raises(ExportError, match=r"^the exported graph does not agree with PyTorch: \d+ of 355 decisions"):
+    with pytest.raises(ExportError, match=r"^the exported graph disagrees with PyTorch: \d+ of 355 decisions"):
         to_onnx(bundle, path, digits)
     assert path.read_bytes() == b"what was there"
     assert [each.name for each in tmp_path.iterdir()] == ["model.onnx"]
@@ -215,3 +220,80 @@ def test_the_facts_of_an_export_are_its_bundles(onnx_file, bundle):
     facts = json.loads(model._session.get_modelmeta().custom_metadata_map["openradial"])
     assert facts["format"] == "openradial export 1"
     assert isinstance(model.predict([]), Predictions)
+
+
+class Choosy(nn.Module):
+    """A network with a choice that depends on values."""
+
+    def __init__(self, num_classes):
+        super().__init__()
+        self.classifier = nn.Linear(2, num_classes)
+
+    def forward(self, x):
+        return self.classifier(x) if x.sum() > 0 else self.classifier(-x)
+
+
+def test_a_network_with_choices_cannot_be_traced(tmp_path):
+    torch.manual_seed(0)
+    made = classifier(Choosy(3), torch.randn(40, 2)).replace(
+        network=(f"{__name__}:Choosy", {}), classes=CLASSES, preprocessing=PointInputs(2)
+    )
+    message = r"^the network \S+:Choosy with RadialHead cannot be traced \(.+\); a network with data-dependent branches"
+    with pytest.raises(ExportError, match=message) as raised:
+        to_torch(made, tmp_path / "model")
+    assert "\n" not in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def onnx_exporter(monkeypatch):
+    """Let ``torch.onnx.export`` do something else, without tracing."""
+
+    def replace(exporter):
+        monkeypatch.setattr("openradial.export.writers.trace", lambda *_: None)
+        monkeypatch.setattr(torch.onnx, "export", exporter)
+
+    return replace
+
+
+def test_an_operation_that_onnx_does_not_have_is_named(onnx_exporter, tmp_path):
+    def fails(*arguments, **options):
+        raise RuntimeError("no such operator\nat all")
+
+    onnx_exporter(fails)
+    with pytest.raises(ExportError, match=r"^the network spiral_radial cannot be converted to ONNX \(no such op"):
+        to_onnx(point_bundle(), tmp_path / "model.onnx")
+
+
+def test_an_onnx_file_that_would_be_too_large_is_refused(onnx_exporter, tmp_path, monkeypatch):
+    model = helper.make_model(helper.make_graph([], "empty", [], []))
+    onnx_exporter(lambda *arguments, **options: SimpleNamespace(model_proto=model))
+    monkeypatch.setattr("openradial.export.writers.LARGEST", 10)
+    with pytest.raises(ExportError, match=r"^an ONNX file can have at most 2 GB, and this one would have [\d,]+ bytes"):
+        to_onnx(point_bundle(), tmp_path / "model.onnx")
+
+
+def test_a_disk_that_fails_is_one_sentence(tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("openradial.export.writers._onnx_bytes", full)
+    with pytest.raises(
+        ExportError, match=r"^the export cannot be written to .*model.onnx \(\[Errno 28\] No space left"
+    ):
+        to_onnx(point_bundle(), tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_package_names_the_command_that_installs_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(
+        MissingError, match=r"onnxruntime, which is not installed; run: pip install 'openradial\[onnx\]'"
+    ):
+        to_onnx(point_bundle(), tmp_path / "model.onnx")
+
+
+def test_a_folder_is_no_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("openradial.export.writers.trace", lambda *_: None)
+    with pytest.raises(OptionError, match=r"^expected a file to export to, got the folder .*; name a file in it$"):
+        to_onnx(point_bundle(), tmp_path)
