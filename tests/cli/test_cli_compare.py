@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from openradial import cli
+from openradial.evaluation.comparison import comparison as steps
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import pytest
 from evaluation_models import image_bundle, point_bundle, table_bundle, text_inputs
 from PIL import Image
 
+from openradial.classifier import PredictedRows, predict_rows, records
 from openradial.data.inputs import SequenceInputs
-from openradial.data.sources import RawInput
+from openradial.data.sources import RawInput, count_inputs, stream
 from openradial.errors import DataError, OptionError
 
 TABLE = table_bundle().preprocessing

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from openradial.conformal.conformal import conformal_p_values
+from openradial.conformal import conformal_p_values
 from openradial.scorers import Combination, NeighbourScorer, Scorer
+from openradial.scorers.base import FeatureScorer
 from openradial.scorers.combination import _fall
-from openradial.scorers.density import Density
-from openradial.scorers.neighbour_search import SPARE, Rows
+from openradial.scorers.neighbours import SPARE, NeighbourSearch
 
 UNBOUNDED = 2**40  # rows at once: never split
 
@@ -38,20 +38,20 @@ def traceable(scorer: Scorer) -> Scorer:
         return GraphNeighbours(scorer)
     if isinstance(scorer, Combination):
         return GraphCombination(scorer)
-    if isinstance(scorer, Density):
+    if isinstance(scorer, FeatureScorer):
         scorer._rows_at_once = lambda: UNBOUNDED  # type: ignore[method-assign]
     return scorer
 
 
-class GraphRows(Rows):
-    """Rows whose candidates are searched in float64, so that no second search is needed."""
+class GraphRows(NeighbourSearch):
+    """NeighbourSearch whose candidates are searched in float64, so that no second search is needed."""
 
     def __init__(self, rows: Tensor) -> None:
         super().__init__(rows)
-        self._centred, self._half_squares = (part[: len(rows)] for part in self._ready(torch.float64))
+        self._centred, self._half_squares = (part[: len(rows)] for part in self._prepared(torch.float64))
         self._exact = rows.double()
 
-    def nearest(self, z: Tensor, k: int, own: Tensor | None = None) -> Tensor:
+    def nearest(self, z: Tensor, k: int, excluded: Tensor | None = None) -> Tensor:
         s = self._half_squares - (z.double() - self.centre) @ self._centred.T  # (b, n)
         candidates = s.topk(min(k + SPARE[torch.float64], len(self._exact)), 1, largest=False).indices
         differences = z.double().unsqueeze(1) - self._exact[candidates]  # (b, m, d)
@@ -64,9 +64,11 @@ class GraphNeighbours(NeighbourScorer):
     def __init__(self, scorer: NeighbourScorer) -> None:
         super().__init__(**scorer.settings())
         self.restore(scorer.tensors())
-        self._ready: list[tuple[Tensor, Rows]] = [(at, GraphRows(group.rows)) for at, group in scorer._groups()]
+        self._ready: list[tuple[Tensor, NeighbourSearch]] = [
+            (at, GraphRows(group.rows)) for at, group in scorer._groups()
+        ]
 
-    def _groups(self) -> list[tuple[Tensor, Rows]]:
+    def _groups(self) -> list[tuple[Tensor, NeighbourSearch]]:
         return self._ready
 
 

@@ -144,8 +144,8 @@ def training_folder(out: Path) -> Path:
 def _training_batches(options: FitOptions, prepared: PreparedData, settings: Settings, devices: Devices) -> Any:
     if settings.batch_size % devices.world_size:
         raise OptionError(
-            f"batch_size counts all processes together and must be a multiple of {devices.world_size}, their number, got "
-            f"{settings.batch_size}"
+            f"batch_size counts all processes together and must be a multiple of {devices.world_size}, their "
+            f"number, got {settings.batch_size}"
         )
     return prepared.batches(
         prepared.train,

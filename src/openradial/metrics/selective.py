@@ -30,7 +30,7 @@ def misclassification_auroc(scores: ArrayLike, correct: ArrayLike) -> float:
 
 
 def aurc(scores: ArrayLike, correct: ArrayLike) -> float:
-    r"""Return the area under the risk-coverage curve: the mean risk over the coverages 1/n, 2/n, ..., 1. Smaller is better.
+    r"""Return the area under the risk-coverage curve: the mean risk over coverages 1/n, 2/n, ..., 1. Smaller is better.
 
     With i inputs accepted, the risk is the share of errors among them. The errors among equal scores are
     counted as their mean over all orders, so the result does not depend on the order.

@@ -22,7 +22,7 @@ class TableInputs(Inputs):
     """Rows by the encoder that was fitted on the training table.
 
     Raw rows are a :class:`openradial.data.Table`; mappings from column to value, where other columns are ignored; or,
-    if all columns hold numbers, a NumPy array ``(b, columns)``. Values are missing if they are None, nan, or what counts
+    if all columns hold numbers, a NumPy array ``(b, columns)``. A value is missing if it is None, nan, or what counts
     as missing in a file (an empty text, ``NA``).
 
     >>> encoder = TableEncoder((NumberFeature("length", mean=2.0, shift=2.0, scale=0.5),), ("a", "b"))
