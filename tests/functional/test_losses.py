@@ -121,6 +121,19 @@ def test_soft_targets_keep_the_exactness_of_distances_next_to_a_prototype(distan
     assert loss == pytest.approx(0.5 * exact_distance(row.numpy(), 1, 1.0), rel=1e-5, abs=0)
 
 
+@pytest.mark.parametrize("num_classes", [2, 10, 1000])
+def test_smoothing_up_to_0_58_keeps_the_minimum_on_the_prototype_and_more_moves_it(num_classes):
+    p, y = torch.eye(num_classes, dtype=torch.float64)[:1], torch.tensor([0])
+    to_centre = p.new_full((1, num_classes), 1 / num_classes) - p
+    near = torch.cat([p + 1e-4 * to_centre, p + 1e-4 * torch.randn(50, num_classes, dtype=torch.float64)])
+
+    def losses_at(o, smoothing):
+        return functional.radial_loss(o, y.expand(len(o)), label_smoothing=smoothing, reduction="none")
+
+    assert (losses_at(near, 0.58) > losses_at(p, 0.58)).all()
+    assert num_classes == 2 or losses_at(near, 0.9)[0] < losses_at(p, 0.9)
+
+
 def test_distributions_have_gradients_and_take_any_prototypes():
     o, t = torch.randn(5, 3, dtype=torch.float64), torch.rand(5, 4, dtype=torch.float64, requires_grad=True)
     prototypes = SimplexPrototypes(4)

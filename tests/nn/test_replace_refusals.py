@@ -47,7 +47,7 @@ def test_a_softmax_that_the_model_needs_elsewhere_is_not_taken_out():
 
     expected = (
         "after the classifier 'fc' comes 'softmax', a Softmax, but a radial layer needs the affine outputs as they "
-        "are; take it out, or pass name= if it does no harm or another layer is the classifier"
+        "are; remove it, or pass name= if it does no harm or another layer is the classifier"
     )
     assert refusal(Attentive(), 3) == expected
     assert refusal(Attentive(), 3, example=POINTS) == expected
@@ -66,7 +66,7 @@ def test_a_softmax_that_the_model_needs_elsewhere_is_not_taken_out():
 def test_a_function_that_forward_applies_to_the_outputs_is_found_without_running_it(function, called):
     assert refusal(Forward(function), 3) == (
         f"after the classifier 'fc2' comes {called!r}, a computation in forward, but a radial layer needs the affine "
-        "outputs as they are; take it out, or pass name= if it does no harm or another layer is the classifier"
+        "outputs as they are; remove it, or pass name= if it does no harm or another layer is the classifier"
     )
 
 
@@ -74,14 +74,14 @@ def test_a_function_that_forward_applies_to_the_outputs_is_found_by_example():
     x = torch.ones(2, 4)
     assert refusal(Forward(lambda o: TF.softmax(o, dim=1)), 3, example=x) == (
         "after 'fc2' the model's forward still computes something (a softmax?), but a radial layer needs the affine "
-        "outputs; take that out, or pass name= if it does no harm"
+        "outputs; remove it, or pass name= if it does no harm"
     )
 
 
 def test_squeezenet_is_refused_because_of_its_relu():
     expected = (
         "after the classifier 'classifier.1' comes 'classifier.2', a ReLU, but a radial layer needs the affine outputs "
-        "as they are; take it out, or pass name= if it does no harm or another layer is the classifier"
+        "as they are; remove it, or pass name= if it does no harm or another layer is the classifier"
     )
     assert refusal(SqueezeNet(), 3) == expected
     assert refusal(SqueezeNet(), 3, example=IMAGE) == expected
@@ -109,15 +109,15 @@ def test_two_heads_are_ambiguous():
         def forward(self, x):
             return self.age(x), self.name(x)
 
-    expected = "the model returns the results of several affine layers, 'age', 'name'; say which with name="
+    expected = "the model returns the results of several affine layers, 'age', 'name'; choose one with name="
     assert refusal(TwoHeads(), 3) == expected
     assert replace_head(TwoHeads(), 3, name="age").age.out_features == 3
 
 
-def test_an_untraceable_model_whose_name_and_place_disagree_is_ambiguous():
+def test_an_untraceable_model_whose_name_and_position_disagree_is_ambiguous():
     model = Untraceable(order=("body", "classifier"), classifier=nn.Linear(6, 10), body=nn.Linear(4, 6))
     assert refusal(model, 3) == (
-        "the classifier may be 'classifier' (by its name) or 'body' (by its place); say which with name=, or pass "
+        "the classifier may be 'classifier' (by its name) or 'body' (by its position); choose with name=, or pass "
         "example=, an input to run through the model"
     )
     assert replace_head(model, 3, example=POINTS).classifier.out_features == 3
@@ -148,7 +148,7 @@ def test_a_model_that_ends_in_another_layer_with_parameters_is_refused(build):
     model = build(nn.Linear(4, 10), nn.BatchNorm1d(10))
     prefix = "p" if isinstance(model, Untraceable) else ""
     assert refusal(model, 3) == (
-        f"the last part with parameters is '{prefix}1', a BatchNorm1d and no affine layer; pass name= (one of "
+        f"the last layer with parameters is '{prefix}1', a BatchNorm1d, not an affine layer; pass name= (one of "
         f"'{prefix}0') or example=, an input to run through the model"
     )
 
@@ -202,9 +202,9 @@ def test_a_layer_that_runs_twice_is_no_classifier():
         def forward(self, x):
             return self.step(self.step(x))
 
-    assert refusal(Recurrent(), 3) == "'step' runs more than once in forward, so it is no classifier; pass name="
+    assert refusal(Recurrent(), 3) == "'step' runs more than once in forward, so it is not a classifier; pass name="
     assert refusal(Recurrent(), 3, example=POINTS) == (
-        "'step' ran more than once on the example, so it is no classifier; pass name="
+        "'step' ran more than once on the example, so it is not a classifier; pass name="
     )
 
 
@@ -218,10 +218,10 @@ def test_an_example_that_does_not_fit_is_reported_with_its_error():
 
 def test_an_unknown_name_lists_the_affine_layers():
     assert refusal(VGG(), 3, name="fc") == (
-        "the model has no part named 'fc'; its affine layers are: 'classifier.0', 'classifier.3', 'classifier.6'"
+        "the model has no layer named 'fc'; its affine layers are: 'classifier.0', 'classifier.3', 'classifier.6'"
     )
     assert refusal(nn.Sequential(nn.ReLU()), 3, name="fc") == (
-        "the model has no part named 'fc'; its affine layers are: none"
+        "the model has no layer named 'fc'; its affine layers are: none"
     )
 
 
@@ -310,11 +310,11 @@ class AttentionLast(Untraceable):
 def test_the_projection_inside_attention_is_no_classifier():
     model = AttentionLast(body=nn.Linear(4, 4), attention=nn.MultiheadAttention(4, 1))
     assert refusal(model, 3) == (
-        "the last part with parameters is 'attention', a MultiheadAttention and no affine layer; pass name= (one of "
+        "the last layer with parameters is 'attention', a MultiheadAttention, not an affine layer; pass name= (one of "
         "'body') or example=, an input to run through the model"
     )
 
 
 def test_a_grouped_convolution_is_no_affine_map():
     model = nn.Sequential(nn.Conv2d(4, 10, 1), nn.Conv2d(10, 10, 1, groups=2))
-    assert refusal(model, 3).startswith("the last part with parameters is '1', a Conv2d")
+    assert refusal(model, 3).startswith("the last layer with parameters is '1', a Conv2d")

@@ -5,8 +5,8 @@ from torch import Tensor
 
 from openradial.errors import DTypeError, OptionError, ShapeError, check_count
 from openradial.functional import eager
-from openradial.functional.geometry import Axes, Geometry, Prototypes, make_geometry
-from openradial.functional.norms import Metric, MetricName, make_metric
+from openradial.functional.geometry import Axes, Geometry, PrototypesLike, make_geometry
+from openradial.functional.norms import DistanceMetric, MetricName, make_metric
 
 KIND = "_openradial_kind"  # attribute of a tensor that holds distances or probabilities instead of outputs
 
@@ -15,7 +15,7 @@ def radial_distances(
     o: Tensor,
     *,
     scale: float = 1.0,
-    prototypes: Prototypes | None = None,
+    prototypes: PrototypesLike | None = None,
     metric: MetricName = "euclidean",
     axis_scale: Tensor | None = None,
 ) -> Tensor:
@@ -48,7 +48,7 @@ def radial_nearest(
     k: int = 1,
     *,
     scale: float = 1.0,
-    prototypes: Prototypes | None = None,
+    prototypes: PrototypesLike | None = None,
     metric: MetricName = "euclidean",
     axis_scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -71,7 +71,7 @@ def radial_nearest(
     return from_rows(distances, o, "distances"), from_rows(nearest, o, "classes")
 
 
-def _nearest(rows: Tensor, k: int, geometry: Geometry, metric: Metric) -> tuple[Tensor, Tensor]:
+def _nearest(rows: Tensor, k: int, geometry: Geometry, metric: DistanceMetric) -> tuple[Tensor, Tensor]:
     if not isinstance(geometry, Axes) or metric.axis_scale is not None:
         # sorted by distance, because topk(largest=False) leaves NaN last and would hide it
         distances = geometry.distances(rows, metric)

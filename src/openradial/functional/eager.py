@@ -70,7 +70,7 @@ def all_distances(o: Tensor, scale: float, factor: float) -> Tensor:
 
 
 def largest(o: Tensor) -> Tensor:
-    """First index of the largest output, ``(n, k) -> (n,)``; several times faster than argmax for long rows."""
+    """Return the first index of the largest output, ``(n, k) -> (n,)``; faster than argmax for long rows."""
     if o.shape[1] < 8 * PEAK_BLOCK or not (has_values(o) and first_order_only(o)):
         return o.argmax(-1)
     o = o.detach()
@@ -93,30 +93,30 @@ def plain_all_distances(o: Tensor, scale: float, factor: float) -> Tensor:
 
 
 def scaled(d: Tensor, factor: float) -> Tensor:
-    """``factor * d`` which stays finite where ``d`` is finite."""
+    """Return ``factor * d``, finite where ``d`` is finite."""
     limit = torch.finfo(d.dtype).max
     return torch.where(d.isinf(), d * factor, (d * factor).clamp(-limit, limit))
 
 
 def shift_to_prototype(o: Tensor, y: Tensor, scale: float) -> Tensor:
-    """``o - scale * e_y``, exact on the axis of the target."""
+    """Return ``o - scale * e_y``, exact on the axis of the target."""
     return o.scatter_add(-1, y.unsqueeze(-1), o.new_full((), -scale).expand(*y.shape, 1))
 
 
 def _blocks(o: Tensor, count: int) -> Tensor:
-    """The first ``count`` blocks of each row, ``(n, count, BLOCK)``; a view."""
+    """Return the first ``count`` blocks of each row, ``(n, count, BLOCK)``; a view."""
     return o[:, : count * BLOCK].unflatten(1, (count, BLOCK))  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _block(o: Tensor, start: Tensor) -> Tensor:
-    """The block of each row that begins at ``start``, ``(n, BLOCK)``, with zeros beyond the end of the row."""
+    """Return the block of each row that begins at ``start``, ``(n, BLOCK)``, with zeros beyond the end of the row."""
     index = start.unsqueeze(1) + torch.arange(BLOCK, device=o.device)
     beyond = index >= o.shape[1]
     return o.gather(1, index.clamp_max(o.shape[1] - 1)).masked_fill_(beyond, 0.0)
 
 
 def _block_norms(o: Tensor) -> Tensor:
-    """Norms of the blocks of each row, ``(n, k) -> (n, ceil(k / BLOCK))``."""
+    """Return the norms of the blocks of each row, ``(n, k) -> (n, ceil(k / BLOCK))``."""
     whole = o.shape[1] // BLOCK
     norms = o.new_empty(o.shape[0], -(-o.shape[1] // BLOCK))
     torch.linalg.vector_norm(_blocks(o, whole), 2, 2, out=norms[:, :whole])
@@ -126,7 +126,7 @@ def _block_norms(o: Tensor) -> Tensor:
 
 
 def _long_target_distances(o: Tensor, y: Tensor, scale: float) -> Tensor:
-    """Norm of ``o - scale * e_y`` without writing that difference: only the target's block is copied."""
+    """Return the norm of ``o - scale * e_y`` without writing that difference: only the target's block is copied."""
     at = y // BLOCK  # (n, 1)
     norms = _block_norms(o)
     block = _block(o, at[:, 0] * BLOCK)
@@ -157,12 +157,12 @@ def _fast_all_distances(o: Tensor, scale: float, factor: float) -> tuple[Tensor,
         top = at * BLOCK + inside
     peak = o.gather(1, top)
     base = others + peak.square()
-    own = torch.sqrt_(others + (peak - scale).square_())
+    to_top = torch.sqrt_(others + (peak - scale).square_())
     if not math.isfinite(float(base.max()) * max(1.0, factor * factor) * 4):
         return None
     base += scale * scale
     out = torch.add(base, o, alpha=-2 * scale).sqrt_().mul_(factor)
-    return out.scatter_(1, top, own.mul_(factor)), top
+    return out.scatter_(1, top, to_top.mul_(factor)), top
 
 
 class _Measured(NamedTuple):
@@ -222,7 +222,7 @@ class _TargetDistances(Function):
 
 @cache
 def smallest(dtype: torch.dtype) -> float:
-    """Below this distance the squares that it is made of lose digits."""
+    """Return the distance below which the squares that it is made of lose digits."""
     info = torch.finfo(dtype)
     return math.sqrt(info.tiny / info.eps)
 

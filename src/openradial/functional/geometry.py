@@ -1,4 +1,4 @@
-"""Where the prototypes lie: on the axes, on a simplex, or on the rows of a matrix. All take outputs ``(n, d)``."""
+"""Arrangements of prototypes: on the axes, on a simplex, or the rows of a matrix. All take outputs ``(n, d)``."""
 
 import math
 from dataclasses import dataclass
@@ -10,29 +10,29 @@ from torch.autograd import Function
 
 from openradial.errors import DTypeError, OptionError, ShapeError, check_positive
 from openradial.functional import eager
-from openradial.functional.norms import Metric
+from openradial.functional.norms import DistanceMetric
 
 POWERS = {"euclidean": 2.0, "squared_euclidean": 2.0, "manhattan": 1.0, "chebyshev": math.inf}
 WITHOUT_CANCELLATION = "donot_use_mm_for_euclid_dist"
 
 
 class Geometry(Protocol):
-    """What every arrangement of prototypes can answer."""
+    """Interface of every arrangement of prototypes."""
 
     def num_classes(self, outputs: int) -> int:
-        """Number of prototypes for this many outputs."""
+        """Return the number of prototypes for this many outputs."""
         ...
 
-    def distances(self, o: Tensor, metric: Metric) -> Tensor:
-        """To every prototype: ``(n, d) -> (n, k)``."""
+    def distances(self, o: Tensor, metric: DistanceMetric) -> Tensor:
+        """Return distances to every prototype: ``(n, d) -> (n, k)``."""
         ...
 
-    def distances_to(self, o: Tensor, y: Tensor, metric: Metric) -> Tensor:
-        """To the prototype of class ``y``: ``(n, d), (n,) -> (n,)``."""
+    def distances_to(self, o: Tensor, y: Tensor, metric: DistanceMetric) -> Tensor:
+        """Return distances to the prototype of class ``y``: ``(n, d), (n,) -> (n,)``."""
         ...
 
-    def half_separation(self, metric: Metric) -> float:
-        """Largest radius for which the balls around the prototypes are disjoint."""
+    def half_separation(self, metric: DistanceMetric) -> float:
+        """Return the largest radius for which the balls around the prototypes are disjoint."""
         ...
 
 
@@ -54,17 +54,17 @@ class Axes:
     def num_classes(self, outputs: int) -> int:
         return outputs
 
-    def distances(self, o: Tensor, metric: Metric) -> Tensor:
+    def distances(self, o: Tensor, metric: DistanceMetric) -> Tensor:
         if metric.is_plain_euclidean:
             return eager.all_distances(o, self.scale, 1.0)
         return metric.axis_lengths(o, self.scale)
 
-    def distances_to(self, o: Tensor, y: Tensor, metric: Metric) -> Tensor:
+    def distances_to(self, o: Tensor, y: Tensor, metric: DistanceMetric) -> Tensor:
         if metric.is_plain_euclidean:
             return eager.target_distances(o, y, self.scale)
         return metric.length(eager.shift_to_prototype(o, y, self.scale))
 
-    def half_separation(self, metric: Metric) -> float:
+    def half_separation(self, metric: DistanceMetric) -> float:
         return metric.half_separation(self.scale)
 
 
@@ -73,7 +73,7 @@ class Simplex:
     """K equidistant prototypes in K-1 dimensions: the K-1 axis prototypes, and one on the negative diagonal.
 
     Its mutual distances are those of the axis prototypes, ``sqrt(2) * scale``. It is not centred at the origin: the
-    bias of the last layer makes up for that, and the axis form keeps it exact and O(n*k).
+    bias of the last layer compensates that, and the axis form keeps it exact and O(n*k).
     """
 
     scale: float = 1.0
@@ -82,20 +82,20 @@ class Simplex:
         return outputs + 1
 
     def diagonal(self, outputs: int) -> float:
-        """Every coordinate of the last prototype."""
+        """Return the coordinate of the last prototype on every axis."""
         return self.scale * (1 - math.sqrt(1 + outputs)) / outputs
 
-    def distances(self, o: Tensor, metric: Metric) -> Tensor:
+    def distances(self, o: Tensor, metric: DistanceMetric) -> Tensor:
         last = metric.length(o - self.diagonal(o.shape[-1]))
         return torch.cat([Axes(self.scale).distances(o, metric), last.unsqueeze(-1)], -1)
 
-    def distances_to(self, o: Tensor, y: Tensor, metric: Metric) -> Tensor:
+    def distances_to(self, o: Tensor, y: Tensor, metric: DistanceMetric) -> Tensor:
         outputs = o.shape[-1]
         on_axis = eager.shift_to_prototype(o, y.clamp_max(outputs - 1), self.scale)
         is_last = (y == outputs).unsqueeze(-1)
         return metric.length(torch.where(is_last, o - self.diagonal(outputs), on_axis))
 
-    def half_separation(self, metric: Metric) -> float:
+    def half_separation(self, metric: DistanceMetric) -> float:
         if metric.axis_scale is not None or metric.name not in ("euclidean", "squared_euclidean"):
             raise OptionError(
                 "a simplex is equidistant in the euclidean metric only, so cutoff='disjoint' has no one radius here; "
@@ -105,7 +105,7 @@ class Simplex:
 
 
 @dataclass(frozen=True)
-class Rows:
+class PrototypeRows:
     """Prototype k is row k of a matrix."""
 
     matrix: Tensor
@@ -129,13 +129,13 @@ class Rows:
                 f"make the last layer {self.matrix.shape[1]} wide"
             )
 
-    def distances(self, o: Tensor, metric: Metric) -> Tensor:
+    def distances(self, o: Tensor, metric: DistanceMetric) -> Tensor:
         return matrix_distances(o, self.matrix.to(o.dtype), metric)
 
-    def distances_to(self, o: Tensor, y: Tensor, metric: Metric) -> Tensor:
+    def distances_to(self, o: Tensor, y: Tensor, metric: DistanceMetric) -> Tensor:
         return metric.length(o - self.matrix.to(o.dtype)[y])
 
-    def half_separation(self, metric: Metric) -> float:
+    def half_separation(self, metric: DistanceMetric) -> float:
         matrix = self.matrix.detach()
         if len(matrix) < 2:
             return math.inf
@@ -144,11 +144,11 @@ class Rows:
         return apart / 4 if metric.name == "squared_euclidean" else apart / 2
 
 
-Prototypes = Tensor | HasGeometry
+PrototypesLike = Tensor | HasGeometry
 
 
-def make_geometry(prototypes: Prototypes | None, scale: float, outputs: int) -> Geometry:
-    """The arrangement that the arguments of a call name, checked against the number of outputs."""
+def make_geometry(prototypes: PrototypesLike | None, scale: float, outputs: int) -> Geometry:
+    """Return the arrangement for the arguments of a call, checked against the number of outputs."""
     check_positive("scale", scale)
     if prototypes is None:
         return Axes(float(scale))
@@ -157,7 +157,7 @@ def make_geometry(prototypes: Prototypes | None, scale: float, outputs: int) -> 
             f"scale belongs to the axis prototypes, but prototypes are given: got scale={scale!r}; scale them instead"
         )
     if isinstance(prototypes, Tensor):
-        rows = Rows(prototypes)
+        rows = PrototypeRows(prototypes)
         rows.check_outputs(outputs)
         return rows
     if isinstance(prototypes, HasGeometry):
@@ -169,8 +169,8 @@ def make_geometry(prototypes: Prototypes | None, scale: float, outputs: int) -> 
     )
 
 
-def matrix_distances(o: Tensor, prototypes: Tensor, metric: Metric) -> Tensor:
-    """Distance of each output to each row of ``prototypes``: ``(n, d), (k, d) -> (n, k)``.
+def matrix_distances(o: Tensor, prototypes: Tensor, metric: DistanceMetric) -> Tensor:
+    """Return the distance of each output to each row of ``prototypes``: ``(n, d), (k, d) -> (n, k)``.
 
     O(n*k*d) time; O(n*k) memory in eager mode, O(n*k*d) where the plain form runs (compilers, ``torch.func``).
     """
@@ -182,7 +182,7 @@ def matrix_distances(o: Tensor, prototypes: Tensor, metric: Metric) -> Tensor:
     return d
 
 
-def plain_matrix_distances(o: Tensor, prototypes: Tensor, metric: Metric) -> Tensor:
+def plain_matrix_distances(o: Tensor, prototypes: Tensor, metric: DistanceMetric) -> Tensor:
     return metric.length(o.unsqueeze(-2) - prototypes)
 
 
@@ -200,7 +200,7 @@ class _MatrixDistances(Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         o, p, d = ctx.saved_tensors
         if torch.is_grad_enabled():  # double backward
-            again = plain_matrix_distances(o, p, Metric(ctx.name))
+            again = plain_matrix_distances(o, p, DistanceMetric(ctx.name))
             wanted = [t for t in (o, p) if t.requires_grad]
             grads = iter(torch.autograd.grad(again, wanted, g, create_graph=True))
             return *(next(grads) if t.requires_grad else None for t in (o, p)), None
@@ -213,5 +213,5 @@ class _MatrixDistances(Function):
         return o_grad, p_grad, None
 
 
-def _distance(name: str) -> Metric:
-    return Metric("euclidean") if name == "squared_euclidean" else Metric(name)  # type: ignore[arg-type]
+def _distance(name: str) -> DistanceMetric:
+    return DistanceMetric("euclidean") if name == "squared_euclidean" else DistanceMetric(name)  # type: ignore[arg-type]

@@ -8,8 +8,8 @@ from torch import Tensor
 from openradial.errors import DTypeError, OptionError, ShapeError, TargetError, check_choice, check_positive
 from openradial.functional import eager
 from openradial.functional.distances import KIND, as_rows
-from openradial.functional.geometry import Axes, Geometry, Prototypes, make_geometry
-from openradial.functional.norms import Metric, MetricName, make_metric
+from openradial.functional.geometry import Axes, Geometry, PrototypesLike, make_geometry
+from openradial.functional.norms import DistanceMetric, MetricName, make_metric
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -24,7 +24,7 @@ def radial_loss(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-    prototypes: Prototypes | None = None,
+    prototypes: PrototypesLike | None = None,
     metric: MetricName = "euclidean",
     axis_scale: Tensor | None = None,
 ) -> Tensor:
@@ -126,7 +126,7 @@ def _class_losses(
     y: Tensor,
     beta: float,
     geometry: Geometry,
-    metric: Metric,
+    metric: DistanceMetric,
     weight: Tensor | None,
     share: Tensor,
     label_smoothing: float,

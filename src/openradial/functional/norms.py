@@ -19,8 +19,8 @@ METRICS: tuple[MetricName, ...] = ("euclidean", "squared_euclidean", "manhattan"
 
 
 @dataclass(frozen=True)
-class Metric:
-    """How long a difference ``e = o - p`` is; ``axis_scale`` divides each axis first (diagonal Mahalanobis)."""
+class DistanceMetric:
+    """The length of a difference ``e = o - p``; ``axis_scale`` divides each axis first (diagonal Mahalanobis)."""
 
     name: MetricName = "euclidean"
     axis_scale: Tensor | None = None
@@ -38,7 +38,7 @@ class Metric:
         return self.name == "euclidean" and self.axis_scale is None
 
     def divide(self, e: Tensor) -> Tensor:
-        """Differences in units of ``axis_scale``."""
+        """Return differences in units of ``axis_scale``."""
         if self.axis_scale is None:
             return e
         if self.axis_scale.shape[0] != e.shape[-1]:
@@ -49,7 +49,7 @@ class Metric:
         return e / self.axis_scale.to(e)
 
     def length(self, e: Tensor) -> Tensor:
-        """Length over the last axis: ``(..., d) -> (...)``."""
+        """Return the length over the last axis: ``(..., d) -> (...)``."""
         e = self.divide(e)
         if self.name == "euclidean":
             unit = row_unit(e.abs().amax(-1))
@@ -59,13 +59,13 @@ class Metric:
         return saturate((e.square() if self.name == "squared_euclidean" else e.abs()).sum(-1), e)
 
     def axis_lengths(self, o: Tensor, scale: float) -> Tensor:
-        r"""Distance of each output to every axis prototype ``scale * e_k`` in O(b*k).
+        r"""Return the distance of each output to every axis prototype ``scale * e_k`` in O(b*k).
 
         With :math:`S = \sum_i o_i^2`, the distance to prototype k is :math:`\sqrt{(S - o_k^2) + (o_k - a)^2}`. The
         first difference cancels only on an axis that holds most of S, and only the largest one can: there the other
-        axes are summed afresh.
+        axes are summed separately.
         """
-        own = self.divide(o - scale)  # (*b, k) what is left on axis k
+        on_axis = self.divide(o - scale)  # (*b, k) the difference on axis k
         z = self.divide(o)  # (*b, k)
         size = z.abs()
         top = size.detach().argmax(-1, keepdim=True)  # (*b, 1)
@@ -73,22 +73,22 @@ class Metric:
             whole = size.gather(-1, top)
             others = size.scatter(-1, top, 0.0).amax(-1, keepdim=True)
             rest = whole.expand_as(size).scatter(-1, top, others)
-            return torch.maximum(rest, own.abs())
+            return torch.maximum(rest, on_axis.abs())
         if self.name == "manhattan":
-            return saturate(self._rest(size, top) + own.abs(), o)
-        unit = row_unit(torch.maximum(size.amax(-1, keepdim=True), own.abs().amax(-1, keepdim=True)))
-        square = self._rest((z / unit).square(), top) + (own / unit).square()
+            return saturate(self._rest(size, top) + on_axis.abs(), o)
+        unit = row_unit(torch.maximum(size.amax(-1, keepdim=True), on_axis.abs().amax(-1, keepdim=True)))
+        square = self._rest((z / unit).square(), top) + (on_axis / unit).square()
         return saturate(root(square) * unit if self.name == "euclidean" else square * unit * unit, o)
 
     @staticmethod
     def _rest(energy: Tensor, top: Tensor) -> Tensor:
-        """Energy of all axes but k, for every k."""
+        """Return the energy of all axes but k, for every k."""
         others = energy.scatter(-1, top, 0.0).sum(-1, keepdim=True)  # (*b, 1) all but the largest
         whole = others + energy.gather(-1, top)
         return (whole - energy).scatter(-1, top, others)
 
     def half_separation(self, scale: float) -> float:
-        """Half the distance between two axis prototypes: the largest radius for which the balls are disjoint."""
+        """Return half the distance between two axis prototypes: the largest radius for which the balls are disjoint."""
         widest = [1.0] if self.axis_scale is None else self.axis_scale.detach().double().sort().values[-2:].tolist()
         legs = [scale / s for s in (widest[0], widest[-1])]
         if self.name == "manhattan":
@@ -99,24 +99,24 @@ class Metric:
         return half if self.name == "euclidean" else half * half
 
 
-def make_metric(name: MetricName, axis_scale: Tensor | None) -> Metric:
-    """The metric of a call, checked; the default one is shared."""
+def make_metric(name: MetricName, axis_scale: Tensor | None) -> DistanceMetric:
+    """Return the metric of a call, checked; the default one is shared."""
     if name == "euclidean" and axis_scale is None:
         return EUCLIDEAN
-    return Metric(name, axis_scale)
+    return DistanceMetric(name, axis_scale)
 
 
-EUCLIDEAN = Metric()
+EUCLIDEAN = DistanceMetric()
 
 
 def root(square: Tensor) -> Tensor:
-    """Square root whose gradient at 0 is 0 instead of NaN."""
+    """Return the square root whose gradient at 0 is 0 instead of NaN."""
     zero = square == 0
     return torch.where(zero, 0.0, torch.where(zero, 1.0, square).sqrt())
 
 
 def row_unit(largest: Tensor) -> Tensor:
-    """A constant to divide a row by, so that its squares neither overflow nor vanish; 1 for rows of 0, inf or NaN."""
+    """Return a constant divisor for each row whose squares then stay in range; 1 for rows of 0, inf or NaN."""
     largest = largest.detach()
     return torch.where((largest > 0) & largest.isfinite(), largest, 1.0)
 

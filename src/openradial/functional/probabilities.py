@@ -9,8 +9,8 @@ from torch import Tensor
 from openradial.errors import OptionError, check_count, check_cutoff, check_positive
 from openradial.functional import eager
 from openradial.functional.distances import as_rows, from_rows
-from openradial.functional.geometry import Axes, Geometry, Prototypes, make_geometry
-from openradial.functional.norms import Metric, MetricName, make_metric
+from openradial.functional.geometry import Axes, Geometry, PrototypesLike, make_geometry
+from openradial.functional.norms import DistanceMetric, MetricName, make_metric
 
 Cutoff = float | Literal["disjoint"] | None
 
@@ -20,7 +20,7 @@ def radial_log_probs(
     *,
     beta: float = 1.0,
     scale: float = 1.0,
-    prototypes: Prototypes | None = None,
+    prototypes: PrototypesLike | None = None,
     metric: MetricName = "euclidean",
     axis_scale: Tensor | None = None,
 ) -> Tensor:
@@ -40,7 +40,7 @@ def radial_log_probs(
     return from_rows(_log_probs(rows, float(beta), geometry, measure), o, "log-probabilities")
 
 
-def _log_probs(rows: Tensor, beta: float, geometry: Geometry, metric: Metric) -> Tensor:
+def _log_probs(rows: Tensor, beta: float, geometry: Geometry, metric: DistanceMetric) -> Tensor:
     if isinstance(geometry, Axes) and metric.is_plain_euclidean:
         return eager.all_distances(rows, geometry.scale, -beta)
     return eager.scaled(geometry.distances(rows, metric), -beta)
@@ -52,7 +52,7 @@ def radial_probs(
     beta: float = 1.0,
     scale: float = 1.0,
     cutoff: Cutoff = None,
-    prototypes: Prototypes | None = None,
+    prototypes: PrototypesLike | None = None,
     metric: MetricName = "euclidean",
     axis_scale: Tensor | None = None,
 ) -> Tensor:
@@ -90,7 +90,7 @@ def radial_probs(
     return from_rows(probs, o, "probabilities")
 
 
-def _cut(probs: Tensor, distances: Tensor, radius: float, geometry: Geometry, metric: Metric) -> Tensor:
+def _cut(probs: Tensor, distances: Tensor, radius: float, geometry: Geometry, metric: DistanceMetric) -> Tensor:
     # ~(d >= radius) and not (d < radius): NaN must stay NaN
     probs = torch.where(distances >= radius, 0.0, probs)
     try:

@@ -1,4 +1,4 @@
-"""What is minimised, and what is measured on the way."""
+"""What training minimises, and the metrics that it reports."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ Metric = Callable[[Tensor, Tensor], Tensor]
 
 
 def correct(o: Tensor, y: Tensor) -> Tensor:
-    """1 where the target's output is the largest: for axis prototypes the nearest; ``(n, k), (n,) -> (n,)``."""
+    """Return 1 where the target's output is the largest, else 0; ``(n, k), (n,) -> (n,)``."""
     return (o.argmax(-1) == y).float()
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A loss of outputs and targets, averaged over the examples, with metrics of one number per example.
+    """A loss of outputs and targets, averaged over the examples, and metrics of one number per example.
 
     Networks whose loss needs more than their outputs, such as Bayesian ones, have their own objective with the same two
     members: ``metrics``, and a call that returns the loss and the outputs.

@@ -1,6 +1,6 @@
-"""Where the class prototypes lie. Each module answers with its geometry; :mod:`openradial.functional` measures.
+"""Class prototypes as modules. Each has a geometry, which :mod:`openradial.functional` measures distances with.
 
-| class | outputs for K classes | what it is |
+| class | outputs for K classes | prototypes |
 |---|---|---|
 | `AxisPrototypes` | K | the paper's: `scale * e_k` |
 | `SimplexPrototypes` | K - 1 | equidistant, one output less |
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from openradial.errors import ShapeError, check_count, check_positive
-from openradial.functional.geometry import Axes, Geometry, Rows, Simplex, matrix_distances
+from openradial.functional.geometry import Axes, Geometry, PrototypeRows, Simplex, matrix_distances
 from openradial.functional.norms import EUCLIDEAN
 
 __all__ = ["AxisPrototypes", "FixedPrototypes", "LearnedPrototypes", "Prototypes", "SimplexPrototypes"]
@@ -29,11 +29,11 @@ class Prototypes(nn.Module, ABC):
 
     @abstractmethod
     def geometry(self) -> Geometry:
-        """What measures distances to these prototypes."""
+        """Return what measures distances to these prototypes."""
 
     @abstractmethod
     def matrix(self) -> Tensor:
-        """The prototypes as rows, ``(classes, outputs)``: for looking at, the distances do not need it."""
+        """Return the prototypes as rows, ``(classes, outputs)``; distances do not need this matrix."""
 
     def check_outputs(self, outputs: int) -> None:
         """Raise unless the last layer is as wide as the space of the prototypes."""
@@ -124,12 +124,12 @@ class FixedPrototypes(Prototypes):
         points = torch.as_tensor(matrix).detach().clone()
         if not isinstance(matrix, Tensor) and not points.is_floating_point():
             points = points.to(torch.get_default_dtype())
-        Rows(points)
+        PrototypeRows(points)
         self.register_buffer("points", points)
         self.num_classes, self.num_outputs = points.shape
 
-    def geometry(self) -> Rows:
-        return Rows(self.points)
+    def geometry(self) -> PrototypeRows:
+        return PrototypeRows(self.points)
 
     def matrix(self) -> Tensor:
         return self.points
@@ -163,7 +163,7 @@ class LearnedPrototypes(Prototypes):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Start anew."""
+        """Put the prototypes back at their start."""
         with torch.no_grad():
             if self.num_outputs >= self.num_classes:
                 nn.init.eye_(self.points).mul_(self.scale)
@@ -171,17 +171,17 @@ class LearnedPrototypes(Prototypes):
                 directions = nn.functional.normalize(nn.init.normal_(self.points), dim=1)
                 self.points.copy_(self.scale * directions)
 
-    def geometry(self) -> Rows:
-        return Rows(self.points)
+    def geometry(self) -> PrototypeRows:
+        return PrototypeRows(self.points)
 
     def matrix(self) -> Tensor:
         return self.points
 
     def crowding(self, margin: float | None = None) -> Tensor:
-        """Mean over all pairs of the squared lack of distance to ``margin``, to be added to a loss.
+        """Return the mean over all pairs of the squared shortfall of their distance to ``margin``, to add to a loss.
 
         ``margin`` is ``sqrt(2) * scale`` unless given, the distance of axis prototypes. Prototypes that already
-        coincide are not driven apart: there is no direction to go.
+        coincide are not driven apart: their distance has no gradient.
 
         >>> LearnedPrototypes(3, 3).crowding() < 1e-12
         tensor(True)

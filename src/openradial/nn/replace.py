@@ -60,14 +60,14 @@ def replace_head(
     points = as_prototypes(prototypes, num_classes=num_classes)
     _refuse_wrappers(model)
     if name is not None:
-        found = named_classifier(model, name)
+        classifier = named_classifier(model, name)
     elif example is not None:
-        found = classifier_that_ran(model, example)
+        classifier = classifier_that_ran(model, example)
     else:
-        found = find_classifier(model)
-    old = part(model, found.name)
-    new = _affine_like(old, found.name, num_classes if points is None else points.num_outputs)
-    for softmax in found.softmaxes:
+        classifier = find_classifier(model)
+    old = part(model, classifier.name)
+    new = _affine_like(old, classifier.name, num_classes if points is None else points.num_outputs)
+    for softmax in classifier.softmaxes:
         _put(model, part(model, softmax), nn.Identity())
     return _put(model, old, new.train(old.training))
 

@@ -1,4 +1,4 @@
-"""Find the classifier of a network that somebody else wrote, or say why it cannot be found."""
+"""Find the classifier of any network, or raise with the reason why it cannot be found."""
 
 import copy
 import inspect
@@ -24,14 +24,14 @@ POOLINGS = {"mean", "adaptive_avg_pool2d", "avg_pool2d", "adaptive_avg_pool1d", 
 
 @dataclass(frozen=True)
 class Classifier:
-    """Where the classifier is, and what acts on its outputs."""
+    """The name of the classifier, and of the softmax modules after it."""
 
     name: str
     softmaxes: tuple[str, ...] = ()
 
 
 def find_classifier(model: nn.Module) -> Classifier:
-    """By following the computation back from its result where ``torch.fx`` can trace it, else by place and name."""
+    """Follow the computation back from its result if ``torch.fx`` can trace it, else go by position and name."""
     if is_affine(model):
         return Classifier("")
     if not any(True for _ in model.parameters()):
@@ -39,33 +39,35 @@ def find_classifier(model: nn.Module) -> Classifier:
             "the model has no parameters, so it has no classifier to replace; add a linear layer at its end"
         )
     graph = _trace(model)
-    return _by_place(model) if graph is None else _by_flow(model, graph)
+    return _by_position(model) if graph is None else _by_flow(model, graph)
 
 
 def named_classifier(model: nn.Module, name: str) -> Classifier:
-    """The part the user names, with the softmax modules that certainly follow it."""
+    """Return the layer that the user names, with the softmax modules that certainly follow it."""
     try:
         model.get_submodule(name)
     except AttributeError:
-        raise HeadError(f"the model has no part named {name!r}; its affine layers are: {affine_names(model)}") from None
+        raise HeadError(
+            f"the model has no layer named {name!r}; its affine layers are: {affine_names(model)}"
+        ) from None
     try:
-        found = find_classifier(model)
+        classifier = find_classifier(model)
     except HeadError:  # the user knows better
         return Classifier(name)
-    return found if found.name == name else Classifier(name)
+    return classifier if classifier.name == name else Classifier(name)
 
 
 def _trace(model: nn.Module) -> fx.Graph | None:
-    """The computation as a graph, or None where it depends on values. Traces a copy: forward may store things."""
+    """Return the computation as a graph, None if it depends on values. Trace a copy: forward may store things."""
     optional = {
         name: parameter.default
         for name, parameter in inspect.signature(model.forward).parameters.items()
         if parameter.default is not parameter.empty
     }
     try:
-        twin = copy.deepcopy(model, {id(p): p for p in model.parameters()})
+        clone = copy.deepcopy(model, {id(p): p for p in model.parameters()})
         with torch.random.fork_rng(devices=[]):
-            return _Tracer().trace(twin, optional)
+            return _Tracer().trace(clone, optional)
     except Exception:
         return None
 
@@ -76,10 +78,10 @@ class _Tracer(fx.Tracer):
 
 
 def _by_flow(model: nn.Module, graph: fx.Graph) -> Classifier:
-    """The affine layer that makes the result, or one part of it."""
+    """Return the affine layer that makes the result, or one tensor of it."""
     *_, end = graph.nodes
     results = list(_result_nodes(end))
-    found: dict[str, Classifier] = {}
+    classifiers: dict[str, Classifier] = {}
     problems: list[HeadError] = []
     for node in results:
         try:
@@ -87,20 +89,20 @@ def _by_flow(model: nn.Module, graph: fx.Graph) -> Classifier:
         except HeadError as problem:
             problems.append(problem)
         else:
-            # a model may return both its outputs and their softmax: the outputs are the better witness
-            if one.name not in found or len(one.softmaxes) < len(found[one.name].softmaxes):
-                found[one.name] = one
-    if not found:
+            # a model may return both its outputs and their softmax: then the softmax stays
+            if one.name not in classifiers or len(one.softmaxes) < len(classifiers[one.name].softmaxes):
+                classifiers[one.name] = one
+    if not classifiers:
         raise problems[0] if problems else HeadError("the model returns no tensor, so it has no classifier; pass name=")
     usual = _by_usual_name(model)
-    if len(found) > 1 and usual not in found:
-        names = ", ".join(map(repr, found))
-        raise HeadError(f"the model returns the results of several affine layers, {names}; say which with name=")
-    return found[usual] if len(found) > 1 and usual is not None else next(iter(found.values()))
+    if len(classifiers) > 1 and usual not in classifiers:
+        names = ", ".join(map(repr, classifiers))
+        raise HeadError(f"the model returns the results of several affine layers, {names}; choose one with name=")
+    return classifiers[usual] if len(classifiers) > 1 and usual is not None else next(iter(classifiers.values()))
 
 
 def _result_nodes(node: fx.Node) -> Iterator[fx.Node]:
-    """The tensors in a result: a tensor, or a tuple, dict or dataclass of them."""
+    """Yield the tensors in a result: a tensor, or a tuple, dict or dataclass of them."""
     for inner in node.all_input_nodes:
         if inner.op == "call_function" and inspect.isclass(inner.target):
             yield from _result_nodes(inner)
@@ -133,7 +135,7 @@ def _follow_back(model: nn.Module, node: fx.Node, graph: fx.Graph) -> Classifier
     if refused:
         raise _followed(name, refused)
     if len(_calls(graph, name)) > 1:
-        raise HeadError(f"{name!r} runs more than once in forward, so it is no classifier; pass name=")
+        raise HeadError(f"{name!r} runs more than once in forward, so it is not a classifier; pass name=")
     return Classifier(name, tuple(softmaxes))
 
 
@@ -141,20 +143,20 @@ def _calls(graph: fx.Graph, name: str) -> list[fx.Node]:
     return [node for node in graph.nodes if node.op == "call_module" and node.target == name]
 
 
-def _by_place(model: nn.Module) -> Classifier:
-    """The last part with parameters, unless a part with a usual name contradicts."""
+def _by_position(model: nn.Module) -> Classifier:
+    """Return the last layer with parameters, unless a layer with a usual name contradicts."""
     parts = leaves(model)
     last = max(i for i, (_, m) in enumerate(parts) if any(True for _ in m.parameters()))
-    found, module = parts[last]
+    classifier, module = parts[last]
     named = _by_usual_name(model)
-    if named is not None and named != found:
+    if named is not None and named != classifier:
         raise HeadError(
-            f"the classifier may be {named!r} (by its name) or {found!r} (by its place); say which with name=, or pass "
-            "example=, an input to run through the model"
+            f"the classifier may be {named!r} (by its name) or {classifier!r} (by its position); choose with name=, or "
+            "pass example=, an input to run through the model"
         )
     if not is_affine(module):
-        raise _no_affine(model, found, module)
-    parent = found.rpartition(".")[0]
+        raise _no_affine(model, classifier, module)
+    parent = classifier.rpartition(".")[0]
     in_sequence = isinstance(part(model, parent), nn.Sequential)
     softmaxes = []
     for name, after in parts[last + 1 :]:
@@ -162,14 +164,14 @@ def _by_place(model: nn.Module) -> Classifier:
             softmaxes.append(name)
         elif not isinstance(after, HARMLESS + POOLS + DROPOUTS):
             raise HeadError(
-                f"{name!r}, a {type(after).__name__}, is registered after the classifier {found!r} and may change its "
-                f"outputs; pass example=, an input to run through the model, or name={found!r} if it does not"
+                f"{name!r}, a {type(after).__name__}, is registered after the classifier {classifier!r} and may change "
+                f"its outputs; pass example=, an input to run through the model, or name={classifier!r} if it does not"
             )
-    return Classifier(found, tuple(softmaxes))
+    return Classifier(classifier, tuple(softmaxes))
 
 
 def _by_usual_name(model: nn.Module) -> str | None:
-    """The affine layer at the end of the one child with a usual name."""
+    """Return the affine layer at the end of the one child with a usual name."""
     ends = []
     for usual in USUAL_NAMES:
         child = getattr(model, usual, None)
@@ -180,32 +182,32 @@ def _by_usual_name(model: nn.Module) -> str | None:
 
 
 def classifier_that_ran(model: nn.Module, example: Any) -> Classifier:
-    """The affine layer that ran last on an example, with what ran after it."""
+    """Return the affine layer that ran last on an example, with what ran after it."""
     ran: list[tuple[str, nn.Module, Any]] = []
     result = _run(model, example, ran)
     last = max((i for i, (_, m, _) in enumerate(ran) if is_affine(m)), default=-1)
     if last < 0:
         raise HeadError("no affine layer ran on the example, so there is no classifier to replace; pass name=")
-    found = ran[last][0]
+    classifier = ran[last][0]
     times = [name for name, _, _ in ran]
-    if times.count(found) > 1:
-        raise HeadError(f"{found!r} ran more than once on the example, so it is no classifier; pass name=")
+    if times.count(classifier) > 1:
+        raise HeadError(f"{classifier!r} ran more than once on the example, so it is not a classifier; pass name=")
     softmaxes = []
     for name, after, _ in ran[last + 1 :]:
         if isinstance(after, NORMALISERS) and times.count(name) == 1:
             softmaxes.append(name)
         elif not isinstance(after, HARMLESS + POOLS):
-            raise _followed(found, f"{name!r}, a {type(after).__name__}")
+            raise _followed(classifier, f"{name!r}, a {type(after).__name__}")
     if not any(_same_numbers(tensor, ran[-1][2]) for tensor in _tensors(result)):
         raise HeadError(
             f"after {ran[-1][0]!r} the model's forward still computes something (a softmax?), but a radial layer needs "
-            "the affine outputs; take that out, or pass name= if it does no harm"
+            "the affine outputs; remove it, or pass name= if it does no harm"
         )
-    return Classifier(found, tuple(softmaxes))
+    return Classifier(classifier, tuple(softmaxes))
 
 
 def _run(model: nn.Module, example: Any, ran: list[tuple[str, nn.Module, Any]]) -> Any:
-    """One forward pass in evaluation mode that leaves no trace."""
+    """Run one forward pass in evaluation mode that leaves no trace."""
     args, kwargs = (example, {}) if isinstance(example, tuple) else ((example,), {})
     if isinstance(example, Mapping):
         args, kwargs = (), dict(example)
@@ -249,29 +251,29 @@ def _same_numbers(a: Tensor, b: Any) -> bool:
     return bool(((a == b) | (a.isnan() & b.isnan())).all())
 
 
-def _followed(found: str, what: str) -> HeadError:
+def _followed(classifier: str, what: str) -> HeadError:
     return HeadError(
-        f"after the classifier {found!r} comes {what}, but a radial layer needs the affine outputs as they are; "
-        "take it out, or pass name= if it does no harm or another layer is the classifier"
+        f"after the classifier {classifier!r} comes {what}, but a radial layer needs the affine outputs as they are; "
+        "remove it, or pass name= if it does no harm or another layer is the classifier"
     )
 
 
 def _no_affine(model: nn.Module, name: str, module: nn.Module) -> HeadError:
     return HeadError(
-        f"the last part with parameters is {name!r}, a {type(module).__name__} and no affine layer; pass name= (one of "
-        f"{affine_names(model)}) or example=, an input to run through the model"
+        f"the last layer with parameters is {name!r}, a {type(module).__name__}, not an affine layer; pass name= (one "
+        f"of {affine_names(model)}) or example=, an input to run through the model"
     )
 
 
 def is_affine(module: nn.Module) -> bool:
-    """Whether the module can be a classifier: a linear layer, a 1x1 convolution, or our own head."""
+    """Return whether the module can be a classifier: a linear layer, a 1x1 convolution or a RadialLinear."""
     if isinstance(module, nn.Conv2d):
         return set(module.kernel_size) == {1} and module.groups == 1
     return isinstance(module, (nn.Linear, RadialLinear))
 
 
 def leaves(module: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]]:
-    """Parts without parts, each once, in the order of registration; attention and affine layers count as one part."""
+    """Return modules without children, each once, as registered; attention and affine layers count as one."""
     unique: dict[nn.Module, str] = {}
     for name, leaf in _walk(module, prefix):
         unique.setdefault(leaf, name)
@@ -287,10 +289,10 @@ def _walk(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Module]]:
 
 
 def affine_names(model: nn.Module, prefix: str = "") -> str:
-    """The affine layers of a model, for a message."""
+    """Return the names of the affine layers of a model, for a message."""
     return ", ".join(repr(name) for name, module in leaves(model, prefix) if is_affine(module)) or "none"
 
 
 def part(model: nn.Module, name: str) -> nn.Module:
-    """The part of that name; the model itself has the empty name."""
+    """Return the module of that name; the model itself has the empty name."""
     return model.get_submodule(name) if name else model
