@@ -177,8 +177,8 @@ def tiny_imagenet_parts(root: str, settings: Settings, normalise: Normalise) -> 
         options: dict[str, Any] = {"size": 64, "batch_size": settings.batch_size, "seed": settings.seed}
         return loader_for(folder, transform=transform, shuffle=shuffle, **options)
 
-    def subset(chosen: Tensor) -> ImageFolder:
-        return replace(train, paths=[train.paths[i] for i in chosen.tolist()], labels=train.labels[chosen])
+    def subset(selected: Tensor) -> ImageFolder:
+        return replace(train, paths=[train.paths[i] for i in selected.tolist()], labels=train.labels[selected])
 
     return ImageParts(
         batches(subset(kept.inputs), _augmented(TINY_IMAGENET, normalise), shuffle=True),
