@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python tools/install.py constraints.txt
 # Plots are files here, never windows.
 export MPLBACKEND := Agg
 
-.PHONY: help setup demo test test-cpus check bench docs clean
+.PHONY: help setup demo test test-cpus check bench paper paper-full docs clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -44,6 +44,14 @@ bench: $(READY)  ## measure speed; results go to benchmarks/results (with TINY=p
 	$(BIN)/python -m benchmarks.bayes --only speed
 	$(BIN)/python -m benchmarks.estimator
 	$(BIN)/python -m benchmarks.service
+
+PAPER_OUT := reproduction
+
+paper: $(READY)  ## reproduce the paper in quick mode (minutes); results go to reproduction-quick
+	$(BIN)/python -m paper all --quick --jobs 2 --out $(PAPER_OUT)-quick --resume
+
+paper-full: $(READY)  ## reproduce the paper with its settings (about 2.5 hours on two cores); results go to reproduction
+	$(BIN)/python -m paper all --jobs 2 --out $(PAPER_OUT) --resume
 
 docs: $(READY)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

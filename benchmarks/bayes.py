@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from openradial.training.stacked import train_stacked
 from rich.console import Console
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -33,6 +32,7 @@ from openradial.bayes.layers import START
 from openradial.data.sets.spiral import spiral
 from openradial.models import MLP, build
 from openradial.training import Objective, Settings
+from paper.ensemble_training import train_ensemble
 
 Cases = dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]
 COMMAND = "python -m benchmarks.bayes"
@@ -119,7 +119,7 @@ def race(name: str, shape: tuple[int, ...], classes: int, samples: int, count: i
     """Both sides draw their weights, run the network and make log-probabilities."""
     torch.manual_seed(0)
     network, x = to_bayesian(build(name, classes)).train(), torch.randn(count, *shape)
-    head = RadialLayer(classes).log_probs if name.endswith("radial") else nn.LogSoftmax(-1)
+    head: nn.Module = RadialLayer(classes) if name.endswith("radial") else nn.LogSoftmax(-1)
 
     @torch.no_grad()
     def loop() -> Tensor:
@@ -176,9 +176,7 @@ def run_cases(cases: Cases, work: Path, jobs: int, console: Console) -> dict[str
 def parts(head: str, beta: float) -> tuple[Callable[[Tensor, Tensor], Tensor], nn.Module]:
     """The loss and the head of a network on the spiral."""
     return (
-        (RadialLoss(beta=beta), RadialLayer(3, beta=beta).log_probs)
-        if head == "radial"
-        else (F.cross_entropy, nn.LogSoftmax(-1))
+        (RadialLoss(beta=beta), RadialLayer(3, beta=beta)) if head == "radial" else (F.cross_entropy, nn.LogSoftmax(-1))
     )
 
 
@@ -198,26 +196,31 @@ def bayesian(
 ) -> dict[str, Any]:
     loss, layer = parts(head, beta)
     start = time.perf_counter()
-    trained = train_stacked(
+    networks = trained(
         lambda: to_bayesian(MLP(3, inputs=2, hidden=hidden), sigma=sigma),
         ElboObjective(loss, batches=BATCHES, batch_size=settings.batch_size),
-        POINTS,
         settings,
         seeds,
     )
     seconds = time.perf_counter() - start
-    return {"seconds_of_training": seconds, "seeds": [asked(network, layer) for network in trained.networks]}
+    return {"seconds_of_training": seconds, "seeds": [asked(network, layer) for network in networks]}
+
+
+def trained(build: Callable[[], nn.Module], objective: Any, settings: Settings, seeds: list[int]) -> list[nn.Module]:
+    """One network per seed, trained together."""
+    options = {"epochs": settings.epochs, "batch_size": settings.batch_size, "learning_rate": settings.learning_rate}
+    return train_ensemble(build, objective, POINTS, seeds, **options, decay=settings.decay)[0]
 
 
 def others(head: str, settings: Settings, seeds: list[int]) -> dict[str, Any]:
     """One ensemble of as many networks as there are seeds, and dropout of each of them; radial with beta 5."""
     loss, layer = parts(head, 5.0)
-    plain = train_stacked(lambda: MLP(3, inputs=2), Objective(loss), POINTS, settings, seeds)
-    dropped = train_stacked(lambda: MLP(3, inputs=2, dropout=0.1), Objective(loss), POINTS, settings, seeds)
+    plain = trained(lambda: MLP(3, inputs=2), Objective(loss), settings, seeds)
+    dropped = trained(lambda: MLP(3, inputs=2, dropout=0.1), Objective(loss), settings, seeds)
     name = head if head == "softmax" else "radial, beta 5"
     return {
-        f"ensemble of {len(seeds)}, {name}": {"seeds": [asked(Ensemble(plain.networks), layer)]},
-        f"dropout 0.1, {name}": {"seeds": [asked(MCDropout(network), layer) for network in dropped.networks]},
+        f"ensemble of {len(seeds)}, {name}": {"seeds": [asked(Ensemble(plain), layer)]},
+        f"dropout 0.1, {name}": {"seeds": [asked(MCDropout(network), layer) for network in dropped]},
     }
 
 

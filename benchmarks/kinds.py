@@ -1,7 +1,7 @@
 """What each kind of made outlier is worth for tables, sequences and texts: python -m benchmarks.kinds --work DIR.
 
-Two thirds of the classes are known. Each row is a network of its own; five draws of the known classes, which are the
-seeds of training too. Writes benchmarks/results/kinds.{json,md}. Killed, it goes on where it was.
+Two thirds of the classes are known. Each row is one network; five draws of the known classes, which are the
+seeds of training too. Writes benchmarks/results/kinds.{json,md}. A run that was killed resumes.
 """
 
 import argparse

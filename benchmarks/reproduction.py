@@ -1,6 +1,6 @@
-"""Put a full run of the paper's experiments into the docs.
+"""Copy a full run of the paper's experiments into the docs.
 
-openradial reproduce all --jobs 2 --out DIR, then python -m benchmarks.reproduction DIR
+python -m paper all --jobs 2 --out DIR, then python -m benchmarks.reproduction DIR
 
 Numbers go to benchmarks/results/reproduction, report and figures to docs/report.
 """
@@ -9,11 +9,9 @@ import argparse
 import shutil
 from pathlib import Path
 
-from paper.catalog import IDS, find
-from paper.running import draw_result
-
 from benchmarks.run import RESULTS
-from paper.report import finished, write_report
+from paper.experiment import IDS, find
+from paper.report import draw_figure, finished, write_report
 
 NUMBERS, PAGES = RESULTS / "reproduction", RESULTS.parents[1] / "docs" / "report"
 
@@ -25,11 +23,11 @@ def main() -> None:
     records = finished(folder)
     if not records or any(record["size"] != "full" for record in records.values()):
         parser.error(f"{folder} holds no full run")
-    for id in records:
-        draw_result(find(id), folder)
+    for id, record in records.items():
+        draw_figure(find(id), record, folder)
     write_report(folder)
-    for place in (NUMBERS, PAGES):
-        place.mkdir(parents=True, exist_ok=True)
+    for target in (NUMBERS, PAGES):
+        target.mkdir(parents=True, exist_ok=True)
     for id in records:
         shutil.copy(folder / f"{id}.json", NUMBERS)
         shutil.copy(folder / f"{id}.png", PAGES)

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 EPSILONS = (0.0, 0.1, 0.2, 0.3)
 HEADS = ("softmax", "radial")
 FALSE_REJECT_RATE = 0.05
-AWARE = 4  # every fourth image is attacked again by one who knows of the rejector
+AWARE = 4  # every fourth image is attacked again by an attacker who knows the rejector
 OUTCOMES = ("accepted_right", "rejected", "accepted_wrong")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttackSettings(MnistTraining):
     images: int  # that are attacked
-    calibration: int  # other test images, which the rejector learns from
+    calibration: int  # other test images, for the rejector
     steps: int
     restarts: int
 
@@ -59,33 +59,33 @@ def run(plan: Plan) -> Numbers:
 
 
 def attacked(plan: Plan, head: str, seed: int) -> Numbers:
-    """One network under FGSM through its own loss, under PGD through every loss, and with a rejector behind it."""
+    """Attack one network by FGSM through its training loss and by PGD through every loss, and add a rejector."""
     settings = plan.settings(SETTINGS)
     plan.note(f"attacking {head}, seed {seed}, knowing the head")
-    found, images = MnistRun(plan, settings, head, seed), some_images(settings.images)
-    net = found.net()
+    mnist_run, images = MnistRun(plan, settings, head, seed), some_images(settings.images)
+    net = mnist_run.net()
     strong = partial(pgd, steps=settings.steps, restarts=settings.restarts)
-    measure = partial(accuracy_under_attack, net, found.head, images.inputs, images.labels, EPSILONS)
+    measure = partial(accuracy_under_attack, net, mnist_run.head, images.inputs, images.labels, EPSILONS)
     single, many = measure(attack=fgsm, losses=["target"]), measure(attack=strong)
     return {
         "fgsm": list(single.accuracies["target"]),
         "pgd": {loss: list(values) for loss, values in many.accuracies.items()},
-        "outcomes": with_rejector(net, found.head, images, settings, strong),
+        "outcomes": with_rejector(net, mnist_run.head, images, settings, strong),
     }
 
 
 def with_rejector(
     net: nn.Module, head: Head, images: Examples, settings: AttackSettings, strong: Callable[..., Tensor]
 ) -> dict[str, list[dict[str, float]]]:
-    """What becomes of images attacked by FGSM, and by one who knows of the rejector, for each epsilon."""
+    """Return the outcomes of FGSM and of an attacker who knows the rejector, for each epsilon."""
     others = other_images(settings.images).inputs[: settings.calibration]
     with torch.no_grad():
         rejector = Rejector(FALSE_REJECT_RATE).fit(head.unknown_score(net(others)))
     x, y = images.inputs[::AWARE], images.labels[::AWARE]
-    own, all_of_them = HeadLoss("target", head), losses_for(head, rejector=rejector)
+    target_loss, all_losses = HeadLoss("target", head), losses_for(head, rejector=rejector)
     ways: dict[str, Any] = {
-        "fgsm": lambda epsilon: fgsm(net, x, y, epsilon, loss=own),
-        "aware": lambda epsilon: worst(net, x, y, epsilon, all_of_them, attack=strong),
+        "fgsm": lambda epsilon: fgsm(net, x, y, epsilon, loss=target_loss),
+        "aware": lambda epsilon: worst(net, x, y, epsilon, all_losses, attack=strong),
     }
     return {
         way: [_shares(outcomes(net, head, rejector, move(epsilon), y)) for epsilon in EPSILONS]
@@ -93,8 +93,8 @@ def with_rejector(
     }
 
 
-def _shares(found: Any) -> dict[str, float]:
-    return {name: getattr(found, name) for name in OUTCOMES}
+def _shares(counts: Any) -> dict[str, float]:
+    return {name: getattr(counts, name) for name in OUTCOMES}
 
 
 def draw(numbers: Numbers) -> "Figure":

@@ -103,13 +103,13 @@ def measured(plan: Plan, nets: BayesNets, samples: int) -> Numbers:
 
 def _measure(plan: Plan, nets: BayesNets, samples: int) -> Numbers:
     data, far = nets.data(), torch.cat([ring(radius, RING_POINTS) for radius in RADII])
-    found: Numbers = {"accuracy": [], "confident": [], "winning": [], "spread": []}
+    results: Numbers = {"accuracy": [], "confident": [], "winning": [], "spread": []}
     for network in trained_bayesian(plan, nets):
         near = predict(network, data.inputs[:600], samples, head=nets.layer, seed=0)
-        found["accuracy"].append(float((near.labels == data.labels[:600]).float().mean()))
+        results["accuracy"].append(float((near.labels == data.labels[:600]).float().mean()))
         for name, value in described(predict(network, far, samples, head=nets.layer, seed=0)).items():
-            found[name].append(value)
-    return found
+            results[name].append(value)
+    return results
 
 
 def described(prediction: Prediction) -> dict[str, float]:
@@ -121,7 +121,7 @@ def described(prediction: Prediction) -> dict[str, float]:
     }
 
 
-def best_seed(found: Numbers) -> int:
+def best_seed(results: Numbers) -> int:
     """Return the seed with the highest accuracy; the first of them."""
-    accuracies: list[float] = found["accuracy"]
+    accuracies: list[float] = results["accuracy"]
     return accuracies.index(max(accuracies))

@@ -1,5 +1,6 @@
 """Train one small network per seed, all at the same time: ``torch.func.vmap`` over their stacked parameters."""
 
+import logging
 import os
 import shutil
 import sys
@@ -16,7 +17,7 @@ from openradial.errors import TrainingError
 from paper.progress import bar
 
 Objective = Callable[[nn.Module, Tensor, Tensor], tuple[Tensor, Tensor]]
-COMPILE_FROM = 4_000  # steps: compiling takes up to 15 seconds and saves 2 milliseconds per step
+COMPILE_FROM = 2_000  # steps: compiling takes up to 15 seconds and saves 2 milliseconds per step
 
 
 def train_ensemble(
@@ -47,13 +48,10 @@ def train_ensemble(
     with torch.random.fork_rng(devices=[]), _small_arithmetic():
         networks = [_build(build, seed, dtype) for seed in seeds]
         torch.manual_seed(seeds[0])
-        rows = torch.stack([parameters_to_vector(network.parameters()) for network in networks])  # (s, p)
-        rows = rows.detach().requires_grad_()
         sources = [Batches(examples, batch_size, shuffle=True, seed=seed) for seed in seeds]
-        step = _training_step(_LossModule(networks[0], objective), rows, learning_rate, decay)
-        if compile or (compile is None and epochs * len(sources[0]) >= COMPILE_FROM and _has_compiler()):
-            # compiled random generators are 15 times slower than torch's own
-            step = torch.compile(step, dynamic=False, options={"fallback_random": True})
+        if compile is None:
+            compile = epochs * len(sources[0]) >= COMPILE_FROM and has_compiler()
+        rows, step = training_step(networks, objective, learning_rate, decay, compile=compile)
         inputs, losses = examples.inputs.to(dtype), []
         with bar(f"training {len(networks)} networks", epochs) as advance:
             for epoch in range(epochs):
@@ -73,6 +71,36 @@ def _build(build: Callable[[], nn.Module], seed: int, dtype: torch.dtype) -> nn.
     return build().to(dtype).train()
 
 
+def training_step(
+    networks: Sequence[nn.Module], objective: Objective, learning_rate: float, decay: float, *, compile: bool
+) -> tuple[Tensor, Callable[[Tensor, Tensor], Tensor]]:
+    """Return the stacked parameters, ``(s, p)``, and a function that trains them by one step.
+
+    The function takes a batch per network, ``(s, b, ...)`` and ``(s, b)``, and returns the losses, ``(s,)``.
+    """
+    module = _LossModule(networks[0], objective)
+    shapes = {name: parameter.shape for name, parameter in module.named_parameters()}
+    sizes = [shape.numel() for shape in shapes.values()]
+    rows = torch.stack([parameters_to_vector(network.parameters()) for network in networks]).detach().requires_grad_()
+    optimiser = torch.optim.RMSprop([rows], learning_rate, alpha=decay, foreach=False)
+
+    def loss(row: Tensor, x: Tensor, y: Tensor) -> Tensor:  # (p,), (b, ...), (b,) -> ()
+        parts = zip(shapes.items(), torch.split(row, sizes), strict=True)
+        result: Tensor = functional_call(module, {name: part.view(shape) for (name, shape), part in parts}, (x, y))
+        return result
+
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        losses: Tensor
+        rows.grad, losses = vmap(grad_and_value(loss), randomness="different")(rows.detach(), x, y)
+        optimiser.step()
+        return losses
+
+    if compile:  # with torch's random generators: compiled ones take 15 times as long
+        logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it warns that it ignores the optimiser's profiler
+        step = torch.compile(step, dynamic=False, options={"fallback_random": True})
+    return rows, step
+
+
 class _LossModule(nn.Module):
     """Network and objective as one module, because ``functional_call`` sets the parameters of a module."""
 
@@ -84,29 +112,7 @@ class _LossModule(nn.Module):
         return self.objective(self.network, x, y)[0]
 
 
-def _training_step(
-    module: _LossModule, rows: Tensor, learning_rate: float, decay: float
-) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a function that takes one step with a batch per network and returns the losses, ``(s,)``."""
-    shapes = {name: parameter.shape for name, parameter in module.named_parameters()}
-    sizes = [shape.numel() for shape in shapes.values()]
-    optimiser = torch.optim.RMSprop([rows], learning_rate, alpha=decay, foreach=False)
-
-    def loss(row: Tensor, x: Tensor, y: Tensor) -> Tensor:  # (p,), (b, ...), (b,) -> ()
-        parts = zip(shapes.items(), torch.split(row, sizes), strict=True)
-        result: Tensor = functional_call(module, {name: part.view(shape) for (name, shape), part in parts}, (x, y))
-        return result
-
-    def step(x: Tensor, y: Tensor) -> Tensor:  # (s, b, ...), (s, b) -> (s,)
-        losses: Tensor
-        rows.grad, losses = vmap(grad_and_value(loss), randomness="different")(rows.detach(), x, y)
-        optimiser.step()
-        return losses
-
-    return step
-
-
-def _has_compiler() -> bool:
+def has_compiler() -> bool:
     """Return whether torch.compile finds a C++ compiler."""
     return shutil.which(os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")) is not None
 

@@ -18,15 +18,15 @@ def run(plan: Plan) -> Numbers:
     settings = plan.settings(TRAINING)
     rows = [
         {"name": f"MNIST, {recipe}, {variant}", "runs": values, **_spread(values)}
-        for recipe, found in mnist_accuracies(plan, settings).items()
-        for variant, values in found.items()
+        for recipe, accuracies in mnist_accuracies(plan, settings).items()
+        for variant, values in accuracies.items()
     ]
     rows.append({"name": "the paper: ImageNet, VGG-19, radial", "runs": list(PAPER), **_spread(PAPER)})
     return {"rows": rows, "recipes": {name: recipe.label for name, recipe in RECIPES.items()}}
 
 
 def _spread(values: "list[float] | tuple[float, ...]") -> Numbers:
-    """Mean and error; a single run has no error."""
+    """Return mean and error; a single run has no error."""
     if len(values) < 2:
         return {"mean": values[0], "error": None}
     mean, error = mean_and_error(values)
@@ -40,15 +40,15 @@ def draw(numbers: Numbers) -> "Figure":
 
     figure = Figure(figsize=(7.5, 0.42 * len(numbers["rows"]) + 1.2), layout="constrained")
     ax = figure.subplots()
-    for place, row in enumerate(numbers["rows"]):
+    for index, row in enumerate(numbers["rows"]):
         color = colors.SOFTMAX if "softmax" in row["name"] else colors.RADIAL
         color = colors.BLACK if row["name"].startswith("the paper") else color
         away = [100 * (value - row["mean"]) for value in row["runs"]]
-        ax.scatter(away, [place] * len(away), s=16, color=color, alpha=0.6, linewidths=0, zorder=3)
+        ax.scatter(away, [index] * len(away), s=16, color=color, alpha=0.6, linewidths=0, zorder=3)
         if row["error"] is not None:
-            ax.errorbar(0, place, xerr=100 * row["error"], color=color, capsize=4, fmt="|", zorder=2)
-            said = f"{100 * row['mean']:.2f} ± {100 * row['error']:.2f} %"
-            ax.annotate(said, (1.01, place), xycoords=("axes fraction", "data"), va="center", fontsize=8)
+            ax.errorbar(0, index, xerr=100 * row["error"], color=color, capsize=4, fmt="|", zorder=2)
+            text = f"{100 * row['mean']:.2f} ± {100 * row['error']:.2f} %"
+            ax.annotate(text, (1.01, index), xycoords=("axes fraction", "data"), va="center", fontsize=8)
     ax.axvline(0, color="0.8", linewidth=0.8, zorder=1)
     ax.set_yticks(range(len(numbers["rows"])), [row["name"] for row in numbers["rows"]])
     ax.invert_yaxis()

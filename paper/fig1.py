@@ -62,7 +62,7 @@ def run(plan: Plan) -> Numbers:
 
 
 def first_that_learned(accuracies: list[float], complete: list[bool]) -> int:
-    """The first seed whose network learned the task, if there is one with both units, else the best.
+    """Return the first seed whose network learned the task, if there is one with both units, else the best.
 
     With two units before the last layer, some networks start with a unit that is never active and stay there; a few
     learn the task with the other one alone.
@@ -77,13 +77,13 @@ def first_that_learned(accuracies: list[float], complete: list[bool]) -> int:
 
 @torch.no_grad()
 def uses_both_units(network: nn.Module, x: torch.Tensor) -> bool:
-    """Whether each unit of the last hidden layer is active for some points."""
+    """Return whether each unit of the last hidden layer is active for some points."""
     each: Any = network
     return bool((each.forward_features(x) > 0).any(0).all())
 
 
 def called(network: nn.Module) -> float:
-    """Share of a ring of far-away points that is called with p > 0.9."""
+    """Return the share of a ring of far-away points that is called with p > 0.9."""
     return float((winning(network, "softmax", ring(RADIUS))[1] > 0.9).float().mean())
 
 

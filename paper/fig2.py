@@ -27,14 +27,14 @@ TITLES = ("a training point", "a point far away")
 def run(plan: Plan) -> Numbers:
     settings = plan.settings(SETTINGS)
     nets = softmax_nets(settings)
-    found = measured(plan, nets, settings.samples)
-    seed = best_seed(found)
+    results = measured(plan, nets, settings.samples)
+    seed = best_seed(results)
     network = trained_bayesian(plan, nets)[seed]
     z, probs = mapped(drawn(network, nets, settings.samples), two_points(nets))
     mean = hidden_layer(network, nets.data(), reach_of(z.flatten(0, 1)))
     return {
         "seed": seed,
-        "told": found,
+        "told": results,
         "mean": mean,
         "points": [{"z": rounded(z[:, i]), "probs": probs[:, i].tolist()} for i in range(2)],
     }
@@ -42,7 +42,7 @@ def run(plan: Plan) -> Numbers:
 
 @torch.no_grad()
 def mapped(networks: list[nn.Module], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Features of points in every sample, ``(samples, b, 2)``, and the winning probabilities, ``(samples, b)``."""
+    """Return features of points in every sample, ``(samples, b, 2)``, and winning probabilities, ``(samples, b)``."""
     each: list[Any] = networks
     z = torch.stack([net.forward_features(x) for net in each])
     probs = torch.stack([net(x).softmax(-1).amax(-1) for net in each])

@@ -72,7 +72,7 @@ def run(plan: Plan) -> Numbers:
 
 
 def called(plan: Plan, both: dict[str, Nets], radii: Any) -> dict[str, list[float]]:
-    """Share of the rings' points that each network calls with p > 0.9."""
+    """Return the share of the rings' points that each network calls with p > 0.9."""
     x = torch.cat([ring(radius) for radius in radii])
     return {
         head: [float((winning(net, head, x, BETA)[1] > 0.9).float().mean()) for net in trained(plan, nets)]
@@ -81,12 +81,12 @@ def called(plan: Plan, both: dict[str, Nets], radii: Any) -> dict[str, list[floa
 
 
 def tested(plan: Plan, both: dict[str, Nets]) -> dict[str, list[float]]:
-    """Accuracy of each network on test points of its own spiral."""
+    """Return the accuracy of each network on test points of its own spiral."""
     return {head: [accuracy(net, nets.data("test")) for net in trained(plan, nets)] for head, nets in both.items()}
 
 
 def areas(plan: Plan, nets: Nets, beta: float) -> list[float]:
-    """Share of the plane that each network calls with p > 0.5."""
+    """Return the share of the plane that each network calls with p > 0.5."""
     x = grid(120)
     return [float((winning(net, "radial", x, beta)[1] > 0.5).float().mean()) for net in trained(plan, nets)]
 
@@ -110,14 +110,14 @@ def draw(numbers: Numbers) -> "Figure":
 
 
 def draw_rings(ax: "Axes", numbers: Numbers) -> None:
-    """Shares of each ring, a dot per seed."""
+    """Draw shares of each ring, a dot per seed."""
     from openradial.evaluation.plots import colors
 
     for head, color, shift, mark in (("softmax", colors.SOFTMAX, -0.12, "s"), ("radial", colors.RADIAL, 0.12, "o")):
-        for place, found in enumerate(numbers["rings"]):
+        for index, each in enumerate(numbers["rings"]):
             name = f"{head}, $\\beta$ = {numbers['beta']:g}" if head == "radial" else head
-            shares = [100 * share for share in found[head]]
-            where = [place + shift] * len(shares)
+            shares = [100 * share for share in each[head]]
+            where = [index + shift] * len(shares)
             ax.scatter(
                 where,
                 shares,
@@ -126,10 +126,10 @@ def draw_rings(ax: "Axes", numbers: Numbers) -> None:
                 alpha=0.5,
                 marker=mark,
                 linewidths=0,
-                label=name if place == 0 else None,
+                label=name if index == 0 else None,
             )
-            ax.hlines(sum(shares) / len(shares), place + shift - 0.1, place + shift + 0.1, color=color, linewidth=2)
-    ax.set_xticks(range(len(numbers["rings"])), [found["name"] for found in numbers["rings"]])
+            ax.hlines(sum(shares) / len(shares), index + shift - 0.1, index + shift + 0.1, color=color, linewidth=2)
+    ax.set_xticks(range(len(numbers["rings"])), [each["name"] for each in numbers["rings"]])
     ax.set(ylabel="far-away points with p > 0.9 (%)", ylim=(-4, 104))
     ax.legend(loc="center right")
 

@@ -76,7 +76,7 @@ def noisy_nets(settings: Fig4, head: str, case: dict[str, Any]) -> Nets:
 
 
 def measured(plan: Plan, nets: Nets) -> dict[str, list[float]]:
-    """What networks make of wrong labels, one number per seed."""
+    """Return the share of memorised wrong labels and the accuracy, one number per seed."""
     networks, data, wrong = trained(plan, nets), nets.data(), wrong_labels(nets)
     return {
         "memorised": [memorised(net, data, wrong) for net in networks],
@@ -85,26 +85,26 @@ def measured(plan: Plan, nets: Nets) -> dict[str, list[float]]:
 
 
 def without_noise(plan: Plan, nets: Nets) -> list[float]:
-    """Accuracies of the same networks when every label is right."""
+    """Return accuracies of the same networks when every label is right."""
     return accuracies(trained(plan, replace(nets, label_noise=0.0)), nets)
 
 
 def accuracies(networks: list[nn.Module], nets: Nets) -> list[float]:
-    """On as many test points as the paper has training points, all with their own labels."""
+    """Return accuracies on as many test points as the paper has training points, with correct labels."""
     test = replace(nets, points=2000).data("test")
     return [accuracy(net, test) for net in networks]
 
 
 def wrong_labels(nets: Nets) -> torch.Tensor:
-    """Which training points have a label that is not their own, ``(n,)``; a random label can be the right one."""
+    """Return which training points have a wrong label, ``(n,)``; a random label can be the correct one."""
     return nets.data().labels != replace(nets, label_noise=0.0).data().labels
 
 
 @torch.no_grad()
 def memorised(network: nn.Module, data: Examples, wrong: torch.Tensor) -> float:
-    """Share of the wrong labels that the network gives back."""
-    said = network(data.inputs[wrong]).argmax(-1)
-    return float((said == data.labels[wrong]).float().mean())
+    """Return the share of the wrong labels that the network predicts."""
+    predicted = network(data.inputs[wrong]).argmax(-1)
+    return float((predicted == data.labels[wrong]).float().mean())
 
 
 def draw(numbers: Numbers) -> "Figure":
@@ -120,7 +120,7 @@ def draw(numbers: Numbers) -> "Figure":
 
 
 def draw_map(ax: "Axes", numbers: Numbers, head: str) -> None:
-    """The plane, the training points, and a ring about each that has a wrong label."""
+    """Draw the plane, the training points, and a ring around each with a wrong label."""
     import numpy as np
 
     from openradial.evaluation.plots import plot_points, plot_prediction_map
@@ -144,25 +144,25 @@ def draw_map(ax: "Axes", numbers: Numbers, head: str) -> None:
 
 
 def draw_shares(ax: "Axes", numbers: Numbers) -> None:
-    """How many of the wrong labels each network gives back, a dot per seed."""
+    """Draw the share of wrong labels that each network predicts, a dot per seed."""
     from openradial.evaluation.plots import colors
 
     cases = numbers["cases"]
     for head, color, mark, shift in (("softmax", colors.SOFTMAX, "s", 0.12), ("radial", colors.RADIAL, "o", -0.12)):
-        for place, case in enumerate(cases):
+        for index, case in enumerate(cases):
             shares = [100 * share for share in case[head]["memorised"]]
             ax.scatter(
                 shares,
-                [-place + shift] * len(shares),
+                [-index + shift] * len(shares),
                 s=22,
                 color=color,
                 marker=mark,
                 alpha=0.6,
                 linewidths=0,
-                label=head if place == 0 else None,
+                label=head if index == 0 else None,
             )
     names = [case["name"].replace(", ", ",\n") for case in cases]
-    ax.set_yticks([-place for place in range(len(cases))], names)
+    ax.set_yticks([-index for index in range(len(cases))], names)
     ax.set(xlim=(-4, 104), ylim=(0.5 - len(cases), 0.5), xlabel="wrong labels learned by heart (%)")
     ax.set_box_aspect(1)
     ax.legend(loc="lower right")

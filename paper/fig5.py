@@ -32,8 +32,8 @@ def run(plan: Plan) -> Numbers:
     nets = radial_nets(settings)
     kinds = {f"radial, beta {beta:g}": radial_nets(settings, beta) for beta in settings.betas}
     kinds["softmax"] = softmax_nets(settings, HIDDEN["radial"])  # the same network, so that only the head differs
-    found = {kind: measured(plan, each, settings.samples) for kind, each in kinds.items()}
-    seed = best_seed(found[f"radial, beta {FIGURE_BETA:g}"])
+    results = {kind: measured(plan, each, settings.samples) for kind, each in kinds.items()}
+    seed = best_seed(results[f"radial, beta {FIGURE_BETA:g}"])
     networks = drawn(trained_bayesian(plan, nets)[seed], nets, settings.samples)
     with torch.no_grad():
         o = torch.stack([net(two_points(nets)) for net in networks])  # (samples, 2, 3)
@@ -41,7 +41,7 @@ def run(plan: Plan) -> Numbers:
     return {
         "seed": seed,
         "beta": FIGURE_BETA,
-        "told": found,
+        "told": results,
         "points": [{"o": rounded(o[:, i]), "probs": probs[:, i].tolist()} for i in range(2)],
     }
 
@@ -59,7 +59,7 @@ def draw(numbers: Numbers) -> "Figure":
 
 
 def draw_outputs(ax: "Axes", point: Numbers) -> None:
-    """Outputs of the samples, seen along the line on which all three outputs are equal."""
+    """Draw outputs of the samples, seen along the line on which all three outputs are equal."""
     import numpy as np
 
     from openradial.evaluation.plots import colors
@@ -67,9 +67,9 @@ def draw_outputs(ax: "Axes", point: Numbers) -> None:
     view = np.array([[-1, 1, 0], [-1, -1, 2]]).T / np.sqrt([2, 6])  # (3, 2) keeps lengths in the prototypes' plane
     o = np.array(point["o"]) @ view
     ax.scatter(o[:, 0], o[:, 1], s=14, color="black", alpha=0.45, linewidths=0)
-    for label, place in enumerate(view):
-        ax.plot(*place, "*", color=colors.CLASSES[label], markeredgecolor="white", markersize=17)
-        ax.annotate(f"$p_{label + 1}$", place, (0, 10), textcoords="offset points", ha="center")
+    for label, star in enumerate(view):
+        ax.plot(*star, "*", color=colors.CLASSES[label], markeredgecolor="white", markersize=17)
+        ax.annotate(f"$p_{label + 1}$", star, (0, 10), textcoords="offset points", ha="center")
     reach = max(1.2, 1.1 * float(np.quantile(np.abs(o), 0.98)))
     far = 1.7 * reach  # room for the inset
     ax.set(xlim=(-reach, far), ylim=(-reach, far), xlabel="$(o_2 - o_1) / \\sqrt{2}$")
@@ -79,16 +79,16 @@ def draw_outputs(ax: "Axes", point: Numbers) -> None:
 
 
 def draw_seeds(ax: "Axes", told: Numbers) -> None:
-    """Each network on the far-away rings: how sure its samples are, and how far apart."""
+    """Draw each network on the far-away rings: the confidence of its samples, and their spread."""
     from openradial.evaluation.plots import colors
 
     styles = {"softmax": (colors.SOFTMAX, "s"), "radial, beta 5": (colors.RADIAL, "o")}
     others = iter([(colors.SKY, "^"), (colors.GREEN, "D")])
-    for kind, found in told.items():
+    for kind, results in told.items():
         color, mark = styles.get(kind) or next(others)
         name = kind.replace("beta", "$\\beta$ =")
         ax.scatter(
-            found["winning"], found["spread"], s=26, color=color, marker=mark, alpha=0.75, linewidths=0, label=name
+            results["winning"], results["spread"], s=26, color=color, marker=mark, alpha=0.75, linewidths=0, label=name
         )
     ax.set(xlim=(-0.03, 1.03), ylim=(0, None), title="rings far away, a dot per seed")
     ax.set(xlabel="mean winning probability", ylabel="its deviation over samples")

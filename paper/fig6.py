@@ -31,16 +31,16 @@ def run(plan: Plan) -> Numbers:
     }
 
 
-def measured(found: MnistRun) -> Numbers:
-    """Winning probabilities of one network."""
-    o, right = found.outputs(), found.right()
-    probs = winning_probs(found.head, o)
+def measured(mnist_run: MnistRun) -> Numbers:
+    """Return winning probabilities of one network."""
+    o, right = mnist_run.outputs(), mnist_run.right()
+    probs = winning_probs(mnist_run.head, o)
     return {
         "histograms": {RIGHT: histogram(probs[right]), WRONG: histogram(probs[~right])},
         "median_right": median(probs[right]),
         "median_wrong": median(probs[~right]),
         "wrong_above": share_above(probs[~right], HIGH),
-        "auroc": misclassification_auroc(found.head.unknown_score(o).numpy(), right.numpy()),
+        "auroc": misclassification_auroc(mnist_run.head.unknown_score(o).numpy(), right.numpy()),
     }
 
 

@@ -25,15 +25,15 @@ SETTINGS: dict[Size, Fig7] = {"tiny": Fig7(), "quick": Fig7(), "full": Fig7()}
 
 def run(plan: Plan) -> Numbers:
     settings = plan.settings(SETTINGS)
-    found = {head: [image_run(plan, head, seed) for seed in range(settings.runs)] for head in HEADS}
-    first, chosen = found["radial"][0], image_set(plan)
+    results = {head: [image_run(plan, head, seed) for seed in range(settings.runs)] for head in HEADS}
+    first, images = results["radial"][0], image_set(plan)
     return {
-        "data": chosen.title,
-        "network": chosen.network,
+        "data": images.title,
+        "network": images.network,
         **{name: first[name] for name in ("epochs", "scale", "known_classes", "novel_classes")},
-        "beta": [each["beta"] for each in found["radial"]],
-        "temperature": [each["temperature"] for each in found["softmax"]],
-        "heads": {head: [{name: each[name] for name in KEPT} for each in runs] for head, runs in found.items()},
+        "beta": [each["beta"] for each in results["radial"]],
+        "temperature": [each["temperature"] for each in results["softmax"]],
+        "heads": {head: [{name: each[name] for name in KEPT} for each in runs] for head, runs in results.items()},
     }
 
 

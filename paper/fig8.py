@@ -42,12 +42,19 @@ def run(plan: Plan) -> Numbers:
 
 
 def curve(plan: Plan, variant: str, seed: int) -> list[float]:
-    """Accuracy of one network for each epsilon, attacked through the loss it was trained with, as in the paper."""
+    """Return the accuracy of one network for each epsilon, attacked through its training loss as in the paper."""
     settings = plan.settings(SETTINGS)
     plan.note(f"attacking {variant}, seed {seed}, by FGSM")
-    found, images = MnistRun(plan, settings, variant, seed), some_images(settings.images)
+    mnist_run, images = MnistRun(plan, settings, variant, seed), some_images(settings.images)
     attacked = accuracy_under_attack(
-        found.net(), found.head, images.inputs, images.labels, EPSILONS, attack=fgsm, losses=["target"], batch_size=1000
+        mnist_run.net(),
+        mnist_run.head,
+        images.inputs,
+        images.labels,
+        EPSILONS,
+        attack=fgsm,
+        losses=["target"],
+        batch_size=1000,
     )
     return list(attacked.accuracies["target"])
 
@@ -78,7 +85,7 @@ def draw_band(
     label: str,
     linestyle: str = "-",
 ) -> None:
-    """Mean over seeds; a solid line has a band of the error."""
+    """Draw the mean over seeds; a solid line has a band of the error."""
     from paper.claims import error_of
 
     columns = [[100 * value for value in column] for column in zip(*curves, strict=True)]

@@ -115,30 +115,33 @@ def image_run(plan: Plan, head: str, seed: int = 0, scale: float | None = None) 
 def _run(plan: Plan, name: str, images: ImageSet, head_name: str, scale: float, seed: int) -> Numbers:
     settings = replace(images.training, seed=seed)
     if images is TINY_IMAGENET:
-        parts = tiny_imagenet_parts(plan.options["tiny_imagenet"], settings)
+        weights = models.imagenet_weights("efficientnet_lite0")
+        parts = tiny_imagenet_parts(plan.options["tiny_imagenet"], settings, Normalise(weights.mean, weights.std))
     else:
         parts = example_parts(images, settings)
     k = parts.classes["known_classes"]
     head: Head = RadialHead(k, scale=scale) if head_name == "radial" else SoftmaxHead(k)
-    build = partial(_build, images, k, near_zero=images.pretrained and head_name == "radial")
+
+    def build() -> nn.Module:
+        net = images.build(k)
+        return start_near_zero(net) if images.pretrained and head_name == "radial" else net
+
     net, steps = trained(plan, name, build, head.loss, lambda: parts.train, settings)
     curves = {key: [round(value, 5) for value in values.tolist()] for key, values in steps.items()}
     facts = {**parts.classes, "scale": scale, "epochs": settings.epochs}
     return facts | measured(net, head, parts) | {"steps": curves}
 
 
-def _build(images: ImageSet, k: int, *, near_zero: bool) -> nn.Module:
-    """Build the network; ``near_zero`` starts the last layer so small that outputs lie between the prototypes.
+def start_near_zero(net: nn.Module) -> nn.Module:
+    """Initialise the last layer so small that outputs lie between the prototypes.
 
     Features of a pre-trained network are large. With the usual initialisation its outputs lie many prototype distances
     away, and the steps of the first epochs move them all to one point, where the features are lost.
     """
-    net = images.build(k)
-    if near_zero:
-        last = net.get_submodule("classifier")
-        assert isinstance(last, nn.Linear)
-        nn.init.normal_(last.weight, 0, START)
-        nn.init.zeros_(last.bias)
+    last = net.get_submodule("classifier")
+    assert isinstance(last, nn.Linear)
+    nn.init.normal_(last.weight, 0, START)
+    nn.init.zeros_(last.bias)
     return net
 
 
@@ -163,21 +166,19 @@ def example_parts(images: ImageSet, settings: Settings) -> ImageParts:
     )
 
 
-def tiny_imagenet_parts(root: str, settings: Settings) -> ImageParts:
+def tiny_imagenet_parts(root: str, settings: Settings, normalise: Normalise) -> ImageParts:
     """Read Tiny-ImageNet from a folder; all classes are known but the artifacts."""
     split = parse_known(f"not:{ARTIFACT}", tiny_imagenet(root, "train").classes)
     train = tiny_imagenet(root, "train", classes=split.known)
     indices = Examples(torch.arange(len(train)), train.labels, train.classes)
     kept, validation = train_test_split(indices, VALIDATION, seed=settings.seed)
-    weights = models.imagenet_weights("efficientnet_lite0")
-    normalise = Normalise(weights.mean, weights.std)
 
     def batches(folder: ImageFolder, transform: Any = normalise, shuffle: bool = False) -> BatchSource:
         options: dict[str, Any] = {"size": 64, "batch_size": settings.batch_size, "seed": settings.seed}
         return loader_for(folder, transform=transform, shuffle=shuffle, **options)
 
-    def subset(chosen: Tensor) -> ImageFolder:
-        return replace(train, paths=[train.paths[i] for i in chosen.tolist()], labels=train.labels[chosen])
+    def subset(selected: Tensor) -> ImageFolder:
+        return replace(train, paths=[train.paths[i] for i in selected.tolist()], labels=train.labels[selected])
 
     return ImageParts(
         batches(subset(kept.inputs), _augmented(TINY_IMAGENET, normalise), shuffle=True),

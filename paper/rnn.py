@@ -76,27 +76,27 @@ def run(plan: Plan) -> Numbers:
 
 
 def accuracy(plan: Plan, task: Task, head: str, seed: int) -> float:
-    """Test accuracy with all classes known."""
+    """Return the test accuracy with all classes known."""
     train, test = task.data("train"), task.data("test")
     net = task.net(plan, head, train, seed, "all").net
     return float((outputs(net, test.inputs).argmax(-1) == test.labels).double().mean())
 
 
 def known_count(task: Task, share: float) -> int:
-    """How many classes are known, half a class counting as one."""
+    """Return the number of known classes, rounded half up."""
     return int(share * len(task.data("train").classes) + 0.5)
 
 
 def by_method(seeds: list[dict[str, float]]) -> dict[str, list[float]]:
-    return {method: [found[method] for found in seeds] for method in METHODS}
+    return {method: [results[method] for results in seeds] for method in METHODS}
 
 
 def open_world(plan: Plan, task: Task, share: float, seed: int) -> dict[str, float]:
-    """Macro-F1 over the known classes and "unknown" of every method, for one draw of the known classes."""
+    """Return the macro-F1 over the known classes and "unknown" of every method, for one draw of the known classes."""
     plan.note(f"{task.title}: {100 * share:g} % of the classes known, seed {seed}")
     train, test = task.data("train"), task.data("test")
     split = random_split(train.classes, known_count(task, share), seed)
-    seen, held = train_test_split(divide(train, split)[0], task.held_out, seed)
+    seen, held_out = train_test_split(divide(train, split)[0], task.held_out, seed)
     parts = divide(test, split)
     x, y = (
         torch.cat([part.inputs for part in parts]),
@@ -105,34 +105,34 @@ def open_world(plan: Plan, task: Task, share: float, seed: int) -> dict[str, flo
     answers: dict[str, Tensor] = {}
     for head in HEADS:
         net = task.net(plan, head, seen, seed, f"{share}").net
-        answers |= decided(head, net, seen, held, x)
+        answers |= decided(head, net, seen, held_out, x)
     return {method: open_f1(y.numpy(), answers[method].numpy(), len(split.known)) for method in METHODS}
 
 
-def decided(name: str, net: nn.Module, seen: Examples, held: Examples, x: Tensor) -> dict[str, Tensor]:
-    """The class of each input or -1, by every method that works with this network."""
-    o, o_seen, o_held = (outputs(net, each) for each in (x, seen.inputs, held.inputs))
+def decided(name: str, net: nn.Module, seen: Examples, held_out: Examples, x: Tensor) -> dict[str, Tensor]:
+    """Return the class of each input or -1, by every method that works with this network."""
+    o, o_seen, o_held_out = (outputs(net, each) for each in (x, seen.inputs, held_out.inputs))
     k = len(seen.classes)
     if name == "DOC":
         return {"DOC": DOCHead(k).fit(o_seen, seen.labels).decide(o)}
     head: Head = SoftmaxHead(k) if name == "softmax" else RadialHead(k)
-    found = {
-        f"{name}, p < 0.5": torch.where(head.log_probs(o).amax(-1).exp() >= 0.5, head.predict(o), -1),
-        f"{name}, calibrated": _calibrated(head, o_held, o),
+    results = {
+        f"{name}, p < 0.5": torch.where(head(o).amax(-1).exp() >= 0.5, head.predict(o), -1),
+        f"{name}, calibrated": _calibrated(head, o_held_out, o),
     }
-    return found | ({"OpenMax": _openmax(k, o_seen, seen.labels, o)} if name == "softmax" else {})
+    return results | ({"OpenMax": _openmax(k, o_seen, seen.labels, o)} if name == "softmax" else {})
 
 
-def _calibrated(head: Head, held: Tensor, o: Tensor) -> Tensor:
-    rejector = Rejector(FALSE_REJECT_RATE).fit(head.unknown_score(held))
+def _calibrated(head: Head, held_out: Tensor, o: Tensor) -> Tensor:
+    rejector = Rejector(FALSE_REJECT_RATE).fit(head.unknown_score(held_out))
     labels: Tensor = rejector.decide(head.unknown_score(o), head.predict(o))
     return labels
 
 
 def _openmax(k: int, seen: Tensor, y: Tensor, o: Tensor) -> Tensor:
-    """Unknown where it is more probable than every class."""
+    """Return classes, and -1 where unknown is more probable than every class."""
     head = OpenMaxHead(k).fit(seen, y)
-    return torch.where(head.unknown_log_prob(o) <= head.log_probs(o).amax(-1), head.predict(o), -1)
+    return torch.where(head.unknown_log_prob(o) <= head(o).amax(-1), head.predict(o), -1)
 
 
 def draw(numbers: Numbers) -> "Figure":
@@ -151,45 +151,54 @@ def draw(numbers: Numbers) -> "Figure":
     return figure
 
 
-def _draw_closed(ax: "Axes", found: list[Numbers]) -> None:
+def _draw_closed(ax: "Axes", results: list[Numbers]) -> None:
     from openradial.evaluation.plots import colors
     from paper.claims import error_of
 
     for head, color, shift, mark in (("softmax", colors.SOFTMAX, -0.12, "s"), ("radial", colors.RADIAL, 0.12, "o")):
-        for place, each in enumerate(found):
+        for index, each in enumerate(results):
             values = [100 * value for value in each["accuracy"][head]]
-            label = head if place == 0 else None
+            label = head if index == 0 else None
             mean = sum(values) / len(values)
-            ax.errorbar(place + shift, mean, yerr=error_of(values), fmt=mark, color=color, capsize=4, label=label)
+            ax.errorbar(index + shift, mean, yerr=error_of(values), fmt=mark, color=color, capsize=4, label=label)
             beside: dict[str, Any] = {
                 "xytext": (60 * shift, 0),
                 "textcoords": "offset points",
                 "va": "center",
                 "fontsize": 8,
             }
-            ax.annotate(f"{mean:.1f}", (place + shift, mean), ha="right" if shift < 0 else "left", **beside)
+            ax.annotate(f"{mean:.1f}", (index + shift, mean), ha="right" if shift < 0 else "left", **beside)
     ax.set_xticks(
-        range(len(found)), [f"{each['architecture']}\n{each['title'].replace(', ', chr(10))}" for each in found]
+        range(len(results)), [f"{each['architecture']}\n{each['title'].replace(', ', chr(10))}" for each in results]
     )
-    ax.set(title="all classes known", ylabel="test accuracy (%); bars: error over seeds", xlim=(-0.5, len(found) - 0.5))
+    ax.set(
+        title="all classes known", ylabel="test accuracy (%); bars: error over seeds", xlim=(-0.5, len(results) - 0.5)
+    )
     ax.legend(loc="lower left")
 
 
-def _draw_open(ax: "Axes", found: list[Numbers]) -> None:
+def _draw_open(ax: "Axes", results: list[Numbers]) -> None:
     from openradial.evaluation.plots import colors
     from paper.claims import error_of
 
     palette = (colors.ORANGE, colors.VERMILION, colors.PURPLE, colors.GREEN, colors.SKY, colors.BLUE, colors.BLACK)
     width = 0.8 / len(METHODS)
     for at, (method, color) in enumerate(zip(METHODS, palette, strict=True)):
-        groups = [[100 * value for value in each["f1"][method]] for each in found]
-        places = [place + (at - (len(METHODS) - 1) / 2) * width for place in range(len(found))]
+        groups = [[100 * value for value in each["f1"][method]] for each in results]
+        positions = [index + (at - (len(METHODS) - 1) / 2) * width for index in range(len(results))]
         means, errors = [sum(group) / len(group) for group in groups], [error_of(group) or 0.0 for group in groups]
         ax.bar(
-            places, means, width * 0.92, yerr=errors, color=color, label=method, capsize=2, error_kw={"linewidth": 0.8}
+            positions,
+            means,
+            width * 0.92,
+            yerr=errors,
+            color=color,
+            label=method,
+            capsize=2,
+            error_kw={"linewidth": 0.8},
         )
     ax.set_xticks(
-        range(len(found)), [f"{100 * each['share']:g} % known ({each['known_classes']} classes)" for each in found]
+        range(len(results)), [f"{100 * each['share']:g} % known ({each['known_classes']} classes)" for each in results]
     )
     ax.set(ylabel="macro-F1 (%)", ylim=(0, 100))
 

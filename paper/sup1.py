@@ -30,9 +30,9 @@ def draw(numbers: Numbers) -> "Figure":
 
     figure = Figure(figsize=(9.6, 6.6), layout="constrained")
     panels = figure.subplots(2, 3, sharex=True, sharey=True).flat
-    for place, (ax, layer) in enumerate(zip(panels, numbers["samples"], strict=True)):
+    for index, (ax, layer) in enumerate(zip(panels, numbers["samples"], strict=True)):
         draw_hidden_layer(ax, layer)
-        ax.set_title(f"sample {place + 1}")
+        ax.set_title(f"sample {index + 1}")
         ax.label_outer()
     return figure
 

@@ -44,7 +44,7 @@ def draw(numbers: Numbers) -> "Figure":
     large, small = figure.subfigures(1, 2, width_ratios=(1, 1.55), squeeze=False)[0]
     mean = large.subplots()
     panels = [mean, *small.subplots(2, 3, sharex=True, sharey=True).flat]
-    titles = ["mean of all samples", *(f"sample {place + 1}" for place in range(SHOWN))]
+    titles = ["mean of all samples", *(f"sample {index + 1}" for index in range(SHOWN))]
     for ax, title, plane in zip(panels, titles, [numbers["mean"], *numbers["samples"]], strict=True):
         plot_prediction_map(plane["winners"], plane["probs"], plane["extent"], ax=ax)
         ax.set_title(title)

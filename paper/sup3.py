@@ -16,19 +16,19 @@ BETAS = (1.0, 2.0, 5.0, 10.0)
 
 def run(plan: Plan) -> Numbers:
     settings = plan.settings(TRAINING)
-    found: Numbers = {"betas": list(BETAS), "seeds": []}
+    numbers: Numbers = {"betas": list(BETAS), "seeds": []}
     for seed in range(settings.seeds):
         net = MnistRun(plan, settings, "radial", seed)
         o, right = net.outputs(), net.right()
         probs = [winning_probs(RadialHead(10, beta), o) for beta in BETAS]
-        found["seeds"].append(
+        numbers["seeds"].append(
             {
                 RIGHT: [histogram(each[right]) for each in probs],
                 WRONG: [histogram(each[~right]) for each in probs],
                 "medians": [median(each) for each in probs],
             }
         )
-    return found
+    return numbers
 
 
 def draw(numbers: Numbers) -> "Figure":
@@ -38,10 +38,10 @@ def draw(numbers: Numbers) -> "Figure":
 
     figure = Figure(figsize=(11, 3), layout="constrained")
     panels = figure.subplots(1, len(numbers["betas"]), sharey=True)
-    for place, (ax, beta) in enumerate(zip(panels, numbers["betas"], strict=True)):
+    for index, (ax, beta) in enumerate(zip(panels, numbers["betas"], strict=True)):
         for part, color, hatch in ((RIGHT, KNOWN_COLOR, None), (WRONG, NOVEL_COLOR, "///")):
-            draw_shares(ax, summed([seed[part][place] for seed in numbers["seeds"]]), color, part, hatch=hatch)
-        middle = sum(seed["medians"][place] for seed in numbers["seeds"]) / len(numbers["seeds"])
+            draw_shares(ax, summed([seed[part][index] for seed in numbers["seeds"]]), color, part, hatch=hatch)
+        middle = sum(seed["medians"][index] for seed in numbers["seeds"]) / len(numbers["seeds"])
         ax.set_title(f"$\\beta$ = {beta:g}, median {middle:.2f}")
     panels[0].set_ylabel("share of these predictions (%)")
     panels[0].legend(loc="upper left", fontsize=8)

@@ -27,7 +27,7 @@ SETTINGS: dict[Size, MnistTraining] = {
 
 
 def run(plan: Plan) -> Numbers:
-    settings, chosen = plan.settings(SETTINGS), image_set(plan)
+    settings, images = plan.settings(SETTINGS), image_set(plan)
     curves = {f"{a:g}": image_run(plan, "radial", scale=a) for a in DRAWN}
     mnist: Numbers = {}
     for a in LENGTHS:
@@ -37,28 +37,28 @@ def run(plan: Plan) -> Numbers:
             "noise": [noise(net.losses()) for net in nets],
         }
     return {
-        "data": chosen.title,
-        "network": chosen.network,
-        "curves": {a: found["steps"] for a, found in curves.items()},
-        "image_accuracy": {a: {"top_1": found["top_1"], "top_5": found["top_5"]} for a, found in curves.items()},
-        "image_noise": {a: noise(found["steps"]["loss"]) for a, found in curves.items()},
+        "data": images.title,
+        "network": images.network,
+        "curves": {a: result["steps"] for a, result in curves.items()},
+        "image_accuracy": {a: {"top_1": result["top_1"], "top_5": result["top_5"]} for a, result in curves.items()},
+        "image_noise": {a: noise(result["steps"]["loss"]) for a, result in curves.items()},
         "mnist": mnist,
     }
 
 
 def noise(losses: Sequence[float]) -> float:
-    """Standard deviation of the loss around its moving average, in the second half of the steps."""
+    """Return the standard deviation of the loss around its moving average, in the second half of the steps."""
     smooth = moving_average(losses, window_of(losses))
     return pstdev(loss - middle for loss, middle in list(zip(losses, smooth, strict=True))[len(losses) // 2 :])
 
 
 def window_of(values: Sequence[float]) -> int:
-    """A twentieth of the steps, two at least."""
+    """Return a twentieth of the steps, but at least two."""
     return max(2, len(values) // 20)
 
 
 def moving_average(values: Sequence[float], window: int) -> list[float]:
-    """Mean of each value and those before it, ``window`` at most.
+    """Return the mean of each value and those before it, ``window`` at most.
 
     >>> moving_average([1.0, 3.0, 5.0, 7.0], 2)
     [1.0, 2.0, 4.0, 6.0]
@@ -87,7 +87,7 @@ def draw(numbers: Numbers) -> "Figure":
     _draw_lengths(panels[1, 0], numbers["mnist"], "accuracy", "MNIST: test accuracy (%)", 100, colors.GREEN)
     _draw_lengths(panels[1, 1], numbers["mnist"], "noise", "MNIST: noise of the loss", 1, colors.GREEN)
     panels[1, 1].set_yscale("log")
-    relative = {a: {"noise": [100 * n / float(a) for n in found["noise"]]} for a, found in numbers["mnist"].items()}
+    relative = {a: {"noise": [100 * n / float(a) for n in results["noise"]]} for a, results in numbers["mnist"].items()}
     _draw_lengths(panels[1, 2], relative, "noise", "MNIST: noise of the loss (% of a)", 1, colors.GREEN)
     return figure
 
@@ -101,15 +101,15 @@ def _draw_curve(ax: "Axes", values: Sequence[float], color: str, label: str) -> 
     ax.set_xlabel("step")
 
 
-def _draw_lengths(ax: "Axes", found: Numbers, name: str, title: str, unit: float, color: str) -> None:
-    """A dot per seed and the mean with its error, for each a."""
+def _draw_lengths(ax: "Axes", results: Numbers, name: str, title: str, unit: float, color: str) -> None:
+    """Draw a dot per seed and the mean with its error, for each a."""
     from paper.claims import error_of
 
-    for place, each in enumerate(found.values()):
+    for index, each in enumerate(results.values()):
         values = [unit * value for value in each[name]]
-        ax.scatter([place - 0.1] * len(values), values, s=14, color=color, alpha=0.6, linewidths=0)
-        ax.errorbar(place + 0.1, sum(values) / len(values), yerr=error_of(values), fmt="o", color=color, capsize=3)
-    ax.set_xticks(range(len(found)), list(found))
+        ax.scatter([index - 0.1] * len(values), values, s=14, color=color, alpha=0.6, linewidths=0)
+        ax.errorbar(index + 0.1, sum(values) / len(values), yerr=error_of(values), fmt="o", color=color, capsize=3)
+    ax.set_xticks(range(len(results)), list(results))
     ax.set(xlabel="a", title=title)
 
 

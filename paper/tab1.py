@@ -21,20 +21,20 @@ IMAGENET = (  # the paper's: variant, top-1, top-5
 
 def run(plan: Plan) -> Numbers:
     settings = plan.settings(TRAINING)
-    chosen = image_set(plan)
+    images = image_set(plan)
     return {
         "recipes": {name: recipe.label for name, recipe in RECIPES.items()},
         "mnist": mnist_accuracies(plan, settings),
         "images": {
-            "title": chosen.title,
-            "network": chosen.network,
+            "title": images.title,
+            "network": images.network,
             **{head: _shortened(image_run(plan, head)) for head in ("softmax", "radial")},
         },
     }
 
 
 def mnist_accuracies(plan: Plan, settings: MnistTraining) -> dict[str, dict[str, list[float]]]:
-    """Test accuracy by settings and variant, one per seed."""
+    """Return the test accuracy by settings and variant, one per seed."""
     seeds = range(settings.seeds)
     return {
         recipe: {
@@ -45,8 +45,8 @@ def mnist_accuracies(plan: Plan, settings: MnistTraining) -> dict[str, dict[str,
     }
 
 
-def _shortened(found: Numbers) -> Numbers:
-    return {name: found[name] for name in ("known_classes", "epochs", "top_1", "top_5")}
+def _shortened(result: Numbers) -> Numbers:
+    return {name: result[name] for name in ("known_classes", "epochs", "top_1", "top_5")}
 
 
 def draw(numbers: Numbers) -> "Figure":
@@ -55,44 +55,44 @@ def draw(numbers: Numbers) -> "Figure":
     figure = Figure(figsize=(9.5, 6.2), layout="constrained")
     upper, lower = figure.subfigures(2, 1, height_ratios=(1.35, 1), squeeze=False)[:, 0]
     panels = upper.subplots(1, len(numbers["mnist"]))
-    for ax, (recipe, found) in zip(panels, numbers["mnist"].items(), strict=True):
-        _draw_accuracies(ax, found)
+    for ax, (recipe, accuracies) in zip(panels, numbers["mnist"].items(), strict=True):
+        _draw_accuracies(ax, accuracies)
         ax.set_title(f"MNIST, {numbers['recipes'][recipe]}", wrap=True)
     panels[0].set_ylabel("test accuracy (%)")
     _draw_table(lower.subplots(1, 1), numbers["images"])
     return figure
 
 
-def _draw_accuracies(ax: "Axes", found: dict[str, list[float]]) -> None:
-    """A dot per seed, the mean with its error, and the paper's number as a line."""
+def _draw_accuracies(ax: "Axes", accuracies: dict[str, list[float]]) -> None:
+    """Draw a dot per seed, the mean with its error, and the paper's number as a line."""
     from openradial.evaluation.plots import colors
     from paper.claims import error_of
 
-    for place, (variant, values) in enumerate(found.items()):
+    for index, (variant, values) in enumerate(accuracies.items()):
         color = colors.SOFTMAX if variant == "softmax" else colors.RADIAL
         percent = [100 * value for value in values]
         mean, error = sum(percent) / len(percent), error_of(percent)
-        ax.scatter([place - 0.12] * len(percent), percent, s=14, color=color, alpha=0.5, linewidths=0)
-        ax.errorbar(place + 0.08, mean, yerr=error, fmt="o", color=color, capsize=4, markersize=6)
-        said = f"{mean:.2f}" if error is None else f"{mean:.2f}\n± {error:.2f}"
-        ax.annotate(said, (place + 0.08, mean), (8, 0), textcoords="offset points", va="center", fontsize=8)
+        ax.scatter([index - 0.12] * len(percent), percent, s=14, color=color, alpha=0.5, linewidths=0)
+        ax.errorbar(index + 0.08, mean, yerr=error, fmt="o", color=color, capsize=4, markersize=6)
+        text = f"{mean:.2f}" if error is None else f"{mean:.2f}\n± {error:.2f}"
+        ax.annotate(text, (index + 0.08, mean), (8, 0), textcoords="offset points", va="center", fontsize=8)
         if variant in PAPER:
             paper = 100 * PAPER[variant]
-            ax.hlines(paper, place - 0.3, place + 0.3, color="0.3", linestyle="--", linewidth=1)
+            ax.hlines(paper, index - 0.3, index + 0.3, color="0.3", linestyle="--", linewidth=1)
             above: dict[str, Any] = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "color": "0.3"}
             box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-            ax.annotate(f"paper {paper:.2f}", (place, paper), fontsize=8, bbox=box, zorder=4, **above)
-    ax.set_xticks(range(len(found)), list(found))
-    ax.set_xlim(-0.5, len(found) - 0.1)
+            ax.annotate(f"paper {paper:.2f}", (index, paper), fontsize=8, bbox=box, zorder=4, **above)
+    ax.set_xticks(range(len(accuracies)), list(accuracies))
+    ax.set_xlim(-0.5, len(accuracies) - 0.1)
 
 
 def _draw_table(ax: "Axes", images: dict[str, Any]) -> None:
-    """The paper's numbers on ImageNet and ours on other photographs, named on every line."""
+    """Draw the paper's numbers on ImageNet and ours on other photographs, named on every line."""
     rows = [["the paper", "ImageNet, 1,000 classes", name, *_percent(one, five)] for name, one, five in IMAGENET]
     for head in ("radial", "softmax"):
-        found = images[head]
+        result = images[head]
         rows.append(
-            ["ours", images["title"], f"{head}: {images['network']}", *_percent(found["top_1"], found["top_5"])]
+            ["ours", images["title"], f"{head}: {images['network']}", *_percent(result["top_1"], result["top_5"])]
         )
     ax.axis("off")
     table = ax.table(

@@ -17,32 +17,32 @@ RIGHT, WRONG, NOVEL = "right", "wrong", "novel"
 
 @torch.no_grad()
 def winning_probs(head: Head, o: Tensor) -> Tensor:
-    """Probability of the most probable class, ``(b, k) -> (b,)``."""
-    log_probs: Tensor = head.log_probs(o)
+    """Return the probability of the most probable class, ``(b, k) -> (b,)``."""
+    log_probs: Tensor = head(o)
     return log_probs.double().exp().amax(-1)
 
 
 def histogram(probs: Tensor) -> list[int]:
-    """Counts of probabilities in equal bins from 0 to 1.
+    """Return counts of probabilities in equal bins from 0 to 1.
 
-    >>> [place for place, count in enumerate(histogram(torch.tensor([0.0, 0.49, 1.0]))) if count]
+    >>> [index for index, count in enumerate(histogram(torch.tensor([0.0, 0.49, 1.0]))) if count]
     [0, 19, 39]
     """
     return [int(count) for count in torch.histc(probs.float(), BINS, 0, 1).tolist()]
 
 
 def median(probs: Tensor) -> float:
-    """The middle probability, rounded as far as it is shown."""
+    """Return the median, rounded as far as it is shown."""
     return round(float(probs.median()), 5)
 
 
 def share_above(probs: Tensor, limit: float) -> float:
-    """Share of probabilities above a limit; 0 where there are none."""
+    """Return the share of probabilities above a limit; 0 where there are none."""
     return float((probs > limit).sum()) / max(1, len(probs))
 
 
 def summed(histograms: Sequence[Sequence[int]]) -> list[int]:
-    """One histogram of several.
+    """Return the sum of several histograms.
 
     >>> summed([[1, 2], [3, 4]])
     [4, 6]
@@ -51,11 +51,11 @@ def summed(histograms: Sequence[Sequence[int]]) -> list[int]:
 
 
 def draw_shares(ax: "Axes", counts: Sequence[int], color: str, label: str, *, hatch: str | None = None) -> None:
-    """A histogram as shares of its own group, so that groups of different size compare; log scale."""
+    """Draw a histogram as shares of its group, so that groups of different size can be compared; log scale."""
     from matplotlib.colors import to_rgba
 
     total = max(1, sum(counts))
-    edges = [place / len(counts) for place in range(len(counts) + 1)]
+    edges = [index / len(counts) for index in range(len(counts) + 1)]
     ax.stairs(
         [100 * count / total for count in counts],
         edges,

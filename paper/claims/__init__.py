@@ -1,4 +1,4 @@
-"""The paper's claims, each with a verdict that is computed from our own runs."""
+"""The paper's claims, each with a verdict that is computed from our runs."""
 
 from paper.claims import (
     alike,

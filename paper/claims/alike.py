@@ -8,16 +8,16 @@ from paper.plan import Numbers
 
 
 def measure(results: Mapping[str, Numbers]) -> Measures:
-    """Test accuracies on MNIST, by head and settings."""
-    found = results["tab1"]["mnist"]
-    return {f"{head}, {recipe} settings": found[recipe][head] for recipe in found for head in ("softmax", "radial")}
+    """Return test accuracies on MNIST, by head and settings."""
+    numbers = results["tab1"]["mnist"]
+    return {f"{head}, {recipe} settings": numbers[recipe][head] for recipe in numbers for head in ("softmax", "radial")}
 
 
 def verdict(measures: Mapping[str, Sequence[float]]) -> Verdict:
-    """See the rule."""
+    """Apply the rule."""
     pairs = [(values, measures[f"radial, {name.removeprefix('softmax, ')}"]) for name, values in softmax_of(measures)]
-    held = [as_good(radial, softmax) for softmax, radial in pairs]
-    return "reproduced" if all(held) else "partly" if any(held) else "not reproduced"
+    holds = [as_good(radial, softmax) for softmax, radial in pairs]
+    return "reproduced" if all(holds) else "partly" if any(holds) else "not reproduced"
 
 
 def softmax_of(measures: Mapping[str, Sequence[float]]) -> list[tuple[str, Sequence[float]]]:
@@ -25,7 +25,7 @@ def softmax_of(measures: Mapping[str, Sequence[float]]) -> list[tuple[str, Seque
 
 
 def as_good(values: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether the mean is not below the other by more than the larger error; never so with a single run.
+    """Return whether the mean is not below the other by more than the larger error; never so with a single run.
 
     >>> as_good([0.96, 0.98], [0.97, 0.99]), as_good([0.5, 0.51], [0.97, 0.99]), as_good([0.9], [0.9])
     (True, False, False)

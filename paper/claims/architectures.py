@@ -8,7 +8,7 @@ from paper.plan import Numbers
 
 
 def measure(results: Mapping[str, Numbers]) -> Measures:
-    """Test accuracies with all classes known, by architecture and head."""
+    """Return test accuracies with all classes known, by architecture and head."""
     return {
         f"{head}, {each['architecture']}": each["accuracy"][head]
         for each in results["rnn"]["architectures"]
@@ -17,10 +17,10 @@ def measure(results: Mapping[str, Numbers]) -> Measures:
 
 
 def verdict(measures: Mapping[str, Sequence[float]]) -> Verdict:
-    """See the rule."""
+    """Apply the rule."""
     kinds = [name.removeprefix("radial, ") for name in measures if name.startswith("radial, ")]
-    held = [as_good(measures[f"radial, {kind}"], measures[f"softmax, {kind}"]) for kind in kinds]
-    return "reproduced" if all(held) else "partly" if any(held) else "not reproduced"
+    holds = [as_good(measures[f"radial, {kind}"], measures[f"softmax, {kind}"]) for kind in kinds]
+    return "reproduced" if all(holds) else "partly" if any(holds) else "not reproduced"
 
 
 CLAIM = Claim(

@@ -11,7 +11,7 @@ SURVIVES = 0.5
 
 
 def measure(results: Mapping[str, Numbers]) -> Measures:
-    """Accuracy under FGSM through the own loss and under the worst of PGD, by head and epsilon."""
+    """Return the accuracy under FGSM through the training loss and under the worst of PGD, by head and epsilon."""
     fgsm, worst = results["fig8"], results["attack"]
     measures: Measures = {}
     for epsilon in EPSILONS:
@@ -24,7 +24,7 @@ def measure(results: Mapping[str, Numbers]) -> Measures:
 
 
 def surviving(measures: Mapping[str, Sequence[float]]) -> float:
-    """Mean lead of radial over softmax under the worst attack, as a share of that under FGSM; 0 without a lead."""
+    """Return the mean lead of radial under the worst attack as a share of that under FGSM; 0 without a lead."""
     before, after = (
         fmean(fmean(measures[f"radial, {way} {e:g}"]) - fmean(measures[f"softmax, {way} {e:g}"]) for e in EPSILONS)
         for way in ("FGSM", "worst PGD")
@@ -33,7 +33,7 @@ def surviving(measures: Mapping[str, Sequence[float]]) -> float:
 
 
 def verdict(measures: Mapping[str, Sequence[float]]) -> Verdict:
-    """See the rule."""
+    """Apply the rule."""
     leads = [clearly_above(measures[f"radial, FGSM {e:g}"], measures[f"softmax, FGSM {e:g}"]) for e in EPSILONS]
     if not all(leads):
         return "not reproduced"

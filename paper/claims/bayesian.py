@@ -17,7 +17,7 @@ WORDS = {
 
 
 def measure(results: Mapping[str, Numbers]) -> Measures:
-    """What Bayesian networks say about far-away rings."""
+    """Return the confidence and spread of Bayesian networks on far-away rings."""
     first, told = results["fig2"]["told"], results["fig5"]["told"]
     measures: Measures = {}
     others = [kind for kind in told if kind not in (RADIAL, SOFTMAX)]
@@ -31,14 +31,14 @@ def measure(results: Mapping[str, Numbers]) -> Measures:
 
 
 def verdict(measures: Mapping[str, Sequence[float]]) -> Verdict:
-    """See the rule."""
+    """Apply the rule."""
     radial, softmax = (measures[f"{kind}, far points with p > 0.9"] for kind in (RADIAL, SOFTMAX))
     learned = all(fmean(measures[f"{kind}, accuracy"]) >= ACCURATE for kind in (RADIAL, SOFTMAX))
-    sure = fmean(softmax) >= SOFTMAX_AT_LEAST and fmean(radial) <= RADIAL_AT_MOST
+    confident = fmean(softmax) >= SOFTMAX_AT_LEAST and fmean(radial) <= RADIAL_AT_MOST
     spread = [measures[f"{kind}, deviation over samples"] for kind in (RADIAL, SOFTMAX)]
-    if learned and sure and clearly_above(*spread):
+    if learned and confident and clearly_above(*spread):
         return "reproduced"
-    return "partly" if learned and (sure or clearly_above(softmax, radial)) else "not reproduced"
+    return "partly" if learned and (confident or clearly_above(softmax, radial)) else "not reproduced"
 
 
 CLAIM = Claim(

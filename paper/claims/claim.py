@@ -1,4 +1,4 @@
-"""One claim of the paper, the rule that decides about it, and what our runs say."""
+"""One claim of the paper, and the rule that decides about it."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ Measures = dict[str, list[float]]  # by name, one number per seed
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim with its rule, which was fixed before the numbers were there.
+    """A claim with its rule, which was fixed before the numbers were computed.
 
     Args:
         number: as in the report.
@@ -35,7 +35,7 @@ class Claim:
 
 
 def error_of(values: Sequence[float]) -> float | None:
-    """The paper's error: twice the corrected sample standard deviation; None for a single run.
+    """Return the paper's error: twice the corrected sample standard deviation; None for a single run.
 
     >>> error_of([1.0, 2.0, 3.0])
     2.0
@@ -44,7 +44,7 @@ def error_of(values: Sequence[float]) -> float | None:
 
 
 def clearly_above(more: Sequence[float], less: Sequence[float]) -> bool:
-    """Whether means are further apart than the larger error; never with a single run, which has no error.
+    """Return whether means are further apart than the larger error; never with a single run, which has no error.
 
     >>> clearly_above([0.9, 0.91], [0.5, 0.52]), clearly_above([0.9], [0.5])
     (True, False)
@@ -54,7 +54,7 @@ def clearly_above(more: Sequence[float], less: Sequence[float]) -> bool:
 
 
 def shown(values: Sequence[float]) -> str:
-    """Mean and error, as text.
+    """Return mean and error, as text.
 
     >>> shown([0.9, 0.91]), shown([0.5])
     ('0.905 ± 0.014', '0.500')

@@ -11,16 +11,16 @@ SOFTMAX_AT_LEAST, RADIAL_AT_MOST, ACCURATE = 0.5, 0.05, 0.95
 
 
 def measure(results: Mapping[str, Numbers]) -> Measures:
-    """Shares of rings of far-away points that are called with p > 0.9, and what larger beta does."""
-    first, found = results["fig1"], results["fig3"]
+    """Return shares of rings of far-away points predicted with p > 0.9, and areas for several beta."""
+    first, third = results["fig1"], results["fig3"]
     learned = [share for share, value in zip(first["called"], first["accuracy"], strict=True) if value >= ACCURATE]
     measures: Measures = {}
-    for ring in found["rings"]:
+    for ring in third["rings"]:
         for head in ("softmax", "radial"):
             measures[f"{head}, far points with p > 0.9, {ring['name']}"] = ring[head]
-    for kind, accuracies in found["accuracy"].items():
+    for kind, accuracies in third["accuracy"].items():
         measures[f"{kind}, test accuracy"] = accuracies
-    for beta, areas in zip(found["betas"], found["areas"], strict=True):
+    for beta, areas in zip(third["betas"], third["areas"], strict=True):
         measures[f"radial, area with p > 0.5, beta {beta:g}"] = areas
     if learned:
         measures[f"the paper's softmax network, {len(learned)} seeds that learned"] = learned
@@ -28,7 +28,7 @@ def measure(results: Mapping[str, Numbers]) -> Measures:
 
 
 def verdict(measures: Mapping[str, Sequence[float]]) -> Verdict:
-    """See the rule."""
+    """Apply the rule."""
     softmax = [values for name, values in measures.items() if name.startswith("softmax, far")]
     radial = [values for name, values in measures.items() if name.startswith("radial, far")]
     areas = [values for name, values in measures.items() if name.startswith("radial, area")]

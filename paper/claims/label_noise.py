@@ -11,18 +11,18 @@ SOFTMAX_AT_LEAST, RADIAL_AT_MOST, LOSS_AT_MOST = 0.25, 0.05, 0.02
 
 
 def measure(results: Mapping[str, Numbers]) -> Measures:
-    """Shares of wrong labels learned by heart, and accuracies; first those of the case of high capacity."""
-    found, measures = results["fig4"], {}
-    for place, case in enumerate(found["cases"]):
+    """Return shares of memorised wrong labels, and accuracies; the case of high capacity first."""
+    numbers, measures = results["fig4"], {}
+    for index, case in enumerate(numbers["cases"]):
         for head in HEADS:
             measures[f"{head}, by heart, {case['name']}"] = case[head]["memorised"]
-        if place == 0:
+        if index == 0:
             measures |= {f"{head}, test accuracy": case[head]["accuracy"] for head in HEADS}
-    return measures | {f"{head}, test accuracy without noise": found["without_noise"][head] for head in HEADS}
+    return measures | {f"{head}, test accuracy without noise": numbers["without_noise"][head] for head in HEADS}
 
 
 def verdict(measures: Mapping[str, Sequence[float]]) -> Verdict:
-    """See the rule."""
+    """Apply the rule."""
     softmax, radial = (
         next(values for name, values in measures.items() if name.startswith(f"{head}, by heart")) for head in HEADS
     )

@@ -10,7 +10,7 @@ TOLD_APART, BETTER_THAN_CHANCE = 0.8, 0.65
 
 
 def measure(results: Mapping[str, Numbers]) -> Measures:
-    """Medians of the winning probability and AUROC, by head."""
+    """Return medians of the winning probability and AUROC, by head."""
     names = {"median_known": "median p, known", "median_novel": "median p, novel", "auroc": "AUROC"}
     return {
         f"{head}, {title}": [each[name] for each in results["fig7"]["heads"][head]]
@@ -20,7 +20,7 @@ def measure(results: Mapping[str, Numbers]) -> Measures:
 
 
 def verdict(measures: Mapping[str, Sequence[float]]) -> Verdict:
-    """See the rule."""
+    """Apply the rule."""
     known, novel = (fmean(measures[f"radial, median p, {part}"]) for part in ("known", "novel"))
     told = fmean(measures["radial, AUROC"])
     if told >= TOLD_APART and novel <= known / 2:

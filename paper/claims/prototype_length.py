@@ -11,14 +11,14 @@ ACCURACY, NOISE = "accuracy, a = ", "noise of the loss, a = "
 
 
 def measure(results: Mapping[str, Numbers]) -> Measures:
-    """Test accuracy on MNIST and noise of the loss, for each a."""
-    found = results["sup4"]["mnist"]
-    measures = {f"{ACCURACY}{a}": each["accuracy"] for a, each in found.items()}
-    return measures | {f"{NOISE}{a}": each["noise"] for a, each in found.items()}
+    """Return the test accuracy on MNIST and noise of the loss, for each a."""
+    numbers = results["sup4"]["mnist"]
+    measures = {f"{ACCURACY}{a}": each["accuracy"] for a, each in numbers.items()}
+    return measures | {f"{NOISE}{a}": each["noise"] for a, each in numbers.items()}
 
 
 def verdict(measures: Mapping[str, Sequence[float]]) -> Verdict:
-    """See the rule."""
+    """Apply the rule."""
     first, *others = (values for name, values in measures.items() if name.startswith(ACCURACY))
     equal = all(_alike(first, values) for values in others)
     noise = [fmean(values) for name, values in measures.items() if name.startswith(NOISE)]
@@ -27,7 +27,7 @@ def verdict(measures: Mapping[str, Sequence[float]]) -> Verdict:
 
 
 def _alike(values: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether the means differ by no more than the larger error; never so with a single run."""
+    """Return whether the means differ by no more than the larger error; never so with a single run."""
     errors = [error for error in (error_of(values), error_of(others)) if error is not None]
     return len(errors) == 2 and abs(fmean(values) - fmean(others)) <= max(errors)
 

@@ -10,7 +10,7 @@ WRONG_AT_MOST, RIGHT_AT_LEAST = 0.1, 0.8
 
 
 def measure(results: Mapping[str, Numbers]) -> Measures:
-    """Shares of wrong predictions with p > 0.9, and medians, by head."""
+    """Return shares of wrong predictions with p > 0.9, and medians, by head."""
     names = {"wrong_above": "wrong with p > 0.9", "median_wrong": "median p, wrong", "median_right": "median p, right"}
     return {
         f"{head}, {title}": [seed[name] for seed in results["fig6"][head]]
@@ -20,13 +20,13 @@ def measure(results: Mapping[str, Numbers]) -> Measures:
 
 
 def verdict(measures: Mapping[str, Sequence[float]]) -> Verdict:
-    """See the rule."""
+    """Apply the rule."""
     softmax, radial = (measures[f"{head}, wrong with p > 0.9"] for head in ("softmax", "radial"))
     if not clearly_above(softmax, radial):
         return "not reproduced"
     low = fmean(radial) <= WRONG_AT_MOST
-    sure = fmean(measures["radial, median p, right"]) >= RIGHT_AT_LEAST
-    return "reproduced" if low and sure else "partly"
+    confident = fmean(measures["radial, median p, right"]) >= RIGHT_AT_LEAST
+    return "reproduced" if low and confident else "partly"
 
 
 CLAIM = Claim(

@@ -58,7 +58,7 @@ def test_the_first_steps_in_float32_are_those_of_a_plain_loop():
         torch.testing.assert_close(losses[:, seed], expected, **tolerance(1000))
 
 
-@pytest.mark.skipif(not ensemble_training._has_compiler(), reason="torch.compile needs a C++ compiler")
+@pytest.mark.skipif(not ensemble_training.has_compiler(), reason="torch.compile needs a C++ compiler")
 def test_a_compiled_step_trains_the_same_networks():
     options = {"epochs": 2, "batch_size": 25, "dtype": torch.float64}
     runs = [train_ensemble(small, Objective(radial_loss), POINTS, [0, 1], **options, compile=c) for c in (False, True)]
@@ -91,7 +91,7 @@ def test_threads_and_random_numbers_are_restored():
 def test_long_runs_are_compiled_where_a_compiler_exists(monkeypatch, epochs, compiled):
     calls = []
     monkeypatch.setattr(ensemble_training, "COMPILE_FROM", 80)
-    monkeypatch.setattr(ensemble_training, "_has_compiler", lambda: True)
+    monkeypatch.setattr(ensemble_training, "has_compiler", lambda: True)
     monkeypatch.setattr(torch, "compile", lambda step, **options: calls.append(options) or step)
     few = POINTS.select(torch.arange(9))
     train_ensemble(lambda: nn.Linear(2, 3), Objective(radial_loss), few, [0], epochs=epochs)

@@ -1,6 +1,6 @@
-"""Time the two commands that promise a glance, and write benchmarks/results/glance.{json,md}.
+"""Time the two commands with a quick mode, and write benchmarks/results/quick_mode.{json,md}.
 
-python -m benchmarks.glance, with all else on the machine stopped; data sets must have been fetched before.
+python -m benchmarks.quick_mode, on a quiet machine; the data sets must have been downloaded before.
 """
 
 import argparse
@@ -17,14 +17,14 @@ from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table, write
 from paper import report
 
-COMMANDS: dict[str, float] = {  # and the minutes that each may take on two cores: set before measuring
-    "openradial reproduce all --quick --jobs 2": 5.0,
+COMMANDS: dict[str, float] = {  # and the minutes that each may take on two cores, set before measuring
+    "python -m paper all --quick --jobs 2": 5.0,
     "openradial compare --data mnist --quick": 3.0,
 }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.glance", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.quick_mode", description=__doc__)
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -33,27 +33,28 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             made = Path(folder) / "made"
             results["seconds"][command] = timed(command, made)
-            if "reproduce" in command:
+            if "paper" in command:
                 rows = report.table(report.finished(made))
                 results["claims"] = {
                     row.claim.number: {"verdict": row.said, "ours": row.ours, "others": row.others} for row in rows
                 }
     results["environment"]["load_average_at_end"] = os.getloadavg()[1]
-    write(options.out / "glance.json", json.dumps(results, indent=1) + "\n")
-    write(options.out / "glance.md", markdown(results))
-    print((options.out / "glance.md").read_text())
+    write(options.out / "quick_mode.json", json.dumps(results, indent=1) + "\n")
+    write(options.out / "quick_mode.md", markdown(results))
+    print((options.out / "quick_mode.md").read_text())
 
 
 def timed(command: str, made: Path) -> float:
-    """Seconds from the start of a command, imports and all, to its end."""
-    words = [sys.executable, "-m", "openradial.cli", *command.split()[1:], "--out", str(made)]
+    """Return the seconds of a command, imports included."""
+    program = command.replace("python", sys.executable).replace("openradial", f"{sys.executable} -m openradial.cli")
+    words = [*program.split(), "--out", str(made)]
     start = time.perf_counter()
     subprocess.run(words, check=True)
     return time.perf_counter() - start
 
 
 def environment() -> dict[str, Any]:
-    return machine("python -m benchmarks.glance") | {"load_average_at_start": os.getloadavg()[1]}
+    return machine("python -m benchmarks.quick_mode") | {"load_average_at_start": os.getloadavg()[1]}
 
 
 def markdown(results: dict[str, Any]) -> str:
@@ -61,7 +62,7 @@ def markdown(results: dict[str, Any]) -> str:
     lines = [
         f"Written by `{where['command']}` on {where['date']}: {where['cpu']}, {where['cores']} cores, "
         f"torch {where['torch']}, Python {where['python']}. Load average at the start "
-        f"{where['load_average_at_start']:.1f}, at the end {where['load_average_at_end']:.1f}. Data sets were there.",
+        f"{where['load_average_at_start']:.1f}, at the end {where['load_average_at_end']:.1f}. Data sets: cached.",
         "",
         *table(
             ["command", "time, min", "at most, min", "holds"],
@@ -71,7 +72,7 @@ def markdown(results: dict[str, Any]) -> str:
             ],
         ),
         "",
-        "What this glance says of the paper's claims, by the rules of the full run:",
+        "Verdicts of the quick mode on the paper's claims, by the rules of the full run:",
         "",
         *[f"{n}. **{claim['verdict']}**: {'; '.join(claim['ours'])}" for n, claim in results["claims"].items()],
     ]
