@@ -98,7 +98,7 @@ def test_inputs_that_cannot_be_read_are_left_out_and_named():
     assert found.as_dict()["broken"] == ["bad"]
     assert found.accuracy == evaluate(table_bundle(), known, [novel]).accuracy
     alone = Sample("known", rows[2:3], labels[2:3], ("a",))
-    with pytest.raises(DataError, match="no input of known could be read; the first: bad: column 'y': expected a number"):
+    with pytest.raises(DataError, match="no input of known could be read; the first: bad: column 'y': expected"):
         evaluate(table_bundle(), alone, [])
 
 
