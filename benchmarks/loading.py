@@ -50,8 +50,8 @@ class PlainImages(Dataset[tuple[Tensor, int]]):
     def __len__(self) -> int:
         return len(self.paths)
 
-    def __getitem__(self, place: int) -> tuple[Tensor, int]:
-        with Image.open(self.paths[place]) as opened:
+    def __getitem__(self, i: int) -> tuple[Tensor, int]:
+        with Image.open(self.paths[i]) as opened:
             image = opened.convert("RGB")
         if min(image.size) != self.short:
             factor = self.short / min(image.size)
@@ -61,7 +61,7 @@ class PlainImages(Dataset[tuple[Tensor, int]]):
             left, top = (image.width - self.size) // 2, (image.height - self.size) // 2
             image = image.crop((left, top, left + self.size, top + self.size))
         x = torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous().float().div_(255)
-        return x.sub_(self.mean).div_(self.std), self.labels[place]
+        return x.sub_(self.mean).div_(self.std), self.labels[i]
 
 
 def main() -> None:
@@ -89,19 +89,17 @@ def main() -> None:
 def folders(tiny: Path | None, photos: Path, quick: bool) -> Iterable[tuple[str, ImageFolder, int, int, float]]:
     if tiny is not None:
         everything = tiny_imagenet(tiny)
-        chosen = torch.randperm(len(everything), generator=torch.Generator().manual_seed(SEED))[
+        drawn = torch.randperm(len(everything), generator=torch.Generator().manual_seed(SEED))[
             : 1000 if quick else 8000
         ]
-        yield "Tiny-ImageNet, 64 px", picked(everything, chosen), 64, 256, 1.0
-    found = scan(photos)
-    several = torch.arange(len(found)).repeat(1 if quick else 3)  # longer than the start of the workers
-    yield "photographs 500 x 375, at 224 px", picked(found, several), 224, 64, 0.875
+        yield "Tiny-ImageNet, 64 px", subset(everything, drawn), 64, 256, 1.0
+    folder = scan(photos)
+    repeated = torch.arange(len(folder)).repeat(1 if quick else 3)  # longer than the start of the workers
+    yield "photographs 500 x 375, at 224 px", subset(folder, repeated), 224, 64, 0.875
 
 
-def picked(folder: ImageFolder, places: Tensor) -> ImageFolder:
-    return dataclasses.replace(
-        folder, paths=[folder.paths[place] for place in places.tolist()], labels=folder.labels[places]
-    )
+def subset(folder: ImageFolder, indices: Tensor) -> ImageFolder:
+    return dataclasses.replace(folder, paths=[folder.paths[i] for i in indices.tolist()], labels=folder.labels[indices])
 
 
 def measure_mnist(rounds: int, threads: int) -> dict[str, Any]:
@@ -178,13 +176,13 @@ def in_memory(
 
 
 def compared(samples: dict[str, list[tuple[float, float]]], images: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     for rival, values in samples.items():
         wall, cpu = (statistics.median(column) for column in zip(*values, strict=True))
-        found[rival] = {"images_per_s": images / wall, "cpu_us_per_image": 1e6 * cpu / images}
-    found["speed_ratio"] = found["openradial"]["images_per_s"] / found["plain"]["images_per_s"]
-    found["cpu_ratio"] = found["plain"]["cpu_us_per_image"] / found["openradial"]["cpu_us_per_image"]
-    return found
+        measured[rival] = {"images_per_s": images / wall, "cpu_us_per_image": 1e6 * cpu / images}
+    measured["speed_ratio"] = measured["openradial"]["images_per_s"] / measured["plain"]["images_per_s"]
+    measured["cpu_ratio"] = measured["plain"]["cpu_us_per_image"] / measured["openradial"]["cpu_us_per_image"]
+    return measured
 
 
 def drained(batches: Callable[[], Iterable[Any]]) -> tuple[float, float]:
@@ -224,13 +222,13 @@ def environment() -> dict[str, Any]:
 
 def as_they_come(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each side with its own default: a DataLoader decodes in the process that trains, we in a worker per core."""
-    found = []
+    defaults = []
     for plain in (row for row in rows if row["workers"] == 0):
         ours = next(row for row in rows if row["folder"] == plain["folder"] and row["workers"] == 2)
         ratio = ours["openradial"]["images_per_s"] / plain["plain"]["images_per_s"]
         new = {"workers": "defaults: 0 / 2", "openradial": ours["openradial"], "speed_ratio": ratio, "cpu_ratio": None}
-        found.append(plain | new)
-    return found
+        defaults.append(plain | new)
+    return defaults
 
 
 def markdown(results: dict[str, Any]) -> str:

@@ -117,7 +117,7 @@ def decided(name: str, net: nn.Module, seen: Examples, held_out: Examples, x: Te
         return {"DOC": DOCHead(k).fit(o_seen, seen.labels).decide(o)}
     head: Head = SoftmaxHead(k) if name == "softmax" else RadialHead(k)
     results = {
-        f"{name}, p < 0.5": torch.where(head(o).amax(-1).exp() >= 0.5, head.predict(o), -1),
+        f"{name}, p < 0.5": torch.where(head.log_probs(o).amax(-1).exp() >= 0.5, head.predict(o), -1),
         f"{name}, calibrated": _calibrated(head, o_held_out, o),
     }
     return results | ({"OpenMax": _openmax(k, o_seen, seen.labels, o)} if name == "softmax" else {})
@@ -132,7 +132,7 @@ def _calibrated(head: Head, held_out: Tensor, o: Tensor) -> Tensor:
 def _openmax(k: int, seen: Tensor, y: Tensor, o: Tensor) -> Tensor:
     """Return classes, and -1 where unknown is more probable than every class."""
     head = OpenMaxHead(k).fit(seen, y)
-    return torch.where(head.unknown_log_prob(o) <= head(o).amax(-1), head.predict(o), -1)
+    return torch.where(head.unknown_log_prob(o) <= head.log_probs(o).amax(-1), head.predict(o), -1)
 
 
 def draw(numbers: Numbers) -> "Figure":

@@ -18,7 +18,7 @@ RIGHT, WRONG, NOVEL = "right", "wrong", "novel"
 @torch.no_grad()
 def winning_probs(head: Head, o: Tensor) -> Tensor:
     """Return the probability of the most probable class, ``(b, k) -> (b,)``."""
-    log_probs: Tensor = head(o)
+    log_probs: Tensor = head.log_probs(o)
     return log_probs.double().exp().amax(-1)
 
 

@@ -204,8 +204,8 @@ def broken(folder):
 def test_a_broken_image_stops_the_iteration_and_is_named(broken, workers):
     path = broken.root / "a" / "05-broken.jpg"
     message = (
-        f"{path} is empty (0 bytes); replace it, or leave broken images out with skip_broken=True (--skip-broken); "
-        "ImageFolder.check finds all of them"
+        f"{path}: the image is empty (0 bytes); replace it, or leave broken images out with skip_broken=True "
+        "(--skip-broken); ImageFolder.check finds all of them"
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         collected(FolderBatches(broken, 8, 4, workers=workers))

@@ -158,7 +158,7 @@ def test_a_model_that_is_there_is_not_replaced_unasked(table):
 def test_a_test_part_must_have_the_classes_of_the_training_part(tmp_path):
     write_images(tmp_path / "set" / "train", each=30)
     write_images(tmp_path / "set" / "test", classes=("ring",), each=2)
-    with pytest.raises(DataError, match="has no folder for 2 of 3 classes: bar, dot"):
+    with pytest.raises(DataError, match="there is no folder for 2 of 3 classes: bar, dot"):
         prepare(quick(tmp_path / "set", novel="ring"))
 
 

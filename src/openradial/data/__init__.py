@@ -1,4 +1,4 @@
-"""Data: real inputs as tensors, known and novel classes, and batches that never starve training.
+"""Data: files and named data sets as tensors, known and novel classes, splits and batches.
 
 >>> examples = load("spiral", n=300)
 >>> known, novel = divide(examples, random_split(examples.classes, known=2, seed=0))
@@ -6,7 +6,7 @@
 (200, 100)
 """
 
-from openradial.data import download
+from openradial.data import download, sources
 from openradial.data.batches import Batches, FolderBatches, loader_for
 from openradial.data.catalog import load, names
 from openradial.data.duplicates import count_duplicates, duplicate_groups, join_groups
@@ -15,6 +15,7 @@ from openradial.data.readers.folder import ImageFolder, compare_classes, scan, s
 from openradial.data.readers.tables import Table, read_table
 from openradial.data.readers.ts import read_ts, read_tsv
 from openradial.data.sets.tiny_imagenet import tiny_imagenet
+from openradial.data.sources import DataSource, RawInput
 from openradial.data.splits import (
     Split,
     as_unknown,
@@ -32,12 +33,14 @@ from openradial.data.vocabulary import Vocabulary
 __all__ = [
     "Batches",
     "Compose",
+    "DataSource",
     "Examples",
     "FolderBatches",
     "ImageFolder",
     "Normalise",
     "RandomFlip",
     "RandomShift",
+    "RawInput",
     "Split",
     "Table",
     "TableEncoder",
@@ -61,6 +64,7 @@ __all__ = [
     "read_tsv",
     "scan",
     "scan_listed",
+    "sources",
     "tiny_imagenet",
     "train_test_split",
 ]

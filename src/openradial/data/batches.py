@@ -204,8 +204,9 @@ class FolderBatches(_Batches):
         if names and not self.skip_broken:
             name, reason = next(iter(names.items()))
             raise DataError(
-                f"{name} {reason}; replace it, or leave broken images out with skip_broken=True (--skip-broken); "
-                "ImageFolder.check finds all of them"
+                f"the image {reason}; replace it, or leave broken images out with skip_broken=True (--skip-broken); "
+                "ImageFolder.check finds all of them",
+                path=name,
             )
         self.broken.update(names)
         keep = torch.ones(len(indices), dtype=torch.bool)

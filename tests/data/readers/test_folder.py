@@ -77,10 +77,10 @@ def test_chosen_classes_keep_their_order(pets):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "{root} must hold one folder of images per class, as in {root}/cat/1.jpg, but has no folders"),
+        ({}, "{root}: expected one folder of images per class, as in {root}/cat/1.jpg, got no folders"),
         (
             {"1.jpg": b"x", "2.png": b"x"},
-            "{root} must hold one folder of images per class, as in {root}/cat/1.jpg, but has 2 images and no folders",
+            "{root}: expected one folder of images per class, as in {root}/cat/1.jpg, got 2 images and no folders",
         ),
         (
             {"cat/1.jpg": b"x", "dog/notes.txt": b"x", "fox/.1.jpg": b"x"},
@@ -89,12 +89,12 @@ def test_chosen_classes_keep_their_order(pets):
         ),
         (
             {"Cat/1.jpg": b"x", "cat/1.jpg": b"x"},
-            "the class folders 'Cat' and 'cat' in {root} differ in case only; merge or rename them, or name all "
+            "{root}: the class folders 'Cat' and 'cat' differ in case only; merge or rename them, or name all "
             "classes with classes=",
         ),
         (
             {"train/cat/1.jpg": b"x", "val/cat/1.jpg": b"x"},
-            "{root} holds the parts train, val of a set, not classes; give one of them: {root}/train",
+            "{root}: expected folders of classes, got the parts train, val; give one of them: {root}/train",
         ),
     ],
 )
@@ -104,11 +104,11 @@ def test_a_folder_that_is_not_as_expected_names_the_way_out(tmp_path, files, mes
 
 
 def test_a_missing_folder_a_file_and_missing_classes_are_named(pets):
-    with pytest.raises(DataError, match="none does not exist; give a folder with one folder of images per class"):
+    with pytest.raises(DataError, match="none: the folder does not exist; give one with a folder of images per class"):
         scan(pets / "none")
-    with pytest.raises(DataError, match=r"0.jpg is a file; give a folder with one folder of images per class"):
+    with pytest.raises(DataError, match=r"0.jpg: this is a file; give a folder with one folder of images per class"):
         scan(pets / "cat" / "0.jpg")
-    with pytest.raises(DataError, match="pets has no folder for 2 of 3 classes: ant, bee"):
+    with pytest.raises(DataError, match="pets: there is no folder for 2 of 3 classes: ant, bee"):
         scan(pets, classes=["ant", "bee", "cat"])
 
 
@@ -143,7 +143,7 @@ def mixed(pets):
 
 def broken_message(root):
     return (
-        f"2 of 13 images in {root} are broken: cat/empty.jpg is empty (0 bytes), dog/words.jpg is not in JPEG, PNG, "
+        f"{root}: 2 of 13 images are broken: cat/empty.jpg is empty (0 bytes), dog/words.jpg is not in JPEG, PNG, "
         "WebP, BMP or GIF format; replace them, or leave them out with skip_broken=True (--skip-broken)"
     )
 

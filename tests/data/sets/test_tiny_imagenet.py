@@ -63,8 +63,8 @@ def test_words_are_given_for_the_classes_of_the_set(tmp_path):
 
 def test_what_is_not_as_expected_is_named(tmp_path):
     message = (
-        f"{tmp_path} does not contain Tiny-ImageNet: expected the folders train and val in it or in tiny-imagenet-200/; "
-        "give the folder or the archive tiny-imagenet-200.zip"
+        f"{tmp_path} does not contain Tiny-ImageNet: expected the folders train and val in it or in "
+        "tiny-imagenet-200/; give the folder or the archive tiny-imagenet-200.zip"
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         tiny_imagenet(tmp_path)

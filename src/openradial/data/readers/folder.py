@@ -141,9 +141,9 @@ class ImageFolder:
         broken = report.findings["broken"]
         if not skip_broken:
             raise DataError(
-                f"{int((~keep).sum())} of {len(self)} images in {self.root} are broken: "
-                f"{broken.listing()}; replace them, or leave them out with skip_broken=True "
-                "(--skip-broken)"
+                f"{int((~keep).sum())} of {len(self)} images are broken: {broken.listing()}; replace them, or leave "
+                "them out with skip_broken=True (--skip-broken)",
+                path=self.root,
             )
         paths = [path for path, whole in zip(self.paths, keep.tolist(), strict=True) if whole]
         labels = self.labels[keep]
@@ -275,16 +275,16 @@ def _class_folders(root: Path) -> tuple[dict[str, str], list[str]]:
     try:
         entries = [entry for entry in os.scandir(root) if not _is_hidden(entry.name)]
     except FileNotFoundError:
-        raise DataError(f"{root} does not exist; give a folder with one folder of images per class") from None
+        raise DataError("the folder does not exist; give one with a folder of images per class", path=root) from None
     except NotADirectoryError:
-        raise DataError(f"{root} is a file; give a folder with one folder of images per class") from None
+        raise DataError("this is a file; give a folder with one folder of images per class", path=root) from None
     except PermissionError:
-        raise DataError(f"{root} may not be read; change its permissions") from None
+        raise DataError("the folder cannot be read; change its permissions", path=root) from None
     folders = {entry.name: entry.path for entry in entries if _kind(entry) == "folder"}
     loose = sorted(entry.name for entry in entries if is_image(entry.name) and entry.name not in folders)
     if not folders:
-        came = f"{len(loose)} images and no folders" if loose else "no folders"
-        raise DataError(f"{root} must hold one folder of images per class, as in {root}/cat/1.jpg, but has {came}")
+        content = f"{len(loose)} images and no folders" if loose else "no folders"
+        raise DataError(f"expected one folder of images per class, as in {root}/cat/1.jpg, got {content}", path=root)
     return folders, loose
 
 
@@ -293,22 +293,23 @@ def _wanted(root: Path, folders: dict[str, str], classes: Iterable[str] | None) 
         names = list(classes)
         missing = [name for name in names if name not in folders]
         if missing:
-            raise DataError(
-                f"{root} has no folder for {len(missing)} of {len(names)} classes: {listed(missing, SHOWN)}"
-            )
+            message = f"there is no folder for {len(missing)} of {len(names)} classes: {listed(missing, SHOWN)}"
+            raise DataError(message, path=root)
         return names
     names = sorted(folders)
     if set(names) <= PARTS and all(_has_folders(folders[name]) for name in names):
         raise DataError(
-            f"{root} holds the parts {', '.join(names)} of a set, not classes; give one of them: {root / names[0]}"
+            f"expected folders of classes, got the parts {', '.join(names)}; give one of them: {root / names[0]}",
+            path=root,
         )
     folded: dict[str, str] = {}
     for name in names:
         twin = folded.setdefault(name.casefold(), name)
         if twin != name:
             raise DataError(
-                f"the class folders {twin!r} and {name!r} in {root} differ in case only; merge or rename them, or name "
-                "all classes with classes="
+                f"the class folders {twin!r} and {name!r} differ in case only; merge or rename them, or name all "
+                "classes with classes=",
+                path=root,
             )
     return names
 
