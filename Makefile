@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python tools/install.py constraints.txt
 # Plots are files here, never windows.
 export MPLBACKEND := Agg
 
-.PHONY: help setup demo test test-cpus check bench paper paper-full docs clean
+.PHONY: help setup browser demo test quick fuzz test-cpus check bench paper paper-full docs clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -16,11 +16,22 @@ help:  ## list the targets
 
 setup: $(READY)  ## build .venv with the versions of constraints.txt
 
+browser:  ## install chromium with apt, for the tests in a browser (needs root)
+	@command -v chromium > /dev/null || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium; }
+
 demo: $(READY)  ## fit a model on digits, evaluate it on known and novel ones, write a report
 	$(BIN)/python examples/own_data.py
 
-test: check  ## check, then run all tests
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+
+test: check  ## check, then run all tests and measure their coverage
+	$(PYTEST) --cov=openradial --cov-report=term:skip-covered
+
+quick: $(READY)  ## run the tests that take no browser, compiler, second process or more than two seconds
+	$(PYTEST) -q -m "not (slow or browser or distributed or compile)"
+
+fuzz: $(READY)  ## run the Hypothesis tests with new random seeds and 1000 examples each
+	HYPOTHESIS_PROFILE=fuzz $(PYTEST) -q -m hypothesis
 
 test-cpus: $(READY)  ## run the numerical tests as older CPUs, other kernels and other numbers of threads would
 	$(BIN)/python tests/cpus.py
@@ -65,13 +76,9 @@ clean:  ## remove .venv, caches and everything that was built
 $(READY): constraints.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("openradial needs Python 3.11 or newer: make setup PYTHON=/path/to/python")'
 	@if ! [ $@ -nt constraints.txt ]; then \
-		echo "1/3 Creating $(VENV) with $$($(PYTHON) --version)" && rm -rf $(VENV) && $(PYTHON) -m venv $(VENV); fi
+		echo "1/2 Creating $(VENV) with $$($(PYTHON) --version)" && rm -rf $(VENV) && $(PYTHON) -m venv $(VENV); fi
 	@rm -f $@
-	@echo "2/3 Installing openradial and the packages of constraints.txt into $(VENV) (about two minutes)"
+	@echo "2/2 Installing openradial and the packages of constraints.txt into $(VENV) (about two minutes)"
 	@$(INSTALL) hatchling editables
 	@$(INSTALL) --no-build-isolation -e ".[dev]"
-	@if command -v chromium > /dev/null; then echo "3/3 chromium is installed"; else \
-		echo "3/3 Installing chromium with apt, for the tests in a browser (log: $(VENV)/chromium.log)"; \
-		(export DEBIAN_FRONTEND=noninteractive; apt-get update && apt-get install -y --no-install-recommends chromium) > $(VENV)/chromium.log 2>&1 \
-			|| echo "    chromium cannot be installed ($$(tail -n 1 $(VENV)/chromium.log)): tests in a browser will be skipped"; fi
 	@touch $@

@@ -1,4 +1,4 @@
-"""Settings for all tests, and what the tests of several pages share."""
+"""Settings for all tests, and the fixtures that several folders share."""
 
 import doctest
 import os
@@ -22,9 +22,11 @@ for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "COLUMNS"):
 for name in ("NO_PROXY", "no_proxy"):
     os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))
 
-# The same examples in every run; torch's first call of an operator takes longer than any sensible deadline.
-settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=50)
-settings.load_profile("repeatable")
+# Torch's first call of an operator takes longer than any sensible deadline.
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=50)  # the same in every run
+settings.register_profile("fuzz", deadline=None, max_examples=1000, print_blob=True)  # `make fuzz`: new random seeds
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "repeatable")
+settings.load_profile(PROFILE)
 
 # Compiled code of another CPU, or of ATEN_CPU_CAPABILITY, must not be taken from torch's cache.
 kernels = Path(sys.prefix) / "torchinductor" / torch.backends.cpu.get_cpu_capability()
@@ -36,10 +38,18 @@ if extent := os.environ.get("OPENRADIAL_TEST_ROUNDING"):  # set by `make test-cp
 if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores
     torch.set_num_threads(int(os.environ.get("OPENRADIAL_TEST_THREADS", "1")))
 
-# They have no doctests, and as modules with one name they could not be collected together.
-collect_ignore_glob = ["*/conftest.py"]
-
 DOCS = Path(__file__).parents[1] / "docs"
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests whose fixtures start a browser; let `make fuzz` try all examples in tests with their own limit."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
+        limited = getattr(getattr(item, "obj", None), "_hypothesis_internal_use_settings", None)
+        if PROFILE == "fuzz" and limited is not None:
+            most = settings.get_profile(PROFILE).max_examples
+            item.obj._hypothesis_internal_use_settings = settings(limited, max_examples=most)
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +60,7 @@ def same_random_numbers():
 
 @pytest.fixture
 def doctest_page():
-    """Run a page's lines with ``>>>`` one after the other; how many there were and what failed."""
+    """Run the lines with ``>>>`` of a page; return how many there are and what failed."""
 
     def run(name):
         examples = re.sub(r"^```.*$", "", (DOCS / name).read_text(), flags=re.MULTILINE)
@@ -64,13 +74,13 @@ def doctest_page():
 
 @pytest.fixture
 def python_blocks():
-    """The blocks of Python on a page."""
+    """Return the Python blocks of a page."""
     return lambda name: re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
 
 
 @pytest.fixture(scope="session")
 def fetched():
-    """Call a function that needs a fetched set; where the set cannot be had, skip, but fail in CI."""
+    """Call a function that downloads a data set; if that is impossible, skip, but fail in CI."""
 
     def call(function, *arguments, **options):
         try:
@@ -95,7 +105,7 @@ def programs():
 
 @pytest.fixture
 def interruptible():
-    """SIGINT as in a terminal: whatever is started in the background of a shell ignores it."""
+    """Handle SIGINT as in a terminal: a process that a shell starts in the background ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -241,6 +241,7 @@ def test_blundells_weights_follow_the_batches_of_an_epoch():
     assert counter.labels is POINTS.labels
 
 
+@pytest.mark.distributed
 def test_two_processes_weigh_the_divergence_as_one_does(tmp_path, programs):
     # next to no spread and a divergence in closed form: nothing depends on what each process draws
     run_bayes.train(tmp_path / "one")

@@ -109,6 +109,7 @@ def test_a_run_goes_on_where_it_was(train, tmp_path):
     assert "epoch 2/3" not in said
 
 
+@pytest.mark.distributed
 def test_two_processes_train_one_job(tmp_path, programs):
     program = tmp_path / "program.py"
     program.write_text("from openradial.cli import main\nmain()\n")

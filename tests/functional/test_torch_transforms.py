@@ -134,6 +134,7 @@ def test_vmap_over_targets_and_hessians_work():
     torch.testing.assert_close(hessian(one)(o[0]), expected)
 
 
+@pytest.mark.compile
 @EVERY_FUNCTION
 def test_one_graph_without_breaks_gives_the_same_values_and_gradients(function):
     o = random_outputs(N, K, requires_grad=True)
@@ -144,6 +145,7 @@ def test_one_graph_without_breaks_gives_the_same_values_and_gradients(function):
     torch.testing.assert_close(actual, expected)
 
 
+@pytest.mark.compile
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
 @pytest.mark.parametrize("num_classes", [4, 3000])
 def test_inductor_compiles_layer_and_loss(num_classes):

@@ -11,6 +11,8 @@ from openradial.errors import OptionError
 from openradial.training import Settings, checkpoint
 from openradial.training.sharding import check_can_shard
 
+pytestmark = pytest.mark.distributed
+
 PROGRAM = str(Path(__file__).with_name("run_spiral.py"))
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 

@@ -1,5 +1,6 @@
 """ResNet-18, 34 and 50."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from torch import Tensor, nn
@@ -12,46 +13,29 @@ StrideIn = Literal["3x3", "1x1"]
 DEPTHS: dict[int, tuple[int, int, int, int]] = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
 
 
-class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions and a shortcut."""
+class ResidualBlock(nn.Module):
+    """Convolutions, given as (outputs, kernel size, stride), with batch normalisation and a shortcut around them."""
 
-    def __init__(self, inputs: int, width: int, stride: int, eps: float) -> None:
+    def __init__(self, inputs: int, convolutions: Sequence[tuple[int, int, int]], eps: float) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(inputs, width, 3, stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width, eps)
-        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width, eps)
+        self.steps = [(f"conv{i}", f"bn{i}") for i in range(1, len(convolutions) + 1)]  # names of torchvision
+        width, outputs, stride = inputs, convolutions[-1][0], max(step for _, _, step in convolutions)
+        for (conv, norm), (channels, size, step) in zip(self.steps, convolutions, strict=True):
+            self.add_module(conv, nn.Conv2d(width, channels, size, step, padding=size // 2, bias=False))
+            self.add_module(norm, nn.BatchNorm2d(channels, eps))
+            width = channels
         self.relu = nn.ReLU()
-        self.downsample = _shortcut(inputs, width, stride, eps)
+        self.downsample: nn.Module | None = None
+        if stride > 1 or inputs != outputs:
+            shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+            self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(outputs, eps))
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x if self.downsample is None else self.downsample(x)
-        x = self.relu(self.bn1(self.conv1(x)))
-        out: Tensor = self.relu(self.bn2(self.conv2(x)) + shortcut)
-        return out
-
-
-class Bottleneck(nn.Module):
-    """A 3 x 3 convolution between two of 1 x 1, and a shortcut."""
-
-    def __init__(self, inputs: int, width: int, stride: int, eps: float, stride_in: StrideIn = "3x3") -> None:
-        super().__init__()
-        first, second = (stride, 1) if stride_in == "1x1" else (1, stride)
-        outputs = 4 * width
-        self.conv1 = nn.Conv2d(inputs, width, 1, first, bias=False)
-        self.bn1 = nn.BatchNorm2d(width, eps)
-        self.conv2 = nn.Conv2d(width, width, 3, second, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width, eps)
-        self.conv3 = nn.Conv2d(width, outputs, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(outputs, eps)
-        self.relu = nn.ReLU()
-        self.downsample = _shortcut(inputs, outputs, stride, eps)
-
-    def forward(self, x: Tensor) -> Tensor:
-        shortcut = x if self.downsample is None else self.downsample(x)
-        x = self.relu(self.bn1(self.conv1(x)))
-        x = self.relu(self.bn2(self.conv2(x)))
-        out: Tensor = self.relu(self.bn3(self.conv3(x)) + shortcut)
+        for conv, norm in self.steps[:-1]:
+            x = self.relu(self._modules[norm](self._modules[conv](x)))  # type: ignore[misc]
+        conv, norm = self.steps[-1]
+        out: Tensor = self.relu(self._modules[norm](self._modules[conv](x)) + shortcut)  # type: ignore[misc]
         return out
 
 
@@ -121,17 +105,12 @@ def _stages(depth: int, width: int, eps: float, stride_in: StrideIn) -> list[nn.
     for i, repeats in enumerate(DEPTHS[depth]):
         blocks: list[nn.Module] = []
         for j in range(repeats):
-            stride = 2 if i > 0 and j == 0 else 1
-            if depth < 50:
-                blocks.append(BasicBlock(inputs, width << i, stride, eps))
-            else:
-                blocks.append(Bottleneck(inputs, width << i, stride, eps, stride_in))
-            inputs = (width << i) * (1 if depth < 50 else 4)
+            channels, stride = width << i, 2 if i > 0 and j == 0 else 1
+            first, second = (stride, 1) if depth < 50 or stride_in == "1x1" else (1, stride)
+            basic = [(channels, 3, first), (channels, 3, second)]
+            bottleneck = [(channels, 1, first), (channels, 3, second), (4 * channels, 1, 1)]
+            convolutions = basic if depth < 50 else bottleneck
+            blocks.append(ResidualBlock(inputs, convolutions, eps))
+            inputs = convolutions[-1][0]
         stages.append(nn.Sequential(*blocks))
     return stages
-
-
-def _shortcut(inputs: int, outputs: int, stride: int, eps: float) -> nn.Sequential | None:
-    if stride == 1 and inputs == outputs:
-        return None
-    return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs, eps))

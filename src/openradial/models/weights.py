@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from openradial.errors import WeightsError, check_choice
+from openradial.errors import WeightsError, check_choice, listed
 from openradial.models.contract import Network
 
 Reset = Literal["none", "classifier", "fully_connected"]
@@ -125,7 +125,7 @@ def _layers_to_reset(model: nn.Module, reset: Reset) -> dict[str, nn.Linear]:
     if reset == "classifier" and "classifier" not in linear:
         raise WeightsError(
             f"reset='classifier' needs a linear layer of this name, and {type(model).__name__} has none; its linear "
-            f"layers are {_listed(linear)}; name the last one classifier or use reset='fully_connected'"
+            f"layers are {listed(list(linear), SHOWN)}; name the last one classifier or use reset='fully_connected'"
         )
     names = {"none": (), "classifier": ("classifier",), "fully_connected": tuple(linear)}[reset]
     return {name: linear[name] for name in names}
@@ -141,8 +141,8 @@ def _check_names(expected: State, given: State, origin: str) -> None:
     unknown = [name for name in given if name not in expected]
     if not missing and not unknown:
         return
-    parts = [f"it lacks {_listed(missing)}"] if missing else []
-    parts += [f"it has {_listed(unknown)}, which the network does not have"] if unknown else []
+    parts = [f"it lacks {listed(missing, SHOWN)}"] if missing else []
+    parts += [f"it has {listed(unknown, SHOWN)}, which the network does not have"] if unknown else []
     raise WeightsError(
         f"{origin} does not fit the network: {' and '.join(parts)}; build the network that the file was saved from, or "
         "leave layers out with reset='classifier' or 'fully_connected'"
@@ -157,8 +157,8 @@ def _check_values(expected: State, given: State, origin: str) -> None:
     ]
     if wrong:
         raise WeightsError(
-            f"{origin} does not fit the network: {_listed(wrong, '; ')}; build the network with the settings of the "
-            "file, or leave layers out with reset='classifier' or 'fully_connected'"
+            f"{origin} does not fit the network: {'; '.join(wrong[:SHOWN])}; build the network with the settings of "
+            "the file, or leave layers out with reset='classifier' or 'fully_connected'"
         )
     for name, value in given.items():
         if expected[name].is_floating_point() and not (value.is_floating_point() and bool(value.isfinite().all())):
@@ -175,9 +175,3 @@ def _is_linear(name: str, state: State) -> bool:
 
 def _layer(name: str) -> str:
     return name.rpartition(".")[0]
-
-
-def _listed(names: Iterable[str], joint: str = ", ") -> str:
-    names = list(names)
-    more = f"{joint}and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return (joint.join(names[:SHOWN]) or "none") + more

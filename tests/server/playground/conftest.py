@@ -54,7 +54,7 @@ def serving(app, opened):
 def browser():
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
-        without_browser("needs a browser: apt-get install chromium")
+        without_browser("needs a browser: make browser")
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as driver:
         try:
@@ -66,7 +66,7 @@ def browser():
 
 
 def without_browser(reason):
-    """Skip the test; in CI, where make setup installs chromium, fail."""
+    """Skip the test; in CI, where make browser installs chromium, fail."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
