@@ -228,7 +228,7 @@ def test_a_radial_layer_on_trained_features_starts_near_zero(tmp_path, head):
     weights = tmp_path / "resnet.safetensors"
     save_file(models.build("resnet18", 7, width=4).state_dict(), weights)
     root = write_images(tmp_path / "photos", each=30, size=40, grey=False)
-    options = {"size": 32, "model_options": {"width": 4, "stem": "large"}, "model": "resnet18"}
+    options = {"size": 32, "model_options": {"width": 4, "stem": "imagenet"}, "model": "resnet18"}
     given = FitOptions(str(root), weights=str(weights), head=head, **options)
     last = build_network(given, prepare(given))[0].classifier
     assert isinstance(last, nn.Linear)
