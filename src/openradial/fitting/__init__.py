@@ -4,11 +4,11 @@ Known data have four uses, and no example serves twice: to train, to combine sco
 """
 
 from openradial.fitting.calibration import LabelledBatches, calibrate, calibrated_beta, closed_world_beta
-from openradial.fitting.fit import StoppedError, fit, training_folder
 from openradial.fitting.held_out import HeldOut, hold_out
 from openradial.fitting.in_memory import FitData, as_source
 from openradial.fitting.networks import NetworkChoice, choose_network, choose_settings
 from openradial.fitting.options import FitOptions
+from openradial.fitting.pipeline import StoppedError, fit, training_folder
 from openradial.fitting.preparation import PreparedData, prepare
 from openradial.fitting.report import FitReport
 

@@ -14,7 +14,7 @@ from openradial.data.examples import Examples
 from openradial.data.sources import DataSource
 from openradial.errors import DataError, OptionError, TrainingError, WeightsError
 from openradial.fitting import FitOptions, StoppedError, fit, prepare, training_folder
-from openradial.fitting.fit import build_network
+from openradial.fitting.pipeline import build_network
 from tests.fitting.fit_data import write_images, write_table
 
 
@@ -237,7 +237,7 @@ def test_a_radial_layer_on_trained_features_starts_near_zero(tmp_path, head):
 
 
 def test_a_batch_must_divide_among_the_processes(tmp_path, monkeypatch):
-    from openradial.fitting.fit import _training_batches
+    from openradial.fitting.pipeline import _training_batches
     from openradial.training import Settings
 
     given = FitOptions("digits")
