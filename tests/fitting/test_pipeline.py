@@ -1,0 +1,258 @@
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from openradial import models
+from openradial.bundle import load
+from openradial.data.examples import Examples
+from openradial.data.sources import DataSource
+from openradial.errors import DataError, OptionError, TrainingError, WeightsError
+from openradial.fitting import FitOptions, StoppedError, fit, prepare, training_folder
+from openradial.fitting.pipeline import build_network
+from tests.fitting.fit_data import write_images, write_table
+
+
+def quick(data, epochs=12, **options):
+    return fit(data, **{"epochs": epochs, "learning_rate": 0.01, "show_progress": False, **options})
+
+
+def assert_equal_weights(model, other):
+    tensors = other.state_dict()
+    assert all(torch.equal(tensor, tensors[name]) for name, tensor in model.state_dict().items())
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """The folder of a table and its model, the options, and the model."""
+    root = tmp_path_factory.mktemp("table")
+    options = {"label": "kind", "novel": "c2", "epochs": 15}
+    path = write_table(root / "t.csv", rows=240)
+    return root, options, quick(path, out=root / "model", **options)
+
+
+def test_a_table_becomes_a_bundle_that_predicts_as_was_measured(table):
+    root, _, model = table
+    loaded = load(root / "model")
+    prepared = prepare(FitOptions(str(root / "t.csv"), label="kind", novel="c2"))
+    predictions = loaded.predict(prepared.report.inputs)
+    assert loaded.classes == model.classes == ("c0", "c1")
+    assert (predictions.nearest == prepared.report.labels.numpy()).mean() == model.report.accuracy == 1.0
+    rejected, detected = predictions.labels == -1, loaded.predict(prepared.novel.inputs).labels == -1
+    # batches of another size may move one row over the threshold
+    assert rejected.mean() == pytest.approx(model.report.false_rejects.measured, abs=1.5 / len(rejected))
+    assert detected.mean() == pytest.approx(model.report.novel.detected, abs=1.5 / len(detected))
+
+
+def test_the_metadata_of_a_bundle_tell_data_training_and_measured_rates(table):
+    root, _, model = table
+    metadata = load(root / "model").metadata
+    assert metadata == model.metadata
+    assert metadata["data"]["name"] == "t.csv"
+    assert metadata["data"]["label"] == "kind"
+    assert metadata["data"]["novel_classes"] == ["c2"]
+    assert metadata["training"]["epochs"] == 15
+    assert metadata["training"]["settings"]["learning_rate"] == 0.01
+    assert metadata["measured"]["false_reject_rate"]["asked"] == 0.05
+    assert metadata["recipe"]["head"] == "radial"
+    assert json.dumps(model.report.as_dict())
+
+
+def test_checkpoints_are_gone_when_the_bundle_is_written(table):
+    root, _, _ = table
+    assert sorted(path.name for path in root.iterdir()) == ["model", "t.csv"]
+
+
+def test_the_same_options_give_the_same_weights(tmp_path):
+    path = write_table(tmp_path / "t.csv", rows=120)
+    first, again, other = (quick(path, label="kind", epochs=2, seed=seed) for seed in (0, 0, 1))
+    assert_equal_weights(first, again)
+    assert not torch.equal(first.net.classifier.weight, other.net.classifier.weight)
+
+
+HEADS = ("radial", "softmax", "doc", "cac")
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_every_head_gives_a_model_that_loads_and_predicts(head, tmp_path):
+    options = {"head": head, "known": "random:6", "batch_size": 64, "epochs": 15}
+    model = quick("digits", out=tmp_path / "model", **options)
+    assert model.report.accuracy > 0.9
+    assert model.report.novel.auroc > 0.7
+    loaded = load(tmp_path / "model")
+    prepared = prepare(FitOptions("digits", known="random:6"))
+    predictions = loaded.predict(prepared.report.inputs)
+    assert (predictions.nearest == prepared.report.labels.numpy()).mean() == pytest.approx(model.report.accuracy)
+    assert (predictions.distance is None) == (head in ("softmax", "doc"))
+    assert loaded.metadata["recipe"]["head"] == head
+
+
+@pytest.mark.parametrize(
+    ("options", "check"),
+    [
+        ({"beta": 3.0}, lambda model: model.head.layer.beta == 3.0),
+        ({"scale": 2.0}, lambda model: model.head.layer.prototypes.scale == 2.0),
+        ({"loss": "distance"}, lambda model: model.head.settings()["loss"] == "distance"),
+        ({"neighbours": False}, lambda model: model.layers == () and model.combination is None),
+        ({"outliers": 0.0}, lambda model: model.metadata["recipe"]["outlier_weight"] == 0.0),
+        ({"model": "mlp", "model_options": {"hidden": [7]}}, lambda model: model.net.classifier.in_features == 7),
+    ],
+)
+def test_options_of_recipe_and_network_reach_the_model(tmp_path, options, check):
+    assert check(quick(write_table(tmp_path / "t.csv", rows=120), label="kind", epochs=2, **options))
+
+
+def test_a_folder_of_images_becomes_a_bundle_that_predicts_files(tmp_path):
+    root = write_images(tmp_path / "shapes", each=60)
+    model = quick(root, novel="ring", size=8, out=tmp_path / "model")
+    predictions = load(tmp_path / "model").predict([str(root / "bar" / "003.png"), str(root / "dot" / "003.png")])
+    assert [each.nearest for each in predictions] == ["bar", "dot"]
+    assert model.report.accuracy == 1.0
+    assert model.report.novel.auroc > 0.8
+
+
+def test_images_too_many_for_the_memory_are_read_from_their_files(tmp_path, monkeypatch):
+    root = write_images(tmp_path / "shapes", each=40)
+    in_memory = quick(root, size=8, epochs=2)
+    monkeypatch.setattr("openradial.data.sources.free_memory", lambda: 1)
+    from_files = quick(root, size=8, epochs=2)
+    assert from_files.report.examples == in_memory.report.examples
+    assert from_files.preprocessing.mean == (0.5,)
+
+
+def test_very_few_examples_still_give_a_model_with_a_note(tmp_path):
+    path = write_table(tmp_path / "t.csv", rows=24)
+    assert "few" in quick(path, label="kind", false_reject_rate=0.2, epochs=3).report.notes[0]
+    assert quick(path, label="kind", false_reject_rate=0.11, epochs=3).combination is None
+
+
+def test_sequences_of_different_lengths_can_be_fitted():
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(120) % 2
+    x = torch.randn(120, 9, 2, generator=generator) * 0.3 + y.view(-1, 1, 1)
+    for row, length in enumerate(torch.randint(3, 10, (120,), generator=generator).tolist()):
+        x[row, length:] = torch.nan
+    source = DataSource("walks", "sequences", Examples(x, y, ("up", "down")))
+    model = quick(source, model_options={"hidden": 8}, epochs=30)
+    assert model.report.accuracy > 0.8
+    assert len(model.predict([x[0, :3].numpy(), x[1, :3].numpy()])) == 2
+
+
+def stop_at(epoch):
+    def stop(record):
+        if record["epoch"] == epoch:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return stop
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_a_run_that_was_stopped_is_resumed_to_the_same_model(tmp_path):
+    options = {"data": write_table(tmp_path / "t.csv", rows=120), "label": "kind", "epochs": 4}
+    complete = quick(**options)
+    with pytest.raises(StoppedError, match="stopped by SIGINT after 2 epochs; resume with --resume"):
+        quick(**options, out=tmp_path / "model", on_epoch=stop_at(2))
+    assert (training_folder(tmp_path / "model") / "last.safetensors").exists()
+    resumed = quick(**options, out=tmp_path / "model", resume=True)
+    assert_equal_weights(resumed, complete)
+    assert not training_folder(tmp_path / "model").exists()
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_a_run_is_resumed_with_the_same_data_and_options_only(tmp_path):
+    options = {"data": write_table(tmp_path / "t.csv", rows=120), "label": "kind", "epochs": 4, "out": tmp_path / "m"}
+    with pytest.raises(TrainingError, match="there is no run to resume in"):
+        quick(**options, resume=True)
+    with pytest.raises(StoppedError):
+        quick(**options, on_epoch=stop_at(1))
+    with pytest.raises(TrainingError, match=r"was started with other options: .* set it back"):
+        quick(**options, resume=True, head="softmax")
+    write_table(tmp_path / "t.csv", rows=150)
+    with pytest.raises(TrainingError, match=r"was started with other examples: .* or choose another folder"):
+        quick(**options, resume=True)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_a_resumed_run_may_have_more_epochs(tmp_path):
+    options = {"data": write_table(tmp_path / "t.csv", rows=120), "label": "kind", "out": tmp_path / "model"}
+    with pytest.raises(StoppedError):
+        quick(**options, epochs=4, on_epoch=stop_at(2), schedule="constant")
+    epochs = []
+    quick(**options, epochs=5, resume=True, schedule="constant", on_epoch=lambda record: epochs.append(record["epoch"]))
+    assert epochs == [3, 4, 5]
+
+
+def test_an_existing_model_is_not_replaced_unless_asked(table):
+    root, options, _ = table
+    with pytest.raises(OptionError, match=r"exists already; choose another folder, or replace it with overwrite"):
+        quick(root / "t.csv", out=root / "model", **options)
+    with pytest.raises(OptionError, match=r"a model is a folder, and .* is a file"):
+        quick(root / "t.csv", out=root / "t.csv", **options)
+
+
+def test_missing_data_are_named_before_the_folder(table):
+    root, _, _ = table
+    with pytest.raises(DataError, match=r"nothere\.csv"):
+        quick(root / "nothere.csv", label="kind", out=root / "model")
+
+
+def test_data_without_out_leave_no_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    quick(write_table(tmp_path / "t.csv", rows=120), label="kind", epochs=1)
+    assert os.listdir(tmp_path) == ["t.csv"]
+
+
+def test_the_weights_of_a_model_are_a_start_for_another_one(tmp_path):
+    net = models.build("mlp", 3, inputs=5, hidden=(7, 7))
+    save_file(net.state_dict(), tmp_path / "w.safetensors")
+    path = write_table(tmp_path / "t.csv", rows=120)
+    options = {"model": "mlp", "model_options": {"hidden": [7, 7]}, "weights": str(tmp_path / "w.safetensors")}
+    given = FitOptions(str(path), label="kind", reset="none", **options)
+    made, _ = build_network(given, prepare(given))
+    assert all(torch.equal(tensor, made.state_dict()[name]) for name, tensor in net.state_dict().items())
+    given = FitOptions(str(path), label="kind", **options)
+    made, _ = build_network(given, prepare(given))
+    assert torch.equal(made.hidden.fc1.weight, net.hidden.fc1.weight)
+    assert not torch.equal(made.classifier.weight, net.classifier.weight)
+    with pytest.raises(WeightsError, match="fully connected"):
+        quick(path, label="kind", reset="fully_connected", **options)
+
+
+@pytest.mark.parametrize("head", ["radial", "softmax"])
+def test_a_radial_layer_on_trained_features_starts_near_zero(tmp_path, head):
+    weights = tmp_path / "resnet.safetensors"
+    save_file(models.build("resnet18", 7, width=4).state_dict(), weights)
+    root = write_images(tmp_path / "photos", each=30, size=40, grey=False)
+    options = {"size": 32, "model_options": {"width": 4, "stem": "imagenet"}, "model": "resnet18"}
+    given = FitOptions(str(root), weights=str(weights), head=head, **options)
+    last = build_network(given, prepare(given))[0].classifier
+    assert isinstance(last, nn.Linear)
+    assert (last.weight.std() < 2e-3) == (head == "radial")
+    assert (last.bias.abs().max() == 0) == (head == "radial")
+
+
+def test_a_batch_must_divide_among_the_processes(tmp_path, monkeypatch):
+    from openradial.fitting.pipeline import _training_batches
+    from openradial.training import Settings
+
+    given = FitOptions("digits")
+    machine = type("Three", (), {"world": 3, "world_size": 3, "rank": 0})()
+    with pytest.raises(OptionError, match="must be a multiple of 3, their number, got 16"):
+        _training_batches(given, prepare(given), Settings(batch_size=16), machine)
+
+
+def test_the_numbers_on_start_are_those_of_the_data(tmp_path):
+    seen = []
+    model = quick(
+        write_table(tmp_path / "t.csv", rows=120),
+        label="kind",
+        epochs=1,
+        on_start=lambda prepared, settings: seen.append((prepared.counts(), settings.epochs)),
+    )
+    assert seen == [(dict(model.report.examples), 1)]
+    assert np.isfinite(model.report.seconds)
