@@ -39,11 +39,11 @@ def fit(**options):
         ({"beta": -1.0}, "beta must be a finite number above 0, got -1.0; the paper uses beta=1.0"),
         ({"scale": 0.0}, "scale must be a finite number above 0, got 0.0; the paper uses scale=1.0"),
         ({"loss": "hinge"}, "loss must be one of 'distance', 'squared', got 'hinge'"),
-        ({"outliers": -0.1}, "outliers must be a finite number of at least 0, got -0.1; 0 makes none"),
-        ({"outliers": math.inf}, "outliers must be a finite number of at least 0, got inf; 0 makes none"),
-        ({"outliers": True}, "outliers must be a finite number of at least 0, got True; 0 makes none"),
-        ({"outliers": "mean"}, "outliers must be a finite number of at least 0, got 'mean'; 0 makes none"),
-        ({"neighbours": 5}, "neighbours must be True or False, got 5; it is always the one nearest row"),
+        ({"outliers": -0.1}, "outliers must have a finite weight of at least 0, got -0.1; 0 makes none"),
+        ({"outliers": math.inf}, "outliers must have a finite weight of at least 0, got inf; 0 makes none"),
+        ({"outliers": True}, "outliers must have a finite weight of at least 0, got True; 0 makes none"),
+        ({"outliers": "mean"}, "outliers must have a finite weight of at least 0, got 'mean'; 0 makes none"),
+        ({"neighbours": 5}, "neighbours must be True or False, got 5; it is the one nearest row"),
         ({"device": "tpu"}, "device must be one of 'cpu', 'cuda', 'mps', got 'tpu'"),
         (
             {"early_stopping": True, "validation_fraction": 1.0},
@@ -99,13 +99,13 @@ def test_no_fraction_is_named_where_there_are_fewer_rows_than_a_rate_needs():
 @pytest.mark.parametrize("way", ["rows", "fraction", "rate"])
 def test_each_way_out_of_too_few_rows_leads_out(k, way):
     options = {"false_reject_rate": 0.05, "max_epochs": 1, "hidden": (4,)}
-    rows, y = np.resize(X, (600, 3)), np.arange(600) % k
+    rows, y = np.random.default_rng(0).normal(size=(600, 3)), np.arange(600) % k
     with pytest.raises(OptionError) as caught:
         RadialClassifier(**options).fit(rows[:42], y[:42])
     found = re.search(r"at least (\d+) rows, raise calibration_fraction to (\S+) or .* 1/(\d+)$", str(caught.value))
     changed = {"fraction": {"calibration_fraction": float(found[2])}, "rate": {"false_reject_rate": 1 / int(found[3])}}
     n = int(found[1]) if way == "rows" else 42
-    assert hasattr(RadialClassifier(**options | changed.get(way, {})).fit(rows[:n], y[:n]), "rejector_")
+    assert RadialClassifier(**options | changed.get(way, {})).fit(rows[:n], y[:n]).classifier_.rejector.is_fitted
 
 
 def test_options_are_not_looked_at_before_fit():
@@ -167,15 +167,43 @@ def test_one_class_is_refused():
 
 
 def test_nothing_can_be_held_out_of_single_examples():
-    message = "calibration_fraction needs a class with at least 2 examples to hold one out, got 1 of each class"
+    message = (
+        "calibration_fraction needs a class with at least 2 different rows (or groups) to hold one out, "
+        "got 1 of each class"
+    )
     with refuses(DataError, message):
         RadialClassifier(false_reject_rate=0.5).fit(X[:3], [0, 1, 2])
+    with refuses(DataError, message):
+        RadialClassifier(false_reject_rate=0.5).fit(np.tile(np.eye(3), (20, 1)), np.arange(60) % 3)
+    with refuses(DataError, message):
+        RadialClassifier(false_reject_rate=0.5).fit(X, Y, groups=Y)
+
+
+def test_copies_of_a_row_count_once_where_a_rate_needs_rows():
+    message = (
+        "a false_reject_rate of 0.05 needs at least 19 held-out different rows (or groups), got 8: "
+        "calibration_fraction=0.2 of 40 different rows (or groups); fit at least 100 different rows (or groups), "
+        "raise calibration_fraction to 0.5 or ask for a rate of at least 1/9"
+    )
+    for rows, y, groups in [(np.repeat(X, 5, 0), np.repeat(Y, 5), None), (X, Y, np.arange(40))]:
+        with refuses(OptionError, message if groups is None else message.replace("different rows (or groups)", "rows")):
+            RadialClassifier(false_reject_rate=0.05).fit(rows, y, groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("groups", "shape"), [(np.zeros(39), "(39,)"), (np.zeros((40, 1)), "(40, 1)"), (3, "()"), ([], "(0,)")]
+)
+def test_groups_of_another_length_than_the_rows_are_refused(groups, shape):
+    with refuses(DataError, f"groups must have one value per row, shape (40,), got shape {shape}"):
+        RadialClassifier(false_reject_rate=0.3).fit(X, Y, groups=groups)
+    with refuses(DataError, f"groups must have one value per row, shape (40,), got shape {shape}"):
+        fit(false_reject_rate=0.3).calibrate(X, Y, groups=groups)
 
 
 def test_columns_too_large_to_be_standardised_are_refused():
     message = (
         "column 1 has numbers up to 1e+300, too large to be standardised; "
-        "divide them, or take out what stands for a missing value"
+        "divide them, or remove placeholders of missing values"
     )
     rows = X.copy()
     rows[::3, 1] = 1e300

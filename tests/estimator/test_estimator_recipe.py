@@ -7,16 +7,11 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.datasets import make_blobs
 from sklearn.model_selection import GridSearchCV
 from torch import nn
 
-from openradial.conformal.calibration import examples_needed
-from openradial.data.examples import Examples
-from openradial.estimator import RadialClassifier, rejection
-from openradial.estimator.rejection import FIRST, Seen, divided
+from openradial.estimator import RadialClassifier
 
 OPEN = {"hidden": (8, 8), "max_epochs": 10, "learning_rate": 1e-2, "random_state": 0, "false_reject_rate": 0.1}
 
@@ -35,6 +30,11 @@ def fitted(known):
 def distance_alone(classifier, X):
     """The distance to the nearest prototype, from the log-probabilities."""
     return -classifier.decision_function(X).max(1) / classifier.beta_
+
+
+def references(classifier):
+    """The hidden activations of the training rows among which neighbours are searched."""
+    return list(classifier.classifier_.scorers_by_layer().values())[-1].references
 
 
 def naive_hidden(network, row):
@@ -60,7 +60,7 @@ def test_the_score_is_that_of_both_distances_written_as_loops(fitted, known):
     X = known[0][300:310]
     rows = fitted.scaler_.transform(X).astype(np.float32).tolist()
     hidden = [naive_hidden(fitted.network_, row) for row in fitted._seen.rows.tolist()]
-    columns = fitted.combination_.columns.T.tolist()
+    columns = fitted.classifier_.combination.columns.T.tolist()
     wanted = [
         naive_merged((far, min(math.dist(naive_hidden(fitted.network_, row), other) for other in hidden)), columns)
         for far, row in zip(distance_alone(fitted, X), rows, strict=True)
@@ -96,32 +96,18 @@ def test_at_most_the_asked_share_of_known_rows_is_rejected_on_average_over_calib
     for _ in range(40):
         order = rng.permutation(len(X))
         classifier.calibrate(X[order[:75]], y[order[:75]])
-        assert hasattr(classifier, "combination_")
+        assert classifier.classifier_.combination is not None
         shares.append((classifier.predict(X[order[75:375]]) == -1).mean())
     assert np.mean(shares) < 0.1 + 3 * np.std(shares) / math.sqrt(len(shares))
     assert np.mean(shares) > 0.05
 
 
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=150), st.sampled_from([0.02, 0.05, 0.3]), st.integers(0, 99))
-def test_no_held_out_row_serves_twice(labels, rate, seed):
-    rows = torch.arange(len(labels)).float().unsqueeze(1)
-    held = Examples(rows, torch.tensor(labels), tuple("abcde"))
-    for_scores, for_rejector = divided(held, rate, seed)
-    if for_scores is None:
-        assert for_rejector is held
-        return
-    assert len(for_scores) >= 20
-    assert len(for_rejector) >= examples_needed(rate)
-    together = torch.cat([for_scores.inputs, for_rejector.inputs]).flatten().tolist()
-    assert sorted(together) == rows.flatten().tolist()
-
-
 def test_few_rows_are_rejected_by_the_distance_alone(known):
     X, y = known
     classifier = RadialClassifier(**OPEN).fit(X[:100], y[:100])
-    assert not hasattr(classifier, "combination_")
+    assert classifier.classifier_.combination is None
     np.testing.assert_allclose(classifier.unknown_score(X), distance_alone(classifier, X), rtol=1e-9)
-    assert classifier.rejector_._calibration.fewest == 20
+    assert classifier.classifier_.rejector._calibration.fewest == 20
 
 
 @pytest.mark.parametrize(
@@ -132,10 +118,10 @@ def test_few_rows_are_rejected_by_the_distance_alone(known):
 def test_without_a_hidden_layer_of_ours_or_without_the_wish_the_distance_decides(known, options):
     X, y = known
     classifier = RadialClassifier(**OPEN | {"max_epochs": 2} | options).fit(X, y)
-    assert not hasattr(classifier, "scorers_")
+    assert classifier.classifier_.layers == ()
     assert not hasattr(classifier, "_seen")
     np.testing.assert_allclose(classifier.unknown_score(X), distance_alone(classifier, X), rtol=1e-4)
-    assert classifier.rejector_._calibration.fewest == 120
+    assert classifier.classifier_.rejector._calibration.fewest == 120
 
 
 def test_where_no_row_is_rejected_no_training_row_is_kept(known):
@@ -143,13 +129,13 @@ def test_where_no_row_is_rejected_no_training_row_is_kept(known):
     closed = RadialClassifier(**OPEN | {"false_reject_rate": None, "max_epochs": 1}).fit(X[:300], y[:300])
     assert not hasattr(closed, "_seen")
     closed.set_params(false_reject_rate=0.1).calibrate(X[300:], y[300:])
-    assert not hasattr(closed, "combination_")
+    assert closed.classifier_.combination is None
     np.testing.assert_allclose(closed.unknown_score(X), distance_alone(closed, X), rtol=1e-9)
 
 
 def test_one_hidden_layer_is_enough(known):
     classifier = RadialClassifier(**OPEN | {"hidden": (8,), "max_epochs": 1}).fit(*known)
-    assert set(classifier.scorers_) == {"outputs", FIRST}
+    assert classifier.classifier_.layers == ("outputs", "classifier:input")
 
 
 def test_parts_are_remembered_until_a_calibration(known):
@@ -159,10 +145,10 @@ def test_parts_are_remembered_until_a_calibration(known):
         classifier.partial_fit(X[start : start + 100], y[start : start + 100], classes=[0, 1, 2])
     np.testing.assert_allclose(classifier.unknown_score(X), distance_alone(classifier, X), rtol=1e-9)
     classifier.calibrate(X[300:], y[300:])
-    assert len(classifier.scorers_[FIRST].references) == 300
-    assert classifier.rejector_._calibration.fewest == pytest.approx(200, abs=2)
+    assert len(references(classifier)) == 300
+    assert classifier.classifier_.rejector._calibration.fewest == pytest.approx(200, abs=2)
     scores = classifier.unknown_score(X)
-    assert not hasattr(classifier.partial_fit(X[:100], y[:100]), "combination_")
+    assert classifier.partial_fit(X[:100], y[:100]).classifier_.combination is None
     assert not np.allclose(classifier.calibrate(X[300:], y[300:]).unknown_score(X), scores)
 
 
@@ -174,67 +160,39 @@ def test_the_same_rows_calibrate_alike(fitted, known):
 
 
 def test_the_references_are_bounded_and_drawn_with_the_seed(known, monkeypatch):
-    monkeypatch.setattr(rejection, "REFERENCES", 50)
+    monkeypatch.setattr("openradial.estimator.rows.REFERENCES", 50)
     one, same, other = (
-        RadialClassifier(**OPEN | {"max_epochs": 1, "random_state": seed}).fit(*known).scorers_[FIRST].references
-        for seed in (0, 0, 1)
+        references(RadialClassifier(**OPEN | {"max_epochs": 1, "random_state": seed}).fit(*known)) for seed in (0, 0, 1)
     )
     assert one.shape == (50, 8)
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
 
 
-def test_rows_of_all_parts_are_as_likely_to_be_remembered(monkeypatch):
-    monkeypatch.setattr(rejection, "REFERENCES", 100)
-    rows = torch.arange(2000.0).unsqueeze(1)
-    seen = Seen.of(rows[:200], seed=0)
-    for part in range(1, 10):
-        seen = seen.joined(Seen.of(rows[200 * part : 200 * part + 200], seed=part))
-    assert len(seen.rows) == 100
-    late = int((seen.rows >= 1000).sum())
-    assert 30 <= late <= 70  # half of them, 4 deviations
-
-
-def test_rows_that_come_again_take_no_place_of_others(monkeypatch):
-    monkeypatch.setattr(rejection, "REFERENCES", 40)
-    rows = torch.arange(30.0).unsqueeze(1)
-    seen = Seen.of(rows, seed=0)
-    for seed in range(1, 5):
-        seen = seen.joined(Seen.of(rows, seed))
-    assert sorted(seen.rows.flatten().tolist()) == rows.flatten().tolist()
-
-
-def test_rows_equal_to_trained_ones_are_scored_as_the_nearest_that_are_not(known):
-    X, y = known[0].copy(), known[1].copy()
-    X[::2], y[::2] = X[:6:2].repeat(100, 0), y[:6:2].repeat(100)  # every second row is one of three
-    classifier = RadialClassifier(**OPEN, calibration_fraction=0.4).fit(X, y)
-    smallest = classifier.combination_.columns[0, 1]
+def test_rows_equal_to_trained_ones_are_scored_as_the_nearest_that_are_not(fitted, known):
+    X, y = known
+    combination = fitted.classifier_.combination
+    smallest = combination.columns[0, 1]
     assert smallest > 1e-6
-    alone = np.concatenate([classifier.unknown_score(row[None]) for row in X[:20]])
-    np.testing.assert_allclose(alone, classifier.unknown_score(X)[:20], rtol=1e-9)
+    prototype, neighbour = fitted.classifier_.layer_scores([fitted._rows(X[:300]).double()]).T
+    at_least = torch.stack([prototype, neighbour.clamp_min(smallest)], 1)
+    assert (neighbour < smallest).sum() >= 200  # 240 of these rows were trained on
+    np.testing.assert_allclose(fitted.unknown_score(X[:300]), combination.unknown_score(at_least), rtol=1e-9)
+    scores = fitted.unknown_score(X[:20])
+    np.testing.assert_allclose(np.concatenate([fitted.unknown_score(row[None]) for row in X[:20]]), scores, rtol=1e-9)
 
 
-def test_a_table_of_equal_rows_is_judged_by_the_distance_alone():
-    X = np.tile(np.eye(3), (100, 1))
-    y = X.argmax(1)
-    classifier = RadialClassifier(**OPEN).fit(X, y)
-    assert not hasattr(classifier, "combination_")
-    # Not score(): whether these rows are rejected is a tie, because the calibration has the same rows.
-    assert (classifier.predict_proba(X).argmax(1) == y).mean() > 0.8
-    assert (classifier.predict([[50.0, 50.0, 50.0]]) == -1).all()
-
-
-def test_a_network_that_tells_no_rows_apart_is_judged_by_the_distance_alone(fitted, known):
+def test_a_network_that_does_not_tell_rows_apart_combines_p_values(fitted, known):
     X, y = known
     classifier = copy.deepcopy(fitted)
     nn.init.zeros_(classifier.network_.classifier.weight)
-    assert not hasattr(classifier.calibrate(X[300:], y[300:]), "combination_")
+    assert classifier.calibrate(X[300:], y[300:]).classifier_.combination.method == "fisher"
 
 
 def test_probabilities_know_nothing_of_neighbours(fitted, known):
     X = known[0]
     without = copy.deepcopy(fitted).set_params(neighbours=False).calibrate(X[300:], known[1][300:])
-    assert not hasattr(without, "combination_")
+    assert without.classifier_.combination is None
     np.testing.assert_array_equal(fitted.predict_proba(X), without.predict_proba(X))
 
 
@@ -243,7 +201,8 @@ def test_a_classifier_with_neighbours_survives_pickle(fitted, known):
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.unknown_score(X), fitted.unknown_score(X))
     np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
-    assert hasattr(again.partial_fit(X[:300], y[:300]).calibrate(X[300:], y[300:]), "combination_")
+    again.partial_fit(X[:300], y[:300]).calibrate(X[300:], y[300:])
+    assert again.classifier_.combination is not None
 
 
 def test_the_parts_of_the_recipe_can_be_searched(known):

@@ -6,10 +6,12 @@ import pytest
 import torch
 from sklearn.datasets import make_blobs
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+from torch import nn
 
 from openradial.conformal import conformal_p_values
 from openradial.errors import OptionError
 from openradial.estimator import RadialClassifier
+from openradial.training.outliers import DEFAULTS, make_outliers
 
 OPEN = {"hidden": (16,), "max_epochs": 20, "learning_rate": 1e-2, "random_state": 0, "false_reject_rate": 0.1}
 
@@ -41,7 +43,7 @@ def test_far_away_rows_are_unknown(fitted, novel):
 
 def test_a_row_is_rejected_where_its_p_value_is_at_most_the_rate(fitted, known):
     X = known[0][300:]
-    p = fitted.rejector_.p_values(fitted.unknown_score(X))
+    p = fitted.classifier_.rejector.p_values(fitted.unknown_score(X))
     np.testing.assert_array_equal(fitted.predict(X) == -1, p <= 0.1)
     np.testing.assert_array_equal(fitted.predict(X, false_reject_rate=0.3) == -1, p <= 0.3)
 
@@ -80,9 +82,10 @@ def test_a_larger_rate_rejects_more(fitted, known):
 def test_the_calibration_is_that_of_rows_that_were_not_trained_on(known):
     X, y = known
     classifier = RadialClassifier(**OPEN, calibration_fraction=0.25).fit(X[:300], y[:300])
-    for_scores = sum(len(part) for part in (classifier.combination_.columns, classifier.combination_.merged))
+    combination = classifier.classifier_.combination
+    for_scores = len(combination.columns) + len(combination.merged)
     assert for_scores == pytest.approx(25, abs=2)
-    assert classifier.rejector_._calibration.fewest == 75 - for_scores
+    assert classifier.classifier_.rejector._calibration.fewest == 75 - for_scores
     assert classifier.scaler_.n_samples_seen_ == 225
 
 
@@ -157,7 +160,8 @@ def test_new_data_can_calibrate(fitted, known):
     classifier = RadialClassifier(**OPEN | {"false_reject_rate": None}).fit(X[:300], y[:300])
     classifier.set_params(false_reject_rate=0.1).calibrate(X[300:], y[300:])
     scores = torch.tensor(classifier.unknown_score(X[300:]))
-    np.testing.assert_allclose(classifier.rejector_.p_values(scores), conformal_p_values(scores, scores), rtol=0)
+    p = classifier.classifier_.rejector.p_values(scores)
+    np.testing.assert_allclose(p, conformal_p_values(scores, scores), rtol=0)
 
 
 def test_learning_on_takes_the_calibration_away_until_there_is_a_new_one(known):
@@ -168,14 +172,40 @@ def test_learning_on_takes_the_calibration_away_until_there_is_a_new_one(known):
     assert -1 in classifier.calibrate(X[300:], y[300:]).predict(X)
 
 
-def test_beta_can_be_fitted_in_both_worlds():
+def test_a_fitted_beta_is_as_confident_as_correct_with_and_without_outliers():
     X, y = make_blobs(1500, n_features=2, centers=3, cluster_std=3, random_state=0)
     closed = RadialClassifier(**OPEN | {"false_reject_rate": None}, beta="fit").fit(X, y)
     open_ = RadialClassifier(**OPEN, beta="fit").fit(X, y)
-    assert not hasattr(closed, "rejector_")
+    assert closed.classifier_.rejector is None
     assert closed.beta_ != open_.beta_
-    # sure as often as right, on data of which a fifth was used to find beta
-    sure, right = closed.predict_proba(X).max(1).mean(), closed.score(X, y)
-    assert sure == pytest.approx(right, abs=0.05)
-    nearest = open_.decision_function(X).argmax(1) == y
-    assert open_.predict_proba(X).max(1).mean() == pytest.approx(nearest.mean(), abs=0.05)
+    # on data of which a fifth was used to fit beta
+    assert closed.predict_proba(X).max(1).mean() == pytest.approx(closed.score(X, y), abs=0.05)
+    # where rows may be rejected, as many outliers are made from the rows, and no class is correct for them
+    outliers = make_outliers(torch.tensor(X), torch.tensor(y), DEFAULTS["table"]).numpy()
+    confident = np.concatenate([open_.predict_proba(rows).max(1) for rows in (X, outliers)]).mean()
+    correct = (open_.decision_function(X).argmax(1) == y).sum() / (len(X) + len(outliers))
+    assert confident == pytest.approx(correct, abs=0.05)
+
+
+def test_learning_on_that_is_interrupted_takes_the_calibration_away_too(known):
+    X, y = known
+    module = FailsLater()
+    classifier = RadialClassifier(**OPEN, module=module).fit(X, y)
+    classifier.network_.fails = True
+    with pytest.raises(RuntimeError, match="interrupted"):
+        classifier.partial_fit(X, y)
+    with pytest.raises(OptionError, match="only after a calibration"):
+        classifier.predict(X)
+
+
+class FailsLater(nn.Linear):
+    """A network whose training can be made to fail."""
+
+    def __init__(self):
+        super().__init__(4, 3)
+        self.fails = False
+
+    def forward(self, x):
+        if self.training and self.fails:
+            raise RuntimeError("interrupted")
+        return super().forward(x)

@@ -200,7 +200,8 @@ def test_the_paper_s_loss_and_no_outliers_are_other_choices(fitted, blobs, optio
 
 def test_beta_and_what_is_predicted_have_nothing_to_do_with_each_other(fitted, blobs):
     steep = RadialClassifier(**QUICK, beta=50.0).fit(*blobs)
-    assert torch.equal(weights(steep), weights(fitted))
+    torch.testing.assert_close(weights(steep), weights(fitted), **tolerance(60 * 16))  # 60 steps: it may be rounded
+    np.testing.assert_array_equal(steep.predict(blobs[0]), fitted.predict(blobs[0]))
     assert steep.beta_ == 50
     assert (steep.predict_proba(blobs[0]).max(1) >= fitted.predict_proba(blobs[0]).max(1)).all()
 
@@ -232,7 +233,7 @@ def test_numbers_of_numpy_are_taken_as_options(blobs):
     assert len(RadialClassifier(**QUICK | options).fit(*blobs).history_) == 2
 
 
-def test_a_second_fit_starts_anew(fitted, blobs):
+def test_a_second_fit_starts_again(fitted, blobs):
     classifier = RadialClassifier(**QUICK).fit(blobs[0][:, :2], blobs[1] > 0).fit(*blobs)
     assert torch.equal(weights(classifier), weights(fitted))
     assert classifier.n_features_in_ == 4
