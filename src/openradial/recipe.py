@@ -18,6 +18,8 @@ from openradial.scorers import Combination, NeighbourScorer, Scorer
 from openradial.training import Objective
 from openradial.training.outliers import DEFAULTS, OutlierObjective, check_kinds
 
+__all__ = ["Recipe", "default_recipe", "hidden_layer_names"]
+
 HeadName = Literal["radial", "softmax", "doc", "cac"]
 LossName = Literal["squared", "distance"]
 CombinationName = Literal["standardised", "fisher"]

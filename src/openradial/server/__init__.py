@@ -35,3 +35,7 @@ def __getattr__(name: str) -> Any:
     for package in ("fastapi", "uvicorn", "python_multipart", "prometheus_client", "jinja2"):
         require(package, "serve", "the service")
     return getattr(import_module(f"openradial.server.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
