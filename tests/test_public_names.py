@@ -106,7 +106,7 @@ PUBLIC = {
         "compare_classes",
         "count_duplicates",
         "divide",
-        "duplicate_groups",
+        "identical_groups",
         "load",
         "loader_for",
         "named_split",

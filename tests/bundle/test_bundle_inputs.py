@@ -64,7 +64,10 @@ def test_a_transparent_picture_lies_on_white():
 
 
 BROKEN = {
-    "no file": (lambda folder: folder / "none.png", r"none\.png: the image cannot be read \(No such file or directory\); replace"),
+    "no file": (
+        lambda folder: folder / "none.png",
+        r"none\.png: the image cannot be read \(No such file or directory\); replace",
+    ),
     "no image": (lambda folder: b"hello", r"the image is not in JPEG, PNG, WebP, BMP or GIF format; replace"),
     "no byte": (lambda folder: b"", r"the image is not in JPEG, PNG, WebP, BMP or GIF format"),
     "floats": (

@@ -9,7 +9,6 @@
 from openradial.data import sources
 from openradial.data.batches import Batches, FolderBatches, loader_for
 from openradial.data.catalog import load, names
-from openradial.data.duplicates import count_duplicates, duplicate_groups
 from openradial.data.examples import Examples
 from openradial.data.readers.folder import ImageFolder, compare_classes, scan
 from openradial.data.readers.tables import Table, read_table
@@ -19,7 +18,9 @@ from openradial.data.sources import DataSource, RawInput
 from openradial.data.splits import (
     Split,
     as_unknown,
+    count_duplicates,
     divide,
+    identical_groups,
     named_split,
     parse_known,
     random_split,
@@ -49,7 +50,7 @@ __all__ = [
     "compare_classes",
     "count_duplicates",
     "divide",
-    "duplicate_groups",
+    "identical_groups",
     "load",
     "loader_for",
     "named_split",
