@@ -213,7 +213,7 @@ def test_damaged_files_of_a_split_are_named(tmp_path, name, content, message):
 
 
 def test_a_missing_list_is_named(tmp_path):
-    message = f"expected a list of classes, one name per line, at {tmp_path}/x.txt; the file does not exist"
+    message = f"expected a list of classes, one name per line, at {tmp_path}/x.txt; there is no such file"
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         read_names(tmp_path / "x.txt")
 

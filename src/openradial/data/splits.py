@@ -323,7 +323,7 @@ def read_names(path: Path | str) -> tuple[str, ...]:
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
-        raise DataError(f"expected a list of classes, one name per line, at {path}; the file does not exist") from error
+        raise DataError(f"expected a list of classes, one name per line, at {path}; there is no such file") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} must be text in UTF-8, one class per line ({error}); save it as UTF-8") from error
     return tuple(line.strip() for line in text.split("\n") if line.strip())
