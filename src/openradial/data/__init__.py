@@ -6,11 +6,11 @@
 (200, 100)
 """
 
-from openradial.data import sources
+from openradial.data import download, sources
 from openradial.data.batches import Batches, FolderBatches, loader_for
 from openradial.data.catalog import load, names
 from openradial.data.examples import Examples
-from openradial.data.readers.folder import ImageFolder, compare_classes, scan
+from openradial.data.readers.folder import ImageFolder, compare_classes, scan, scan_listed
 from openradial.data.readers.tables import Table, read_table
 from openradial.data.readers.ts import read_ts, read_tsv
 from openradial.data.sets.tiny_imagenet import tiny_imagenet
@@ -50,6 +50,7 @@ __all__ = [
     "compare_classes",
     "count_duplicates",
     "divide",
+    "download",
     "identical_groups",
     "load",
     "loader_for",
@@ -62,6 +63,7 @@ __all__ = [
     "read_ts",
     "read_tsv",
     "scan",
+    "scan_listed",
     "sources",
     "tiny_imagenet",
     "train_test_split",
