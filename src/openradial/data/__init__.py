@@ -9,7 +9,6 @@
 from openradial.data import download, sources
 from openradial.data.batches import Batches, FolderBatches, loader_for
 from openradial.data.catalog import load, names
-from openradial.data.duplicates import count_duplicates, duplicate_groups, join_groups
 from openradial.data.examples import Examples
 from openradial.data.readers.folder import ImageFolder, compare_classes, scan, scan_listed
 from openradial.data.readers.tables import Table, read_table
@@ -19,7 +18,10 @@ from openradial.data.sources import DataSource, RawInput
 from openradial.data.splits import (
     Split,
     as_unknown,
+    count_duplicates,
     divide,
+    identical_groups,
+    join_groups,
     named_split,
     parse_known,
     random_split,
@@ -50,7 +52,7 @@ __all__ = [
     "count_duplicates",
     "divide",
     "download",
-    "duplicate_groups",
+    "identical_groups",
     "join_groups",
     "load",
     "loader_for",

@@ -2,11 +2,12 @@
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.data.examples import Examples
+from openradial.data.readers.columns import Numbers
+from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
 from openradial.errors import DataError, OptionError, check_count, listed, nearest
 from openradial.files import write_text
@@ -163,6 +166,36 @@ def as_unknown(examples: AnyExamples, classes: tuple[str, ...] = ()) -> AnyExamp
     return replace(examples, labels=torch.full_like(examples.labels, -1), classes=classes)
 
 
+def identical_groups(data: Tensor | Examples | Table | ImageFolder) -> Tensor:
+    """Return for each example the index of the first one with the same input, ``(n,)`` int64; labels do not matter.
+
+    Inputs are compared by a hash of their content: of tensors, of the values of a table, or of the bytes of image
+    files. Identical inputs must stay in one part of a split: a copy in two parts makes measured rates too good.
+
+    >>> identical_groups(torch.tensor([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]]))
+    tensor([0, 1, 0])
+    """
+    if isinstance(data, ImageFolder):
+        return torch.from_numpy(_identical_files(data.paths))
+    if isinstance(data, Table):
+        columns = [
+            _bits(column.values).view(np.int64) if isinstance(column, Numbers) else column.codes
+            for column in data.columns.values()
+        ]
+        return torch.from_numpy(_identical_rows(np.stack(columns, axis=1)))
+    rows = data.inputs if isinstance(data, Examples) else data
+    return torch.from_numpy(_identical_rows(_bits(rows.numpy(force=True))))
+
+
+def count_duplicates(groups: Tensor) -> int:
+    """Return how many examples are not the first of their group.
+
+    >>> count_duplicates(torch.tensor([0, 1, 0, 0]))
+    2
+    """
+    return len(groups) - len(torch.unique(groups))
+
+
 def train_test_split(
     examples: AnyExamples, test: float = 0.2, seed: int = 0, groups: NDArray[np.integer] | Tensor | None = None
 ) -> tuple[AnyExamples, AnyExamples]:
@@ -174,7 +207,7 @@ def train_test_split(
         examples: Examples or a table.
         test: The share of each class that the second part gets.
         seed: The seed of the random order.
-        groups: One integer per example, such as :func:`openradial.data.duplicate_groups` returns. Examples of a group
+        groups: One integer per example, such as :func:`identical_groups` returns. Examples of a group
             stay in one part; the shares of the classes are then met as closely as the groups allow.
     """
     if not 0 < test < 1:
@@ -248,12 +281,67 @@ def _groups_for_test(
     return held_out
 
 
+def _bits(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the array with one representation for zero and one for NaN, so that equal values have equal bytes."""
+    if values.dtype.kind != "f":
+        return values
+    plain: NDArray[Any] = values + values.dtype.type(0)  # -0.0 becomes 0.0
+    plain[np.isnan(plain)] = np.nan
+    return plain
+
+
+def _identical_rows(rows: NDArray[Any]) -> NDArray[np.int64]:
+    content = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
+    width, seen = len(content) // max(1, len(rows)), dict[bytes, int]()
+    first = (
+        seen.setdefault(hashlib.blake2b(content[i * width : (i + 1) * width], digest_size=16).digest(), i)
+        for i in range(len(rows))
+    )
+    return np.fromiter(first, dtype=np.int64, count=len(rows))
+
+
+def _identical_files(paths: list[str]) -> NDArray[np.int64]:
+    by_size: dict[int, list[int]] = {}
+    for i, path in enumerate(paths):
+        try:
+            by_size.setdefault(os.stat(path).st_size, []).append(i)
+        except OSError:
+            continue  # whoever decodes the file names the error
+    groups, seen = np.arange(len(paths)), dict[tuple[int, bytes], int]()
+    for size, same_size in by_size.items():
+        for i in same_size if len(same_size) > 1 else ():
+            try:
+                with open(paths[i], "rb") as file:
+                    groups[i] = seen.setdefault((size, hashlib.file_digest(file, "blake2b").digest()), i)
+            except OSError:
+                continue
+    return groups
+
+
+def join_groups(first: Tensor, second: Tensor) -> Tensor:
+    """Return groups, ``(n,)``, in which examples are together that share a group of either kind, also in a chain.
+
+    >>> join_groups(torch.tensor([0, 0, 1, 2, 3]), torch.tensor([0, 1, 1, 2, 3])).tolist()
+    [0, 0, 0, 1, 2]
+    """
+    joined = np.arange(len(first))
+    while True:
+        before = joined
+        for groups in (first, second):
+            codes = np.unique(groups.numpy(), return_inverse=True)[1]
+            smallest = np.full(codes.max(initial=-1) + 1, len(first))
+            np.minimum.at(smallest, codes, joined)
+            joined = smallest[codes]
+        if np.array_equal(joined, before):
+            return torch.from_numpy(np.unique(joined, return_inverse=True)[1].astype(np.int64))
+
+
 def read_names(path: Path | str) -> tuple[str, ...]:
     """Return the names in a text file, one per line; empty lines are skipped."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
-        raise DataError(f"expected a list of classes, one name per line, at {path}; the file does not exist") from error
+        raise DataError(f"expected a list of classes, one name per line, at {path}; there is no such file") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} must be text in UTF-8, one class per line ({error}); save it as UTF-8") from error
     return tuple(line.strip() for line in text.split("\n") if line.strip())

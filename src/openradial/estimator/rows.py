@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from openradial.conformal.calibration import examples_needed
 from openradial.conformal.inputs import check_rate
-from openradial.data.duplicates import duplicate_groups, join_groups
 from openradial.data.examples import Examples
-from openradial.data.splits import train_test_split
+from openradial.data.splits import identical_groups, join_groups, train_test_split
 from openradial.errors import DataError, OptionError
 from openradial.recipe import MIN_COMBINATION, REFERENCES
 
@@ -60,28 +59,29 @@ class GroupedExamples:
     """Examples with the group of each one; a group is never separated."""
 
     examples: Examples
-    groups: NDArray[np.int64]  # (n,)
+    groups: Tensor  # (n,)
 
     @classmethod
     def of(cls, examples: Examples, groups: ArrayLike | None) -> Self:
         """Put identical rows into one group, and rows that share one of the given groups too."""
-        identical = duplicate_groups(examples)
+        identical = identical_groups(examples)
         if groups is None:
             return cls(examples, identical)
         given = np.asarray(groups)
         if given.shape != identical.shape:
-            raise DataError(f"groups must have one value per row, shape {identical.shape}, got shape {given.shape}")
-        return cls(examples, join_groups(np.unique(given, return_inverse=True)[1].astype(np.int64), identical))
+            raise DataError(f"groups must have one value per row, shape ({len(examples)},), got shape {given.shape}")
+        codes = torch.from_numpy(np.unique(given, return_inverse=True)[1].astype(np.int64))
+        return cls(examples, join_groups(codes, identical))
 
     def count(self) -> int:
         """Return the number of groups."""
-        return len(np.unique(self.groups))
+        return len(set(self.groups.tolist()))
 
     def split(self, share: float, seed: int) -> tuple[Self, Self]:
         """Return the examples without a share of each class, and that share."""
         indices = Examples(torch.arange(len(self.examples)), self.examples.labels, self.examples.classes)
         parts = [part.inputs for part in train_test_split(indices, share, seed, self.groups)]
-        kept, taken = (type(self)(self.examples.select(part), self.groups[part.numpy()]) for part in parts)
+        kept, taken = (type(self)(self.examples.select(part), self.groups[part]) for part in parts)
         return kept, taken
 
     def hold_out(self, name: str, share: float, seed: int) -> tuple[Self, Self]:

@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from openradial.data.batches import Batches, FolderBatches
-from openradial.data.duplicates import count_duplicates, duplicate_groups, join_groups
 from openradial.data.examples import Examples
 from openradial.data.inputs import ImageInputs, Inputs, PointInputs, SequenceInputs, TableInputs, TextInputs
 from openradial.data.readers.columns import Words
@@ -17,7 +15,7 @@ from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
 from openradial.data.sets.reuters import reuters_vocabulary
 from openradial.data.sources import Data, DataSource, indices, load_images, open, subset
-from openradial.data.splits import Split, divide, train_test_split
+from openradial.data.splits import Split, count_duplicates, divide, identical_groups, join_groups, train_test_split
 from openradial.data.table_encoder import TableEncoder
 from openradial.data.transforms import Compose, RandomFlip, RandomShift, Transform
 from openradial.errors import DataError, OptionError, nearest
@@ -114,7 +112,7 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
         options.false_reject_rate,
         has_test_data=source.test is not None,
         seed=options.seed,
-        groups=torch.from_numpy(groups),
+        groups=groups,
     )
     inputs, network = _inputs(options, source, subset(source.train, parts.train), network)
 
@@ -145,12 +143,12 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
     )
 
 
-def _groups(source: DataSource, column: str | None) -> tuple[DataSource, NDArray[np.int64], list[str]]:
+def _groups(source: DataSource, column: str | None) -> tuple[DataSource, Tensor, list[str]]:
     """Return the source without the column of groups, the group of each example, and a note about duplicates.
 
     Identical inputs are one group, so that no split separates them.
     """
-    groups, notes = duplicate_groups(source.train), []
+    groups, notes = identical_groups(source.train), []
     if duplicates := count_duplicates(groups):
         notes.append(f"{duplicates:,} of {len(groups):,} examples are duplicates; no split separates them")
     if column is None:
@@ -163,7 +161,7 @@ def _groups(source: DataSource, column: str | None) -> tuple[DataSource, NDArray
     values = source.train.columns[column]
     codes = values.codes if isinstance(values, Words) else np.unique(values.values, return_inverse=True)[1]
     train, test = (_without(part, column) for part in (source.train, source.test))
-    return replace(source, train=_not_none(train), test=test), join_groups(groups, codes.astype(np.int64)), notes
+    return replace(source, train=_not_none(train), test=test), join_groups(groups, torch.from_numpy(codes.astype(np.int64))), notes
 
 
 def _without(table: Data | None, column: str) -> Data | None:

@@ -7,18 +7,8 @@ from openradial.data.examples import Examples
 from openradial.data.readers.idx import labelled_images
 from openradial.errors import check_choice
 
-CLASSES = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
-)
+LISTING = "T-shirt/top, Trouser, Pullover, Dress, Coat, Sandal, Shirt, Sneaker, Bag, Ankle boot"
+CLASSES = tuple(LISTING.split(", "))
 PARTS = {"train": "train", "test": "t10k"}
 # Checksums of what is inside the .gz files: each publisher packs them in its own way.
 FILES = {
