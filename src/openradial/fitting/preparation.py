@@ -161,7 +161,11 @@ def _groups(source: DataSource, column: str | None) -> tuple[DataSource, Tensor,
     values = source.train.columns[column]
     codes = values.codes if isinstance(values, Words) else np.unique(values.values, return_inverse=True)[1]
     train, test = (_without(part, column) for part in (source.train, source.test))
-    return replace(source, train=_not_none(train), test=test), join_groups(groups, torch.from_numpy(codes.astype(np.int64))), notes
+    return (
+        replace(source, train=_not_none(train), test=test),
+        join_groups(groups, torch.from_numpy(codes.astype(np.int64))),
+        notes,
+    )
 
 
 def _without(table: Data | None, column: str) -> Data | None:
