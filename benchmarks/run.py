@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     options = parser.parse_args()
     console = Console()
-    results = run(rounds=5 if options.quick else 25, console=console)
+    results = run(rounds=10 if options.quick else 60, console=console)
     options.out.mkdir(parents=True, exist_ok=True)
     write(options.out / "layer.json", json.dumps(results, indent=1) + "\n")
     write(options.out / "layer.md", markdown(results))

@@ -4,12 +4,12 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import betas, exact_distance, outputs, point_at, scales
 
 from openradial import SimplexPrototypes, functional, reference
 from openradial.errors import DTypeError, OptionError, ShapeError, TargetError
 from openradial.functional import eager, losses
 from openradial.functional.norms import METRICS
+from tests.functional.oracle import betas, exact_distance, outputs, point_at, scales
 
 
 def draw_targets(data: st.DataObject, o: torch.Tensor) -> torch.Tensor:

@@ -5,12 +5,12 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from oracle import betas, outputs, scales
 from scipy.optimize import minimize
 
 from openradial import SimplexPrototypes, functional, reference
 from openradial.errors import OptionError
 from openradial.functional.norms import METRICS
+from tests.functional.oracle import betas, outputs, scales
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-12}
 

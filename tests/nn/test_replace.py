@@ -2,7 +2,10 @@ import copy
 
 import pytest
 import torch
-from lookalikes import (
+from torch import nn
+
+from openradial import AxisPrototypes, RadialLayer, RadialLinear, RadialLoss, SimplexPrototypes, replace_head
+from tests.nn.lookalikes import (
     IMAGE,
     POINTS,
     TOKENS,
@@ -20,9 +23,6 @@ from lookalikes import (
     Untraceable,
     ViT,
 )
-from torch import nn
-
-from openradial import AxisPrototypes, RadialLayer, RadialLinear, RadialLoss, SimplexPrototypes, replace_head
 
 
 def has_three_outputs(layer):

@@ -2,12 +2,12 @@ import copy
 
 import pytest
 import torch
-from lookalikes import IMAGE, POINTS, VGG, Forward, ResNet, SqueezeNet, Untraceable
 from torch import nn
 from torch.nn import functional as TF
 
 from openradial import RadialLoss, replace_head
 from openradial.errors import HeadError, OptionError
+from tests.nn.lookalikes import IMAGE, POINTS, VGG, Forward, ResNet, SqueezeNet, Untraceable
 
 
 def snapshot(model):
