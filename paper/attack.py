@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from openradial.attacks.evaluation import Attack
+    from openradial.attacks import Attack
     from openradial.data import Examples
 
 EPSILONS = (0.0, 0.1, 0.2, 0.3)

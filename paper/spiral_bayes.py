@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from openradial import RadialLayer, RadialLoss
-from openradial.bayes import ElboObjective, Prediction, posterior, predict, to_bayesian
+from openradial.bayes import ElboObjective, SampledPrediction, posterior, predict, to_bayesian
 from openradial.nn.objective import Loss
 from openradial.training.stacked import train_stacked
 from paper.plan import Numbers, Plan, Size
@@ -116,7 +116,7 @@ def _told(plan: Plan, nets: BayesNets, samples: int) -> Numbers:
     return found
 
 
-def described(prediction: Prediction) -> dict[str, float]:
+def described(prediction: SampledPrediction) -> dict[str, float]:
     """How sure the mean of the samples is, and how far the samples are apart; means over the points."""
     return {
         "confident": float((prediction.probs.amax(-1) > 0.9).float().mean()),
