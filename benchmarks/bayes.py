@@ -27,7 +27,7 @@ from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table, write
 from benchmarks.timing import Run, duel
 from openradial import RadialLayer, RadialLoss
-from openradial.bayes import ElboObjective, Ensemble, MCDropout, Prediction, posterior, predict, to_bayesian
+from openradial.bayes import ElboObjective, Ensemble, MCDropout, SampledPrediction, posterior, predict, to_bayesian
 from openradial.bayes.layers import START
 from openradial.data.sets.spiral import spiral
 from openradial.models import MLP, build
@@ -233,7 +233,7 @@ def asked(network: nn.Module, layer: nn.Module) -> dict[str, Any]:
     return {"accuracy": accuracy, "training_points": said(near), "far": far}
 
 
-def said(found: Prediction) -> dict[str, float]:
+def said(found: SampledPrediction) -> dict[str, float]:
     """Means over the points; the deviation is that over samples, at each point."""
     values = {
         "winning": found.winning_probs.mean(),

@@ -19,11 +19,11 @@ from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table, write
 from benchmarks.timing import duel
 from openradial.heads import OpenMaxHead
-from openradial.heads.openmax import Distance
+from openradial.heads.openmax import OpenMaxDistance
 
 SEED = 0
 CLASSES, EXAMPLES, ROWS = (10, 100, 1000), 30, 1000
-DISTANCES: tuple[Distance, ...] = ("euclidean", "combined")
+DISTANCES: tuple[OpenMaxDistance, ...] = ("euclidean", "combined")
 AT_MOST = {1000: 2.0}  # seconds of fitting so many classes: set before measuring
 
 

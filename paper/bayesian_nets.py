@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from openradial import RadialLayer, RadialLoss
-from openradial.bayes import ElboObjective, Prediction, posterior, predict, to_bayesian
+from openradial.bayes import ElboObjective, SampledPrediction, posterior, predict, to_bayesian
 from paper.plan import Numbers, Plan, Size
 from paper.spiral_nets import FAR, HIDDEN, Nets, loaded, ring, train_weights
 
@@ -112,7 +112,7 @@ def _measure(plan: Plan, nets: BayesNets, samples: int) -> Numbers:
     return results
 
 
-def described(prediction: Prediction) -> dict[str, float]:
+def described(prediction: SampledPrediction) -> dict[str, float]:
     """Return the confidence of the mean of the samples and the spread of the samples; means over the points."""
     return {
         "confident": float((prediction.probs.amax(-1) > 0.9).float().mean()),

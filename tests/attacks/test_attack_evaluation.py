@@ -270,7 +270,7 @@ def test_no_inputs_have_no_worst():
 
 @pytest.mark.parametrize("epsilons", [[], [0.2, 0.1], [0.1, 0.1]])
 def test_epsilons_rise(epsilons):
-    message = f"epsilons must be at least one number, in rising order, got {epsilons}"
+    message = f"epsilons must be at least one number, in ascending order, got {epsilons}"
     with pytest.raises(OptionError, match=f"^{re.escape(message)}$"):
         accuracy_under_attack(NETS["radial"], HEADS["radial"], *blobs(3), epsilons)
 
@@ -291,7 +291,7 @@ def test_unknown_labels_are_refused():
 
 @pytest.mark.parametrize("losses", [{}, {"plain": nn.CrossEntropyLoss(reduction="none")}])
 def test_attacks_are_compared_by_their_head(losses):
-    message = "losses must be at least one HeadLoss by name, as losses_for(head) gives them"
+    message = "losses must be at least one HeadLoss by name, as losses_for(head) returns"
     with pytest.raises(OptionError, match=f"^{re.escape(message)}$"):
         worst(NETS["radial"], *blobs(3), 0.1, losses)
 

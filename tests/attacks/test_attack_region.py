@@ -149,7 +149,7 @@ def test_limits_per_channel_have_the_axes_of_an_input():
 
 
 def test_words_are_refused():
-    message = "inputs must be tensors of float32 or float64, got torch.int64; of words, attack their embeddings"
+    message = "inputs must be tensors of float32 or float64, got torch.int64; for texts, attack the embeddings"
     with pytest.raises(DTypeError, match=f"^{re.escape(message)}$"):
         Region.around(torch.zeros(2, 3, dtype=torch.int64), 0.1, 0.0, 1.0, "linf")
 

@@ -258,8 +258,8 @@ def test_attacks_work_where_gradients_are_off(attack, mode):
 def test_gradients_that_are_not_finite_are_named(attack):
     x, y = torch.tensor([[0.5, 0.2], [0.0, 0.3]]), torch.tensor([0, 0])
     message = (
-        "the gradient of the loss is nan or infinite for 1 of 2 inputs, the first is row 1; an attack without it would "
-        "flatter the network: take another loss or float64"
+        "the gradient of the loss is nan or infinite for 1 of 2 inputs, the first is row 1; without it the "
+        "network would look too robust: use another loss or float64"
     )
     with pytest.raises(OptionError, match=f"^{message}$"):
         attack(torch.sqrt, x, y, 0.1, loss=HeadLoss("margin", RadialHead(2)))
@@ -270,8 +270,7 @@ def test_gradients_that_are_not_finite_are_named(attack):
 def test_a_network_without_gradient_is_named(attack, net):
     x, y = torch.rand(2, 3), torch.tensor([0, 1])
     message = (
-        "the loss has no gradient by the inputs, so there is nothing to follow; look for detach(), no_grad() or "
-        "rounding in the network"
+        "the loss has no gradient with respect to the inputs; look for detach(), no_grad() or rounding in the network"
     )
     with pytest.raises(OptionError, match=f"^{re.escape(message)}$"):
         attack(net, x, y, 0.1, loss=HeadLoss("margin", RadialHead(3)))
@@ -279,7 +278,7 @@ def test_a_network_without_gradient_is_named(attack, net):
 
 def test_a_loss_that_was_averaged_names_the_way_out():
     (x, y), net = images(6), network()
-    message = "loss must give one value per input, shape (6,), got (); of losses of torch take reduction='none'"
+    message = "loss must give one value per input, shape (6,), got (); use reduction='none' with losses of torch"
     with pytest.raises(ShapeError, match=f"^{re.escape(message)}$"):
         fgsm(net, x, y, 0.1, loss=nn.CrossEntropyLoss())
     loss = nn.CrossEntropyLoss(reduction="none")

@@ -8,7 +8,7 @@ from torch.nn.utils import parametrizations
 
 from openradial import LearnedPrototypes, RadialLinear, models, replace_head
 from openradial.bayes import BayesLayer, GaussianPrior, freeze, posterior, to_bayesian
-from openradial.bayes.spread import rho_of
+from openradial.bayes.priors import rho_of
 from openradial.bayes.vectorised import run_stacked, run_with
 from openradial.errors import OptionError
 
@@ -175,7 +175,7 @@ def test_networks_that_cannot_become_bayesian_are_refused(net, message):
         to_bayesian(net)
 
 
-def test_a_layer_that_cannot_start_anew_says_so():
-    message = "a MultiheadAttention cannot start anew: it has no reset_parameters; keep its weights"
+def test_a_layer_that_cannot_be_reset_is_named():
+    message = "a MultiheadAttention has no reset_parameters to start again; keep its weights"
     with pytest.raises(OptionError, match=f"^{re.escape(message)}$"):
         to_bayesian(nn.MultiheadAttention(4, 2), keep_weights=False)

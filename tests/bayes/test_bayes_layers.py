@@ -18,7 +18,7 @@ from openradial.bayes import (
     ScaleMixturePrior,
     to_bayesian,
 )
-from openradial.bayes.spread import rho_of, sigma_of
+from openradial.bayes.priors import rho_of, sigma_of
 from openradial.errors import OptionError
 
 LAYERS = {

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from openradial import RadialLayer
 from openradial.bayes import BayesEmbedding, BayesLinear, Ensemble, MCDropout, freeze, predict, to_bayesian
 from openradial.errors import DTypeError, OptionError, ShapeError
+from openradial.heads import RadialHead
 
 NO_MODULE = "expected an nn.Module, got str; pass the network itself"
-WAY_OUT = "pass a head= that gives log-probabilities, as RadialLayer(k, beta) and nn.LogSoftmax(-1) do"
+WAY_OUT = "pass a head= that gives log-probabilities, as RadialHead(k, beta) and nn.LogSoftmax(-1) do"
 X = torch.zeros(7, 2)
 LOG_SOFTMAX = nn.LogSoftmax(-1)
 
@@ -44,18 +44,17 @@ def ask(x=X, head=LOG_SOFTMAX, network=None):
         (
             lambda: ask(X.double()),
             DTypeError,
-            "x must have the type of the network, torch.float32, got torch.float64; "
-            "convert it with x.to(torch.float32)",
+            "x must have the type of the network, torch.float32, got torch.float64; use x.to(torch.float32)",
         ),
         (
-            lambda: ask(head=RadialLayer),
+            lambda: ask(head=RadialHead),
             OptionError,
-            "head must be an object, got the class RadialLayer; make one first, as in head=RadialLayer(...)",
+            "head must be an object, got the class RadialHead; make one first, as in head=RadialHead(...)",
         ),
         (
             lambda: ask(head="radial"),
             OptionError,
-            "head must be a function of outputs, got str; use RadialLayer(k, beta) or nn.LogSoftmax(-1)",
+            "head must be a head or a function of outputs, got str; use RadialHead(k, beta) or nn.LogSoftmax(-1)",
         ),
         (
             lambda: ask(head=lambda o: torch.full_like(o, 0.25)),
@@ -70,12 +69,12 @@ def ask(x=X, head=LOG_SOFTMAX, network=None):
         (
             lambda: ask(head=lambda o: o.argmax(-1, keepdim=True)),
             DTypeError,
-            f"log-probabilities must be a tensor of floating point, got torch.int64; {WAY_OUT}",
+            f"log-probabilities must be a floating-point tensor, got torch.int64; {WAY_OUT}",
         ),
         (
             lambda: ask(head=lambda o: (o, o)),
             DTypeError,
-            f"log-probabilities must be a tensor of floating point, got tuple; {WAY_OUT}",
+            f"log-probabilities must be a floating-point tensor, got tuple; {WAY_OUT}",
         ),
     ],
 )

@@ -11,15 +11,13 @@ from openradial.bayes import (
     BayesLinear,
     Ensemble,
     MCDropout,
-    Prediction,
+    SampledPrediction,
     posterior,
     predict,
     prediction,
     to_bayesian,
-    uncertainty,
 )
-from openradial.bayes.images import max_pool2d
-from openradial.bayes.vectorised import run_stacked
+from openradial.bayes.vectorised import max_pool2d, run_stacked
 from openradial.errors import OptionError, ShapeError
 from openradial.heads import RadialHead, SoftmaxHead
 
@@ -66,7 +64,7 @@ def test_convolutions_in_one_pass_are_those_of_a_loop(b):
 
 def test_the_mean_is_divided_by_the_number_of_samples():
     log_probs = torch.tensor([[[0.5, 0.25]], [[0.1, 0.75]]]).log()
-    found = Prediction(log_probs)
+    found = SampledPrediction(log_probs)
     torch.testing.assert_close(found.probs, torch.tensor([[0.3, 0.5]]))
     assert found.labels.tolist() == [1]
     torch.testing.assert_close(found.winning_probs, torch.tensor([[0.5], [0.75]]))
@@ -76,10 +74,10 @@ def test_the_mean_is_divided_by_the_number_of_samples():
 def test_a_prediction_knows_its_uncertainty():
     found = predict(net(), points(), 10, head=HEADS["radial"], seed=0)
     for name, function in {
-        "predictive_entropy": uncertainty.predictive_entropy,
-        "expected_entropy": uncertainty.expected_entropy,
-        "mutual_information": uncertainty.mutual_information,
-        "missing_mass": uncertainty.expected_missing_mass,
+        "predictive_entropy": prediction.predictive_entropy,
+        "expected_entropy": prediction.expected_entropy,
+        "mutual_information": prediction.mutual_information,
+        "missing_mass": prediction.expected_missing_mass,
     }.items():
         assert torch.equal(getattr(found, name), function(found.log_probs))
 
@@ -166,8 +164,8 @@ def test_outputs_without_a_head_are_noticed():
     nn.init.constant_(network.classifier.bias, 4.0)
     with pytest.raises(
         ShapeError,
-        match=r"^log-probabilities are never above 0, got .*; if these are outputs, pass the head= that makes "
-        r"log-probabilities of them, RadialLayer or nn\.LogSoftmax$",
+        match=r"^log-probabilities are never above 0, got .*; if these are outputs, pass the head= that turns "
+        r"them into log-probabilities, such as RadialHead\(k, beta\)$",
     ):
         predict(network, points(), 5)
 
@@ -225,7 +223,7 @@ def test_the_users_own_errors_come_through():
         (
             lambda: Ensemble([nn.Linear(2, 3), nn.Linear(2, 3), nn.Linear(2, 4)]),
             OptionError,
-            "all networks of an ensemble must have the same architecture, got another one at place 2",
+            "all networks of an ensemble must have the same architecture, got another one at index 2",
         ),
         (
             lambda: predict(Ensemble([nn.Linear(2, 3)] * 2), points(), 5),

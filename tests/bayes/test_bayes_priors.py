@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from openradial.bayes import GaussianPrior, ScaleMixturePrior
-from openradial.bayes.spread import log_sigma_of, rho_of, sigma_of
+from openradial.bayes.priors import log_sigma_of, rho_of, sigma_of
 from openradial.errors import OptionError
 
 MIXTURES = [ScaleMixturePrior(), ScaleMixturePrior(0.9, 0.01, 3.0), ScaleMixturePrior(1e-6, 1.0, 1e-3)]

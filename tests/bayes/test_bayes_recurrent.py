@@ -6,8 +6,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from openradial.bayes import BayesGRU, BayesLSTM, BayesRNN, posterior
-from openradial.bayes.recurrence import gru_cell, lstm_cell, recur, relu_cell, tanh_cell
-from openradial.bayes.vectorised import run_stacked, run_with
+from openradial.bayes.vectorised import gru_cell, lstm_cell, recur, relu_cell, run_stacked, run_with, tanh_cell
 
 KINDS = [BayesGRU, BayesLSTM, BayesRNN]
 every_kind = pytest.mark.parametrize("kind", KINDS)

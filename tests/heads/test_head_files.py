@@ -77,7 +77,9 @@ def test_a_truncated_file_is_named(head, tmp_path, keep):
     path = tmp_path / "head"
     save_head(head, path)
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(DataError, match=rf"^{re.escape(str(path))} is not a whole head file \(.*\); take another copy"):
+    with pytest.raises(
+        DataError, match=rf"^{re.escape(str(path))} is not a complete head file \(.*\); use another copy"
+    ):
         load_head(path)
 
 
@@ -88,7 +90,7 @@ def test_a_folder_is_no_head(tmp_path):
 
 def test_a_pickle_is_refused_unread(tmp_path):
     torch.save({"a": torch.zeros(1)}, tmp_path / "head.pt")
-    with pytest.raises(DataError, match="is not a whole head file"):
+    with pytest.raises(DataError, match="is not a complete head file"):
         load_head(tmp_path / "head.pt")
 
 
@@ -107,13 +109,13 @@ def test_another_format_is_named(tmp_path):
 @pytest.mark.parametrize("facts", ["{", "[]", "1"])
 def test_a_damaged_header_is_named(tmp_path, facts):
     save_file({}, tmp_path / "head", metadata={"format": "1", "facts": facts})
-    with pytest.raises(DataError, match=f"^{re.escape(str(tmp_path))}/head (is not a whole|must be a) head file"):
+    with pytest.raises(DataError, match=f"^{re.escape(str(tmp_path))}/head (is not a complete|must be a) head file"):
         load_head(tmp_path / "head")
 
 
 def test_a_header_without_facts_is_named(tmp_path):
     save_file({}, tmp_path / "head", metadata={"format": "1"})
-    with pytest.raises(DataError, match="is not a whole head file"):
+    with pytest.raises(DataError, match="is not a complete head file"):
         load_head(tmp_path / "head")
 
 
@@ -174,7 +176,7 @@ def test_a_full_disk_is_named_and_leaves_the_previous_head_whole(head, tmp_path,
 
     monkeypatch.setattr(files, "save_file", full)
     message = (
-        f"the head cannot be written to {path} ([Errno 28] No space left on device); what was there before is whole"
+        f"the head cannot be written to {path} ([Errno 28] No space left on device); the previous file is unchanged"
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         save_head(head, path)
@@ -199,16 +201,16 @@ except DataError as error:
     path = tmp_path / "head"
     done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True)
     assert f"the head cannot be written to {path}" in done.stdout, done.stderr
-    assert "what was there before is whole" in done.stdout
+    assert "the previous file is unchanged" in done.stdout
     assert load_head(path).layer.beta == 7.0
     assert [file.name for file in tmp_path.iterdir()] == ["head"]
 
 
 def test_what_is_no_head_is_neither_saved_nor_loaded(tmp_path):
-    with pytest.raises(DataError, match=r"only heads of openradial.heads can be saved, got Linear"):
+    with pytest.raises(DataError, match=r"only heads and scorers of openradial can be saved, got Linear"):
         save_head(torch.nn.Linear(2, 2), tmp_path / "net")
     files.write_tensors(tmp_path / "run", {}, {"format": "1", "facts": "{}"})
-    with pytest.raises(DataError, match=r"run is no head file but something else, perhaps the checkpoint"):
+    with pytest.raises(DataError, match=r"run is not a head file, perhaps the checkpoint"):
         load_head(tmp_path / "run")
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from openradial import RadialLayer
-from openradial.bayes import Prediction, predict, to_bayesian
+from openradial.bayes import SampledPrediction, predict, to_bayesian
 from paper import Plan, bayesian_nets, fig1, fig3, fig4, spiral_nets
 from paper.bayesian_nets import BayesNets
 from paper.spiral_nets import HIDDEN, Nets
@@ -136,7 +136,7 @@ def test_drawn_networks_are_the_samples_of_a_prediction():
 def test_samples_are_described_as_the_words_say():
     probs = np.random.default_rng(0).uniform(0.2, 1.0, (5, 4, 3))
     probs[:, 0, 0], probs[:, 1] = 0.99, 0.3
-    found = bayesian_nets.described(Prediction(torch.tensor(probs).log()))
+    found = bayesian_nets.described(SampledPrediction(torch.tensor(probs).log()))
     winning = [[max(sample[point]) for sample in probs] for point in range(4)]
     assert found["winning"] == pytest.approx(np.mean(winning))
     assert found["spread"] == pytest.approx(np.mean([np.std(values, ddof=1) for values in winning]))

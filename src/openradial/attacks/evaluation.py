@@ -1,4 +1,4 @@
-"""What attacks do to a classifier: the worst inputs, its accuracy against epsilon, and what a rejector lets pass."""
+"""Evaluation under attack: the worst inputs, accuracy against epsilon, and the decisions of a rejector."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,10 +8,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from openradial.attacks.gradients import Network, look, undisturbed
 from openradial.attacks.losses import HeadLoss, losses_for
 from openradial.attacks.region import Limit
-from openradial.attacks.search import Worst, pgd
+from openradial.attacks.search import Network, WorstPoints, losses_at, pgd, preserved_state
 from openradial.conformal import Rejector
 from openradial.data.progress import Advance, bar
 from openradial.errors import OptionError, check_count
@@ -22,7 +21,7 @@ WORST = "worst"
 
 
 class Attack(Protocol):
-    """A function as :func:`fgsm` or :func:`pgd`; its other options are set by ``functools.partial``."""
+    """A function such as :func:`fgsm` or :func:`pgd`; set its other options with ``functools.partial``."""
 
     def __call__(self, net: Network, x: Tensor, y: Tensor, epsilon: Limit, *, loss: HeadLoss) -> Tensor: ...
 
@@ -36,17 +35,17 @@ class AttackCurve:
     count: int
 
     def rows(self) -> list[dict[str, float | str]]:
-        """One row per epsilon and loss, the last of each epsilon is the worst."""
+        """Return one row per epsilon and loss; the last of each epsilon is the worst."""
         return [
-            {"epsilon": epsilon, "loss": loss, "accuracy": values[place]}
-            for place, epsilon in enumerate(self.epsilons)
+            {"epsilon": epsilon, "loss": loss, "accuracy": values[index]}
+            for index, epsilon in enumerate(self.epsilons)
             for loss, values in self.accuracies.items()
         ]
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What became of ``count`` inputs, as shares that sum to 1."""
+    """Shares of ``count`` inputs that sum to 1."""
 
     accepted_right: float
     accepted_wrong: float
@@ -70,28 +69,28 @@ def worst(
     attack: Attack = pgd,
     batch_size: int = 256,
 ) -> Tensor:
-    """The worst of several attacks for each input, ``(b, ...) -> (b, ...)``.
+    """Return the worst of several attacks for each input, ``(b, ...) -> (b, ...)``.
 
-    Losses have different units, so their attacks are compared by what happens: those that fool the head (with a
+    Losses have different units, so their attacks are compared by their outcome: those that fool the head (with a
     rejector: are accepted and wrong) come first, then the larger lead of a wrong class.
 
     Args:
-        losses: as :func:`losses_for` gives them, all of one head.
+        losses: from :func:`losses_for`, all of one head.
         attack: :func:`pgd` or :func:`fgsm`, with options as ``functools.partial(pgd, steps=100, restarts=5)``.
-        batch_size: how many inputs are attacked at a time; beyond rounding it changes memory and speed alone.
+        batch_size: number of inputs attacked at a time; apart from rounding it affects memory and speed only.
     """
     judge = _judge(losses)
-    found = [x[:0].detach()]
+    parts = [x[:0].detach()]
     with bar("attacking", len(x) * len(losses), unit="inputs") as advance:
         for rows in _chunks(len(x), batch_size):
-            with undisturbed(net, x):
-                best = Worst(x[rows].detach(), y[rows], judge)
+            with preserved_state(net, x):
+                best = WorstPoints(x[rows].detach(), y[rows], judge)
                 for loss in losses.values():
                     attacked = attack(net, x[rows], y[rows], epsilon, loss=loss)
-                    best.note(attacked, *look(net, attacked, best.y, judge))
+                    best.update(attacked, *losses_at(net, attacked, best.y, judge))
                     advance(len(attacked))
-            found.append(best.x)
-    return torch.cat(found)
+            parts.append(best.x)
+    return torch.cat(parts)
 
 
 def accuracy_under_attack(
@@ -106,17 +105,17 @@ def accuracy_under_attack(
     unit: Limit = 1.0,
     batch_size: int = 256,
 ) -> AttackCurve:
-    """Share of inputs that stay right under attacks of growing epsilon, for each loss and for the worst.
+    """Return the share of inputs that stay right under attacks of growing epsilon, for each loss and for the worst.
 
-    The row ``"worst"`` counts an input as right only if no loss fools the head at this or a smaller epsilon: whoever
-    may move an input far may also move it less. So this row never rises.
+    The row ``"worst"`` counts an input as right only if no loss fools the head at this or a smaller epsilon, so it
+    never increases with epsilon.
 
     Args:
-        epsilons: numbers of at least 0 in rising order.
+        epsilons: numbers of at least 0 in ascending order.
         attack: :func:`pgd` or :func:`fgsm`, with options as ``functools.partial(pgd, steps=100, restarts=5)``.
         losses: names out of :data:`LOSSES`; None for those of :func:`losses_for`.
         unit: what an epsilon of 1 is in units of the inputs: ``1 / std`` for normalised inputs.
-        batch_size: how many inputs are attacked at a time; beyond rounding it changes memory and speed alone.
+        batch_size: number of inputs attacked at a time; apart from rounding it affects memory and speed only.
 
     >>> from openradial.heads import RadialHead
     >>> x, y = torch.tensor([[0.9, 0.1], [0.6, 0.4]]), torch.tensor([0, 0])
@@ -124,23 +123,24 @@ def accuracy_under_attack(
     >>> curve.accuracies["worst"]
     (1.0, 0.5, 0.0)
     """
-    _check_epsilons(epsilons)
+    if not len(epsilons) or not all(a < b for a, b in pairwise(epsilons)):
+        raise OptionError(f"epsilons must be at least one number, in ascending order, got {list(epsilons)!r}")
     if not len(x):
         raise OptionError("an accuracy needs at least one input, got none")
     check_labels(y, len(x), head.num_classes)
-    chosen = losses_for(head, losses)
-    right = torch.zeros(len(chosen) + 1, len(epsilons), dtype=torch.long)
-    with bar("attacking", len(x) * len(epsilons) * len(chosen), unit="inputs") as advance:
+    selected = losses_for(head, losses)
+    right = torch.zeros(len(selected) + 1, len(epsilons), dtype=torch.long)
+    with bar("attacking", len(x) * len(epsilons) * len(selected), unit="inputs") as advance:
         for rows in _chunks(len(x), batch_size):
-            right += _still_right(net, x[rows], y[rows], [unit * e for e in epsilons], chosen, attack, advance)
+            right += _still_right(net, x[rows], y[rows], [unit * e for e in epsilons], selected, attack, advance)
     shares = [tuple(row) for row in (right.double() / len(x)).tolist()]
-    return AttackCurve(tuple(map(float, epsilons)), dict(zip([*chosen, WORST], shares, strict=True)), len(x))
+    return AttackCurve(tuple(map(float, epsilons)), dict(zip([*selected, WORST], shares, strict=True)), len(x))
 
 
 def outcomes(net: Network, head: Head, rejector: Rejector, x: Tensor, y: Tensor, *, batch_size: int = 1024) -> Outcomes:
-    """What a classifier with a rejector does with inputs, attacked or not: right, wrong, or rejected.
+    """Return the shares of inputs, attacked or not, that a classifier accepts rightly, accepts wrongly, or rejects.
 
-    For the share that gets past an attacker who knows of the rejector, let :func:`worst` find the inputs, with
+    For an attacker who knows the rejector, use the inputs of :func:`worst` with
     ``losses_for(head, rejector=rejector)``.
     """
     if not len(x):
@@ -148,9 +148,9 @@ def outcomes(net: Network, head: Head, rejector: Rejector, x: Tensor, y: Tensor,
     check_labels(y, len(x), head.num_classes)
     right = wrong = 0
     for rows in _chunks(len(x), batch_size):
-        with undisturbed(net, x), torch.no_grad():
-            o = net(x[rows])
-            decided = rejector.decide(head.unknown_score(o), head.predict(o))
+        with preserved_state(net, x), torch.no_grad():
+            result = head.compute(net(x[rows]))
+            decided = rejector.decide(result.unknown_score, result.labels)
         labels = y[rows].to(decided.device)
         right += int((decided == labels).sum())
         wrong += int(((decided != labels) & (decided >= 0)).sum())
@@ -167,12 +167,12 @@ def _still_right(
     attack: Attack,
     advance: Advance,
 ) -> Tensor:
-    """How many inputs stay right, ``(losses + 1, epsilons)``; the last row is the worst."""
+    """Return the number of inputs that stay right, ``(losses + 1, epsilons)``; the last row is the worst."""
     fooled = torch.zeros(len(losses) + 1, len(epsilons), len(x), dtype=torch.bool)
     for column, epsilon in enumerate(epsilons):
         for row, loss in enumerate(losses.values()):
             attacked = attack(net, x, y, epsilon, loss=loss)
-            with undisturbed(net, x), torch.no_grad():
+            with preserved_state(net, x), torch.no_grad():
                 fooled[row, column] = loss.fooled(net(attacked), y).cpu()
             advance(len(x))
     fooled[-1] = fooled[:-1].any(0).cummax(0).values
@@ -180,19 +180,13 @@ def _still_right(
 
 
 def _judge(losses: Mapping[str, HeadLoss]) -> HeadLoss:
-    """The lead of a wrong class: what attacks through different losses are compared by."""
+    """Return the lead of a wrong class, by which attacks through different losses are compared."""
     if not losses or not all(isinstance(loss, HeadLoss) for loss in losses.values()):
-        raise OptionError("losses must be at least one HeadLoss by name, as losses_for(head) gives them")
+        raise OptionError("losses must be at least one HeadLoss by name, as losses_for(head) returns")
     first = next(iter(losses.values()))
     if any(loss.head is not first.head or loss.rejector is not first.rejector for loss in losses.values()):
         raise OptionError("losses must all have the same head and the same rejector to be compared")
     return HeadLoss("margin", first.head, first.rejector)
-
-
-def _check_epsilons(epsilons: Sequence[float]) -> None:
-    rising = all(a < b for a, b in pairwise(epsilons))
-    if not len(epsilons) or not rising:
-        raise OptionError(f"epsilons must be at least one number, in rising order, got {list(epsilons)!r}")
 
 
 def _chunks(count: int, size: int) -> Iterator[slice]:

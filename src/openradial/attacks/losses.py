@@ -1,4 +1,4 @@
-"""What an attack on a head increases: one value per input, larger is worse for the classifier."""
+"""Losses that an attack on a head increases: one value per input, larger is worse for the classifier."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,35 +14,35 @@ from openradial.scorers.base import check_labels
 
 
 def target(head: Head, o: Tensor, y: Tensor) -> Tensor:
-    r"""Minus the log-probability of the target, :math:`-\log p_y`; of a radial head the paper's loss :math:`\beta d_y`.
+    r"""Return minus the log-probability of the target, :math:`-\log p_y`; for a radial head it is :math:`\beta d_y`.
 
-    While the target wins, this is also the way to the lowest winning probability.
+    While the target wins, increasing it also lowers the winning probability fastest.
     """
     return -_of_target(head.log_probs(o), y)
 
 
 def cross_entropy(head: Head, o: Tensor, y: Tensor) -> Tensor:
-    r"""Cross-entropy of the log-probabilities, of a radial head :math:`\beta d_y + \log \sum_k e^{-\beta d_k}`.
+    r"""Return the cross-entropy, for a radial head :math:`\beta d_y + \log \sum_k e^{-\beta d_k}`.
 
-    Unlike :func:`target` it counts only which class is nearer, not how far away all of them are.
+    Unlike :func:`target` it depends on which class is nearer only, not on how far away all of them are.
     """
     return -_of_target(F.log_softmax(head.log_probs(o), -1), y)
 
 
 def margin(head: Head, o: Tensor, y: Tensor) -> Tensor:
-    r"""How far the best other class leads, :math:`\max_{k \ne y} \log p_k - \log p_y`.
+    r"""Return the lead of the best other class, :math:`\max_{k \ne y} \log p_k - \log p_y`.
 
-    Above 0 where a wrong class wins. It has a gradient also where the network is so sure that the others have none.
+    Above 0 where a wrong class wins. It has a gradient also where a confident network leaves the others none.
     """
     log_probs = head.log_probs(o)
     return _best_other(log_probs, y) - _of_target(log_probs, y)
 
 
 def accepted(head: Head, o: Tensor, y: Tensor) -> Tensor:
-    r"""How much an input looks like a known one of a wrong class, so that a rejector lets it pass.
+    r"""Return how much an input looks like a known one of a wrong class, so that a rejector accepts it.
 
-    Of a radial head :math:`-\beta \min_{k \ne y} d_k`, the distance to the nearest wrong prototype; of others the
-    log-probability of the best wrong class among the classes, minus the unknown-score.
+    For a radial head :math:`-\beta \min_{k \ne y} d_k`, the distance to the nearest wrong prototype; for others the
+    log-probability of the best wrong class among the classes, minus the unknown score.
     """
     if isinstance(head, RadialHead):
         return _best_other(head.log_probs(o), y)
@@ -59,7 +59,7 @@ LOSSES: dict[str, Callable[[Head, Tensor, Tensor], Tensor]] = {
 
 @dataclass(frozen=True)
 class HeadLoss:
-    """One of :data:`LOSSES` for a head, ``(b, k), (b,) -> (b,)``, which also knows when an attack has succeeded.
+    """One of :data:`LOSSES` for a head, ``(b, k), (b,) -> (b,)``, which also decides when an attack has succeeded.
 
     >>> from openradial.heads import RadialHead
     >>> loss = HeadLoss("target", RadialHead(2))
@@ -82,17 +82,17 @@ class HeadLoss:
         return LOSSES[self.name](self.head, o, y)
 
     def fooled(self, o: Tensor, y: Tensor) -> Tensor:
-        """Where a wrong class is predicted, and accepted if there is a rejector; ``(b, k), (b,) -> (b,)`` of bool."""
-        predicted = self.head.predict(o)
-        wrong = predicted != y
+        """Return where a wrong class is predicted, and accepted by the rejector; ``(b, k), (b,) -> (b,)`` of bool."""
         if self.rejector is None:
-            return wrong
-        rejected: Tensor = self.rejector.rejects(self.head.unknown_score(o), predicted)
+            return self.head.predict(o) != y
+        result = self.head.compute(o)
+        wrong = result.labels != y
+        rejected: Tensor = self.rejector.rejects(result.unknown_score, result.labels)
         return wrong & ~rejected.to(wrong.device)
 
 
 def losses_for(head: Head, names: Iterable[str] | None = None, rejector: Rejector | None = None) -> dict[str, HeadLoss]:
-    """Losses by name; by default all that differ for this head, and with softmax ``target`` is ``cross_entropy``.
+    """Return losses by name; by default all that differ for this head (for softmax, ``target`` is ``cross_entropy``).
 
     >>> from openradial.heads import RadialHead
     >>> list(losses_for(RadialHead(3)))
@@ -100,10 +100,10 @@ def losses_for(head: Head, names: Iterable[str] | None = None, rejector: Rejecto
     """
     if names is None:
         names = [name for name in LOSSES if not (name == "target" and isinstance(head, SoftmaxHead))]
-    chosen = [names] if isinstance(names, str) else list(names)
-    if not chosen:
+    selected = [names] if isinstance(names, str) else list(names)
+    if not selected:
         raise OptionError(f"losses must name at least one of {', '.join(map(repr, LOSSES))}, got none")
-    return {name: HeadLoss(name, head, rejector) for name in chosen}
+    return {name: HeadLoss(name, head, rejector) for name in selected}
 
 
 def _of_target(log_probs: Tensor, y: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Where an attack may go: at most epsilon away from each input, and inside the range of valid inputs."""
+"""The region of an attack: at most epsilon away from each input, and inside the range of valid inputs."""
 
 from dataclasses import dataclass
 from typing import Literal, Self
@@ -17,8 +17,8 @@ SLACK = 1e-5  # how far inputs may lie beyond the range, relative to their size:
 class Region:
     r"""All :math:`x + \delta` with :math:`\lVert \delta / \epsilon \rVert \le 1` in the range from low to high.
 
-    The norm is the largest value (``"linf"``) or the euclidean length (``"l2"``) of each input by itself. The promise
-    holds for the numbers as they are stored: rounding never carries a point out.
+    The norm is the largest value (``"linf"``) or the euclidean length (``"l2"``) of each input. This
+    holds for the stored numbers: rounding never moves a point out of the region.
     """
 
     x: Tensor  # (b, ...)
@@ -40,7 +40,7 @@ class Region:
         return cls(x, _at_most(epsilon, x), torch.minimum(least, x), torch.maximum(most, x), norm)
 
     def moved(self, delta: Tensor) -> Tensor:
-        """``x + delta``, brought back into the region."""
+        """Return ``x + delta``, projected into the region."""
         if self.norm == "linf":
             delta = torch.maximum(torch.minimum(delta, self.epsilon), -self.epsilon)
         else:
@@ -50,7 +50,7 @@ class Region:
         return torch.maximum(torch.minimum(_sum_towards(self.x, delta), self.high), self.low)
 
     def steepest(self, gradient: Tensor) -> Tensor:
-        """The change of length epsilon along which a linear loss with this gradient grows most."""
+        """Return the change of length epsilon along which a linear loss with this gradient grows most."""
         if self.norm == "linf":
             return gradient.sign() * self.epsilon
         # the largest value first becomes 1, because squares of small gradients vanish
@@ -59,7 +59,7 @@ class Region:
         return direction / torch.where(length > 0, length, 1.0) * self.epsilon
 
     def random(self, generator: torch.Generator) -> Tensor:
-        """A change drawn uniformly from the ball; the same for all inputs, so that none depends on its batch."""
+        """Return a change drawn uniformly from the ball; the same for all inputs, so that none depends on its batch."""
         shape = self.x.shape[1:]
         if self.norm == "linf":
             unit = 2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1
@@ -71,22 +71,22 @@ class Region:
 
 
 def _sum_towards(x: Tensor, delta: Tensor) -> Tensor:
-    """``x + delta``, rounded towards ``x``: never farther away than the exact sum."""
+    """Return ``x + delta``, rounded towards ``x``: never farther away than the exact sum."""
     total = x + delta
     part = total - x
-    error = (x - (total - part)) + (delta - part)  # what rounding took from the exact sum (Knuth's two-sum)
+    error = (x - (total - part)) + (delta - part)  # the rounding error of the sum (Knuth's two-sum)
     return torch.where(error * delta.sign() < 0, torch.nextafter(total, x), total)
 
 
 def _at_most(value: Limit | Tensor, x: Tensor) -> Tensor:
-    """``value`` in the type of ``x``, rounded down."""
+    """Return ``value`` in the type of ``x``, rounded down."""
     exact = torch.as_tensor(value, dtype=torch.float64, device=x.device)
     rounded = exact.to(x.dtype)
     return torch.where(rounded.double() > exact, torch.nextafter(rounded, rounded.new_tensor(-torch.inf)), rounded)
 
 
 def _lengths(delta: Tensor) -> Tensor:
-    """Euclidean length of each input's change, ``(b, ...) -> (b, 1, ...)``."""
+    """Return the euclidean length of the change of each input, ``(b, ...) -> (b, 1, ...)``."""
     lengths: Tensor = torch.linalg.vector_norm(delta.flatten(1), dim=1)
     return lengths.view(-1, *[1] * (delta.ndim - 1))
 
@@ -99,13 +99,13 @@ def _largest(gradient: Tensor) -> Tensor:
 def _check_inputs(x: Tensor) -> None:
     if not isinstance(x, Tensor) or x.dtype not in (torch.float32, torch.float64):
         kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise DTypeError(f"inputs must be tensors of float32 or float64, got {kind}; of words, attack their embeddings")
+        raise DTypeError(f"inputs must be tensors of float32 or float64, got {kind}; for texts, attack the embeddings")
     if x.ndim < 2 or not all(x.shape[1:]):
         raise ShapeError(f"inputs must have the shape (b, ...) with at least one value each, got {tuple(x.shape)}")
 
 
 def _check_limits(x: Tensor, **limits: Limit) -> None:
-    """Tensors are as long in axes as one input: a bare ``(channels,)`` would be taken for columns."""
+    """Raise unless limits have as many axes as one input: ``(channels,)`` would broadcast to columns."""
     example = tuple(x.shape[1:])
     for name, limit in limits.items():
         shape = tuple(torch.as_tensor(limit).shape)

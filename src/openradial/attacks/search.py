@@ -1,12 +1,17 @@
 """The attacks: one step along the gradient, and many steps from several starts."""
 
-import torch
-from torch import Tensor
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from openradial.attacks.gradients import Loss, Network, ascend, look, undisturbed
+import torch
+from torch import Tensor, nn
+
 from openradial.attacks.losses import HeadLoss
 from openradial.attacks.region import Limit, Norm, Region
 from openradial.errors import OptionError, ShapeError, check_count, check_positive
+
+Network = Callable[[Tensor], Tensor]  # inputs to outputs, (b, ...) -> (b, k)
+AttackLoss = Callable[[Tensor, Tensor], Tensor]  # outputs and labels to one value per input, (b, k), (b,) -> (b,)
 
 
 def fgsm(
@@ -15,25 +20,25 @@ def fgsm(
     y: Tensor,
     epsilon: Limit,
     *,
-    loss: Loss,
+    loss: AttackLoss,
     low: Limit = 0.0,
     high: Limit = 1.0,
     norm: Norm = "linf",
 ) -> Tensor:
-    r"""One step along the sign of the gradient (Goodfellow, Shlens and Szegedy 2015), ``(b, ...) -> (b, ...)``.
+    r"""Take one step along the sign of the gradient (Goodfellow, Shlens and Szegedy 2015), ``(b, ...) -> (b, ...)``.
 
     .. math:: x + \epsilon\, \text{sign} \nabla_x L
 
     Args:
-        net: inputs to outputs; it predicts in evaluation mode, and is left as it was.
-        epsilon: how far an input may be moved, in units of the inputs.
+        net: inputs to outputs; it runs in evaluation mode, and its mode is restored.
+        epsilon: largest change of an input, in units of the inputs.
         loss: outputs and labels to one value per input, such as :class:`HeadLoss`.
         low: the least valid value of an input, ``-inf`` for none.
         high: the largest one, ``inf`` for none.
-        norm: ``"linf"``, each value moves by at most epsilon, or ``"l2"``, the whole input does.
+        norm: ``"linf"``: epsilon limits the change of each value; ``"l2"``: the euclidean length of the change.
 
-    ``epsilon``, ``low`` and ``high`` are numbers or tensors that broadcast to one input. For inputs that were
-    normalised as ``(x - mean) / std`` and an epsilon meant before that, give ``epsilon / std``, ``(0 - mean) / std``
+    ``epsilon``, ``low`` and ``high`` are numbers or tensors that broadcast to one input. For inputs
+    normalised as ``(x - mean) / std`` and an epsilon in units before that, give ``epsilon / std``, ``(0 - mean) / std``
     and ``(1 - mean) / std``, with ``mean`` and ``std`` of shape ``(channels, 1, 1)``.
 
     >>> from openradial.heads import RadialHead
@@ -44,8 +49,8 @@ def fgsm(
     region = _region(x, y, epsilon, low, high, norm)
     if _is_done(region):
         return region.x
-    with undisturbed(net, region.x):
-        gradient = ascend(net, region.x, y.clone(), loss)[2]
+    with preserved_state(net, region.x):
+        gradient = gradients_at(net, region.x, y.clone(), loss)[2]
         return region.moved(region.steepest(gradient))
 
 
@@ -55,7 +60,7 @@ def pgd(
     y: Tensor,
     epsilon: Limit,
     *,
-    loss: Loss,
+    loss: AttackLoss,
     steps: int = 40,
     step: float | None = None,
     restarts: int = 1,
@@ -65,17 +70,17 @@ def pgd(
     norm: Norm = "linf",
     seed: int = 0,
 ) -> Tensor:
-    """Many small steps from random starts, projected gradient ascent (Madry et al. 2018), ``(b, ...) -> (b, ...)``.
+    """Take small steps from random starts, projected gradient ascent (Madry et al. 2018), ``(b, ...) -> (b, ...)``.
 
-    Returned is the worst point seen for each input, out of all steps of all restarts, the input itself and the point of
-    :func:`fgsm`. With a :class:`HeadLoss` those that fool the head come first; among equals the highest loss counts. So
-    it is never weaker than :func:`fgsm` with the same loss. Random starts are drawn from ``seed`` and are the same
-    change for all inputs: what happens to one does not depend on the others.
+    The result is the worst point of each input among all steps of all restarts, the input and the point of
+    :func:`fgsm`. With a :class:`HeadLoss` points that fool the head come first; among equals the highest loss counts.
+    So it is never weaker than :func:`fgsm` with the same loss. Random starts are drawn from ``seed`` and are the same
+    change for all inputs: the result of one does not depend on the others.
 
     Args:
-        steps: how many steps each restart takes.
+        steps: number of steps of each restart.
         step: the length of a step as a share of epsilon; None for ``2.5 / steps``.
-        restarts: how many random starts are tried.
+        restarts: number of random starts.
         random_start: False starts at the input, which makes it iterative FGSM.
 
     The other arguments are those of :func:`fgsm`.
@@ -90,8 +95,8 @@ def pgd(
     if _is_done(region):
         return region.x
     generator = torch.Generator().manual_seed(seed)
-    with undisturbed(net, region.x):
-        best = Worst(region.x, y.clone(), loss)
+    with preserved_state(net, region.x):
+        best = WorstPoints(region.x, y.clone(), loss)
         _walk(net, region, region.x, best, steps=1, share=1.0)
         for _ in range(restarts):
             start = region.moved(region.random(generator)) if random_start else region.x
@@ -99,16 +104,16 @@ def pgd(
     return best.x
 
 
-class Worst:
-    """The worst point seen for each input: one that fools the head before all others, then that of the highest loss."""
+class WorstPoints:
+    """The worst point of each input so far: one that fools the head before all others, then the highest loss."""
 
-    def __init__(self, x: Tensor, y: Tensor, loss: Loss) -> None:
+    def __init__(self, x: Tensor, y: Tensor, loss: AttackLoss) -> None:
         self.x, self.y, self.loss = x.clone(), y, loss
         self.value = x.new_full((len(x),), -torch.inf)
         self.fooled = torch.zeros(len(x), dtype=torch.bool, device=x.device)
 
-    def note(self, x: Tensor, o: Tensor, losses: Tensor) -> None:
-        """Keep what is worse than before."""
+    def update(self, x: Tensor, o: Tensor, losses: Tensor) -> None:
+        """Keep the points that are worse than the ones so far."""
         fooled = self.loss.fooled(o, self.y) if isinstance(self.loss, HeadLoss) else self.fooled
         worse = (fooled & ~self.fooled) | ((fooled == self.fooled) & (losses > self.value))
         self.x[worse] = x[worse]
@@ -116,13 +121,13 @@ class Worst:
         self.fooled = self.fooled | fooled
 
 
-def _walk(net: Network, region: Region, at: Tensor, best: Worst, steps: int, share: float) -> None:
-    """Take steps uphill from a start, each ``share`` of epsilon long, and note every point on the way."""
+def _walk(net: Network, region: Region, at: Tensor, best: WorstPoints, steps: int, share: float) -> None:
+    """Take steps uphill from a start, each ``share`` of epsilon long, and keep the worst points."""
     for _ in range(steps):
-        o, losses, gradient = ascend(net, at, best.y, best.loss)
-        best.note(at, o, losses)
+        o, losses, gradient = gradients_at(net, at, best.y, best.loss)
+        best.update(at, o, losses)
         at = region.moved((at - region.x) + share * region.steepest(gradient))
-    best.note(at, *look(net, at, best.y, best.loss))
+    best.update(at, *losses_at(net, at, best.y, best.loss))
 
 
 def _region(x: Tensor, y: Tensor, epsilon: Limit, low: Limit, high: Limit, norm: Norm) -> Region:
@@ -134,7 +139,7 @@ def _region(x: Tensor, y: Tensor, epsilon: Limit, low: Limit, high: Limit, norm:
 
 
 def _is_done(region: Region) -> bool:
-    """Whether there is nothing to move, or nowhere to go."""
+    """Return whether there is no input, or no room to move."""
     return not len(region.x) or not bool((region.epsilon > 0).any())
 
 
@@ -146,3 +151,60 @@ def _share(steps: int, step: float | None, restarts: int, random_start: bool) ->
     if restarts > 1 and not random_start:
         raise OptionError(f"restarts={restarts} would all start at the input; set random_start=True or restarts=1")
     return 2.5 / steps if step is None else float(step)
+
+
+@contextmanager
+def preserved_state(net: Network, x: Tensor) -> Iterator[None]:
+    """Set evaluation mode; restore the modes and the random state afterwards. No parameter gets a gradient."""
+    modules = list(net.modules()) if isinstance(net, nn.Module) else []
+    modes = [module.training for module in modules]
+    devices = [x.device] if x.is_cuda else []
+    with torch.random.fork_rng(devices), torch.inference_mode(False):
+        try:
+            for module in modules:
+                module.training = False
+            yield
+        finally:
+            for module, mode in zip(modules, modes, strict=True):
+                module.training = mode
+
+
+def losses_at(net: Network, x: Tensor, y: Tensor, loss: AttackLoss) -> tuple[Tensor, Tensor]:
+    """Return outputs and losses at ``x``, ``(b, k)`` and ``(b,)``."""
+    with torch.no_grad():
+        o = net(x)
+        return o, _checked(loss(o, y), len(x))
+
+
+def gradients_at(net: Network, x: Tensor, y: Tensor, loss: AttackLoss) -> tuple[Tensor, Tensor, Tensor]:
+    """Return outputs, losses and the gradients with respect to the inputs, ``(b, k)``, ``(b,)`` and as ``x``."""
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        o = net(x)
+        losses = _checked(loss(o, y), len(x))
+        gradient = torch.autograd.grad(losses.sum(), x, allow_unused=True)[0] if losses.requires_grad else None
+    if gradient is None:
+        raise OptionError(
+            "the loss has no gradient with respect to the inputs; look for detach(), no_grad() or rounding in the "
+            "network"
+        )
+    _check_finite(gradient)
+    return o.detach(), losses.detach(), gradient
+
+
+def _checked(losses: Tensor, count: int) -> Tensor:
+    if tuple(losses.shape) != (count,):
+        raise ShapeError(
+            f"loss must give one value per input, shape ({count},), got {tuple(losses.shape)}; "
+            "use reduction='none' with losses of torch"
+        )
+    return losses
+
+
+def _check_finite(gradient: Tensor) -> None:
+    bad = ~gradient.isfinite().flatten(1).all(1)
+    if bad.any():
+        raise OptionError(
+            f"the gradient of the loss is nan or infinite for {int(bad.sum())} of {len(bad)} inputs, the first is row "
+            f"{int(bad.int().argmax())}; without it the network would look too robust: use another loss or float64"
+        )

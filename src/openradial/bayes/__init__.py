@@ -1,20 +1,29 @@
-"""Bayes by Backprop: networks whose weights are Gaussians, and what their predictions say about themselves."""
+"""Bayes by Backprop: networks whose weights are Gaussians, their predictions and uncertainties."""
 
 from openradial.bayes.conversion import freeze, to_bayesian
 from openradial.bayes.ensembles import Ensemble, MCDropout
-from openradial.bayes.gaussian import Posterior, posterior
-from openradial.bayes.layers import BayesConv1d, BayesConv2d, BayesEmbedding, BayesLayer, BayesLinear
+from openradial.bayes.layers import (
+    BayesConv1d,
+    BayesConv2d,
+    BayesEmbedding,
+    BayesGRU,
+    BayesLayer,
+    BayesLinear,
+    BayesLSTM,
+    BayesRNN,
+)
 from openradial.bayes.objective import BatchCounter, Elbo, ElboObjective, elbo, kl_weight
-from openradial.bayes.prediction import Prediction, predict
-from openradial.bayes.priors import GaussianPrior, Prior, ScaleMixturePrior
-from openradial.bayes.recurrent import BayesGRU, BayesLSTM, BayesRNN
-from openradial.bayes.uncertainty import (
+from openradial.bayes.posterior import Posterior, posterior
+from openradial.bayes.prediction import (
+    SampledPrediction,
     expected_entropy,
     expected_missing_mass,
     mutual_information,
+    predict,
     predictive_entropy,
     with_missing_mass,
 )
+from openradial.bayes.priors import GaussianPrior, Prior, ScaleMixturePrior
 
 __all__ = [
     "BatchCounter",
@@ -32,8 +41,8 @@ __all__ = [
     "GaussianPrior",
     "MCDropout",
     "Posterior",
-    "Prediction",
     "Prior",
+    "SampledPrediction",
     "ScaleMixturePrior",
     "elbo",
     "expected_entropy",

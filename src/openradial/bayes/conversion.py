@@ -1,4 +1,4 @@
-"""Make a network Bayesian, and give its mean network back."""
+"""Make a network Bayesian, and return its mean network."""
 
 import copy
 from collections.abc import Iterator
@@ -7,21 +7,23 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.utils.parametrize import is_parametrized
 
-from openradial.bayes.checks import check_network
 from openradial.bayes.layers import (
     SAMPLINGS,
     START,
     BayesConv1d,
     BayesConv2d,
     BayesEmbedding,
+    BayesGRU,
     BayesLayer,
     BayesLinear,
+    BayesLSTM,
+    BayesRNN,
     Sampling,
+    check_network,
     make_random,
-    own_names,
+    trained_names,
 )
 from openradial.bayes.priors import PAPER_PRIOR, Prior
-from openradial.bayes.recurrent import BayesGRU, BayesLSTM, BayesRNN
 from openradial.errors import OptionError, check_choice
 from openradial.nn.prototypes import Prototypes
 
@@ -30,7 +32,7 @@ KINDS: dict[type[nn.Module], type[BayesLayer]] = {
 }
 PER_EXAMPLE = (BayesLinear, BayesConv1d, BayesConv2d)
 FIXED = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.PReLU, Prototypes)
-WHOLE = (nn.MultiheadAttention,)  # use the weights of their parts without calling them
+INDIVISIBLE = (nn.MultiheadAttention,)  # use the weights of their parts without calling them
 
 
 def to_bayesian(
@@ -41,17 +43,17 @@ def to_bayesian(
     sigma: float = START,
     sampling: Sampling = "weights",
 ) -> nn.Module:
-    """A Bayesian copy of a network: every weight becomes a Gaussian, see :class:`~openradial.bayes.BayesLayer`.
+    """Return a Bayesian copy of a network: every weight becomes a Gaussian, see :class:`~openradial.bayes.BayesLayer`.
 
-    Linear, convolutional, embedding and recurrent layers become ours; any other layer with parameters of its own gets a
-    Gaussian for each of them. Normalisation, PReLU, learned prototypes and parameters that are frozen
-    (``requires_grad=False``) stay as they are. Names of layers and parameters stay too. For a part of a network only,
-    put ``to_bayesian(part)`` in the place of the part.
+    Linear, convolutional, embedding and recurrent layers are replaced by Bayesian ones; any other layer with parameters
+    gets a Gaussian for each of them. Normalisation, PReLU, learned prototypes and frozen parameters
+    (``requires_grad=False``) are unchanged, and so are the names of layers and parameters. To convert a part of a
+    network only, replace it by ``to_bayesian(part)``.
 
     Args:
-        network: any network; it stays as it is.
+        network: any network; it is not changed.
         prior: of every weight; the default is the paper's.
-        keep_weights: the means start at the weights of the network; if False each layer starts anew.
+        keep_weights: the means start at the weights of the network; if False each layer is initialised again.
         sigma: standard deviation with which every weight starts.
         sampling: how linear and convolutional layers draw in training: ``"weights"``, ``"local"`` or ``"flipout"``;
             all other layers draw weights.
@@ -69,14 +71,14 @@ def to_bayesian(
     twin = copy.deepcopy(network)
     made: dict[nn.Parameter, nn.Parameter] = {}
     layers = dict.fromkeys(_layers(twin))  # each once, wherever it is used
-    found = {layer: own_names(layer, recurse=isinstance(layer, WHOLE)) for layer in layers}
-    if not any(found.values()):
+    names_of = {layer: trained_names(layer, recurse=isinstance(layer, INDIVISIBLE)) for layer in layers}
+    if not any(names_of.values()):
         raise OptionError(f"the {type(network).__name__} has no trained weights that could become random")
-    for layer, names in found.items():
+    for layer, names in names_of.items():
         if not names:
             continue
         if not keep_weights:
-            _start_anew(layer)
+            _reset(layer)
         layer.__class__ = bayesian_kind(type(layer))
         assert isinstance(layer, BayesLayer)
         make_random(layer, names, prior, sigma, sampling if isinstance(layer, PER_EXAMPLE) else "weights", made)
@@ -84,7 +86,7 @@ def to_bayesian(
 
 
 def freeze(network: nn.Module) -> nn.Module:
-    """The mean network: a copy with plain layers, whose weights are the means.
+    """Return the mean network: a copy with plain layers, whose weights are the means.
 
     >>> freeze(BayesLinear(2, 3))
     Linear(in_features=2, out_features=3, bias=True)
@@ -103,7 +105,7 @@ def freeze(network: nn.Module) -> nn.Module:
 
 
 def bayesian_kind(kind: type[nn.Module]) -> type[BayesLayer]:
-    """The Bayesian layer for a plain one; for a layer that we do not know, one that is made for it, once."""
+    """Return the Bayesian class of a plain layer; it is created once for layers of other packages."""
     if kind not in KINDS:
         facts = {"plain": kind, "__doc__": f"``{kind.__name__}`` with Gaussian weights, see :class:`BayesLayer`."}
         KINDS[kind] = type(f"Bayes{kind.__name__}", (BayesLayer, kind), facts)
@@ -111,7 +113,7 @@ def bayesian_kind(kind: type[nn.Module]) -> type[BayesLayer]:
 
 
 def _layers(network: nn.Module) -> Iterator[nn.Module]:
-    """Parts that have parameters of their own and may become random."""
+    """Yield the layers that have parameters which may become random."""
     if isinstance(network, FIXED):
         return
     if isinstance(network, BayesLayer):
@@ -125,12 +127,12 @@ def _layers(network: nn.Module) -> Iterator[nn.Module]:
         raise OptionError(f"expected nn.GRU, nn.LSTM or nn.RNN, got {type(network).__name__}, a layer made from them")
     if any(True for _ in network.parameters(recurse=False)):
         yield network
-    for child in () if isinstance(network, WHOLE) else network.children():
+    for child in () if isinstance(network, INDIVISIBLE) else network.children():
         yield from _layers(child)
 
 
-def _start_anew(layer: nn.Module) -> None:
+def _reset(layer: nn.Module) -> None:
     reset = getattr(layer, "reset_parameters", None)
     if reset is None:
-        raise OptionError(f"a {type(layer).__name__} cannot start anew: it has no reset_parameters; keep its weights")
+        raise OptionError(f"a {type(layer).__name__} has no reset_parameters to start again; keep its weights")
     reset()

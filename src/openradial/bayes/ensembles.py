@@ -1,20 +1,26 @@
-"""Networks to compare with: deep ensembles, and dropout that stays on in prediction."""
+"""Networks to sample from in a prediction: a posterior, a deep ensemble, or dropout that stays on."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from openradial.bayes.checks import check_network
-from openradial.errors import OptionError
+from openradial.bayes.layers import check_network
+from openradial.bayes.posterior import posterior
+from openradial.bayes.vectorised import evaluating, run_stacked
+from openradial.errors import OptionError, check_count
 
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+SAMPLES = 100  # default number of networks
 
 
 class Ensemble(nn.Module):
     """Several trained networks of one architecture (Lakshminarayanan et al. 2017), for :func:`predict`.
 
-    Called, it gives the outputs of all members, ``(members, b, k)``.
+    Calling it returns the outputs of all members, ``(members, b, k)``.
 
     >>> Ensemble([nn.Linear(2, 3) for _ in range(5)])(torch.zeros(7, 2)).shape
     torch.Size([5, 7, 3])
@@ -32,9 +38,9 @@ class Ensemble(nn.Module):
         if not members:
             raise OptionError("an ensemble needs at least one network, got none")
         shapes = [{name: tensor.shape for name, tensor in _slots(member)} for member in members]
-        if odd := next((i for i, found in enumerate(shapes) if found != shapes[0]), None):
+        if odd := next((i for i, each in enumerate(shapes) if each != shapes[0]), None):
             raise OptionError(
-                f"all networks of an ensemble must have the same architecture, got another one at place {odd}"
+                f"all networks of an ensemble must have the same architecture, got another one at index {odd}"
             )
         self.members = nn.ModuleList(members)
 
@@ -42,7 +48,7 @@ class Ensemble(nn.Module):
         return len(self.members)
 
     def stacked(self, first: int, last: int) -> dict[str, Tensor]:
-        """Parameters and buffers of some members, one stack for each."""
+        """Return parameters and buffers of some members, stacked by name."""
         states = [dict(_slots(member)) for member in list(self.members)[first:last]]
         return {name: torch.stack([state[name] for state in states]) for name in states[0]}
 
@@ -51,7 +57,7 @@ class Ensemble(nn.Module):
 
 
 def _slots(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Each parameter and buffer by the first name of its module; a layer that is used twice is there once."""
+    """Yield each parameter and buffer by the first name of its module; a layer that is used twice comes once."""
     for path, module in network.named_modules():
         for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
             if tensor is not None:
@@ -61,8 +67,8 @@ def _slots(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
 class MCDropout(nn.Module):
     """A trained network with dropout whose masks stay on in :func:`predict` (Gal and Ghahramani 2016).
 
-    Called, it is the network itself. Only dropout layers count: ``functional.dropout`` inside a ``forward`` does not
-    know that it should stay on.
+    Calling it runs the network. Only dropout layers count: ``functional.dropout`` inside a ``forward`` does not stay
+    on.
 
     >>> MCDropout(nn.Sequential(nn.Linear(2, 50), nn.Dropout(0.5), nn.Linear(50, 3)))(torch.zeros(7, 2)).shape
     torch.Size([7, 3])
@@ -82,3 +88,93 @@ class MCDropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         o: Tensor = self.network(x)
         return o
+
+
+class NetworkSamples(ABC):
+    """Networks of one architecture, some at a time."""
+
+    network: nn.Module
+    size: int  # numbers that differ between two networks
+
+    def count(self, samples: int | None) -> int:
+        """Return the number of networks."""
+        count = SAMPLES if samples is None else samples
+        check_count("samples", count)
+        return count
+
+    def mode(self) -> AbstractContextManager[None]:
+        """Set the mode in which the networks run."""
+        return evaluating(self.network)
+
+    @abstractmethod
+    def draw(self, first: int, last: int, at_once: int) -> Iterator[Any]:
+        """Yield what distinguishes the networks ``first`` to ``last - 1``, for ``at_once`` of them at a time."""
+
+    @abstractmethod
+    def outputs(self, drawn: Any, x: Tensor) -> Tensor:
+        """Return the outputs of drawn networks, ``(b, ...) -> (s, b, k)``."""
+
+
+class PosteriorSamples(NetworkSamples):
+    """Draws from the posterior of a Bayesian network."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network, self.posterior = network, posterior(network)
+        self.size = len(self.posterior.mean)
+
+    def draw(self, first: int, last: int, at_once: int) -> Iterator[dict[str, Tensor]]:
+        # drawn together, so that the weights do not depend on how many of them run at once
+        yield from map(self.posterior.named, torch.split(self.posterior.draw(last - first), at_once))
+
+    def outputs(self, drawn: dict[str, Tensor], x: Tensor) -> Tensor:
+        return run_stacked(self.network, drawn, x)
+
+
+class EnsembleSamples(NetworkSamples):
+    """The members of an ensemble."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self.ensemble, self.network = ensemble, ensemble.members[0]
+        self.size = max(1, sum(parameter.numel() for parameter in self.network.parameters()))
+
+    def count(self, samples: int | None) -> int:
+        if samples not in (None, len(self.ensemble)):
+            raise OptionError(
+                f"an ensemble has as many samples as members, {len(self.ensemble)}, got samples={samples!r}; "
+                "leave samples out"
+            )
+        return len(self.ensemble)
+
+    def draw(self, first: int, last: int, at_once: int) -> Iterator[dict[str, Tensor]]:
+        for start in range(first, last, at_once):
+            yield self.ensemble.stacked(start, min(start + at_once, last))
+
+    def outputs(self, drawn: dict[str, Tensor], x: Tensor) -> Tensor:
+        return run_stacked(self.network, drawn, x)
+
+
+class DropoutSamples(NetworkSamples):
+    """Draws of the masks of dropout: each input is repeated for each network, and masks differ between inputs."""
+
+    size = 1
+
+    def __init__(self, dropout: MCDropout) -> None:
+        self.network = dropout.network
+
+    def mode(self) -> AbstractContextManager[None]:
+        return evaluating(self.network, active=DROPOUTS)
+
+    def draw(self, first: int, last: int, at_once: int) -> Iterator[int]:
+        yield from (min(at_once, last - start) for start in range(first, last, at_once))
+
+    def outputs(self, drawn: int, x: Tensor) -> Tensor:
+        o: Tensor = self.network(x.repeat(drawn, *(1,) * (x.ndim - 1)))  # (s * b, k)
+        return o.view(drawn, len(x), *o.shape[1:])
+
+
+def samples_of(network: nn.Module) -> NetworkSamples:
+    """Return the networks that a Bayesian network, ensemble or dropout network represents."""
+    check_network(network)
+    if isinstance(network, Ensemble):
+        return EnsembleSamples(network)
+    return DropoutSamples(network) if isinstance(network, MCDropout) else PosteriorSamples(network)

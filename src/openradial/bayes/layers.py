@@ -9,13 +9,12 @@ from torch.func import functional_call
 from torch.nn import functional as TF
 from torch.nn.parameter import UninitializedParameter
 
-from openradial.bayes.priors import PAPER_PRIOR, Prior
-from openradial.bayes.spread import rho_of, sigma_of
+from openradial.bayes.priors import PAPER_PRIOR, Prior, rho_of, sigma_of
 from openradial.errors import OptionError, check_choice
 
 Sampling = Literal["weights", "local", "flipout"]
 SAMPLINGS: tuple[Sampling, ...] = ("weights", "local", "flipout")
-START = 0.005  # standard deviation of every weight before training: the data must be heard above the noise
+START = 0.005  # standard deviation of every weight before training: small against the signal
 
 
 class BayesLayer(nn.Module):
@@ -23,10 +22,9 @@ class BayesLayer(nn.Module):
 
     .. math:: w = \mu + \sigma\, \varepsilon, \qquad \sigma = \log(1 + e^\rho), \quad \varepsilon \sim N(0, 1)
 
-    In training mode each call draws weights anew; in evaluation mode the layer is the plain one with the means as its
-    weights. Where a rho has no elements the weights are taken as they are: this is how
-    :class:`~openradial.bayes.Posterior` gives a network the weights that it has drawn. Nothing that was drawn
-    is kept on the layer.
+    In training mode each call draws new weights; in evaluation mode the layer is the plain one with the means as its
+    weights. Where a rho has no elements the weights are used unchanged: this is how
+    :class:`~openradial.bayes.Posterior` runs a network with drawn weights. Drawn weights are not stored on the layer.
     """
 
     plain: ClassVar[type[nn.Module]]  # the layer without spread
@@ -37,20 +35,20 @@ class BayesLayer(nn.Module):
 
     @property
     def draws(self) -> bool:
-        """Whether a call draws weights of its own."""
+        """Whether a call draws weights."""
         return self.training and bool(self.random) and tensor_of(self, f"{self.random[0]}_rho").numel() > 0
 
     def counted(self, name: str) -> Tensor | None:
-        """1 for weights that are random, 0 for those that stay at their mean; None if all are random."""
+        """Return 1 for random weights, 0 for those that stay at their mean; None if all are random."""
         return None
 
     def deviations(self, name: str) -> Tensor:
-        """Standard deviations of one parameter."""
+        """Return the standard deviations of one parameter."""
         sigma, counted = sigma_of(tensor_of(self, f"{name}_rho")), self.counted(name)
         return sigma if counted is None else sigma * counted
 
     def drawn(self) -> dict[str, Tensor]:
-        """One draw of all weights, by name."""
+        """Return one draw of all weights, by name."""
         means = {name: tensor_of(self, name) for name in self.random}
         return {name: mean + self.deviations(name) * torch.randn_like(mean) for name, mean in means.items()}
 
@@ -65,22 +63,20 @@ class BayesLayer(nn.Module):
             nn.init.constant_(tensor_of(self, f"{name}_rho"), rho_of(self.start))
 
     def extra_repr(self) -> str:
-        said = super().extra_repr()
-        return f"{said}, {self.prior}" if said else str(self.prior)
+        return ", ".join(filter(None, [super().extra_repr(), str(self.prior)]))
 
 
 def given(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights as ``functional_call`` takes them: each with an empty rho, so that nothing is added to them."""
+    """Return weights for ``functional_call``: each with an empty rho, so that nothing is added to them."""
     return weights | {f"{name}_rho": weight.new_empty(0) for name, weight in weights.items()}
 
 
 def tensor_of(module: nn.Module, name: str) -> Tensor:
-    """A parameter, or what ``functional_call`` has put in its place."""
-    found: Any = module
-    for part in name.split("."):
-        found = getattr(found, part)
-    assert isinstance(found, Tensor)
-    return found
+    """Return a parameter, or its replacement by ``functional_call``."""
+    path, _, last = name.rpartition(".")
+    tensor = getattr(module.get_submodule(path), last)
+    assert isinstance(tensor, Tensor)
+    return tensor
 
 
 def make_random(
@@ -91,7 +87,7 @@ def make_random(
     sampling: Sampling = "weights",
     made: dict[nn.Parameter, nn.Parameter] | None = None,
 ) -> None:
-    """Give a layer its spreads; ``made`` holds those of parameters that layers share."""
+    """Add a rho for each parameter; ``made`` holds those of parameters that layers share."""
     made = {} if made is None else made
     check_choice("sampling", sampling, SAMPLINGS)
     if not isinstance(prior, Prior):
@@ -109,20 +105,20 @@ def make_random(
         layer.random += (name,)
 
 
-def own_names(layer: nn.Module, *, recurse: bool = False) -> tuple[str, ...]:
-    """Parameters of a layer that can be random: all that are trained."""
-    found = [(name, parameter) for name, parameter in layer.named_parameters(recurse=recurse)]
-    if any(isinstance(parameter, UninitializedParameter) for _, parameter in found):
+def trained_names(layer: nn.Module, *, recurse: bool = False) -> tuple[str, ...]:
+    """Return the trained parameters of a layer, which can be random."""
+    parameters = dict(layer.named_parameters(recurse=recurse))
+    if any(isinstance(parameter, UninitializedParameter) for parameter in parameters.values()):
         raise OptionError(f"a {type(layer).__name__} does not know its inputs yet; run one batch through the network")
-    return tuple(name for name, parameter in found if parameter.requires_grad)
+    return tuple(name for name, parameter in parameters.items() if parameter.requires_grad)
 
 
 class _Affine(BayesLayer, ABC):
     """Layers that are affine in their weights, for which noise can also be drawn per example.
 
-    ``sampling``: ``"weights"`` draws one set of weights for the batch, as in the paper; ``"local"`` draws the outputs
-    themselves, which are Gaussian too (Kingma et al. 2015); ``"flipout"`` turns the signs of one draw at random for
-    each example (Wen et al. 2018). The gradients of the last two are less noisy, and take twice the arithmetic.
+    ``sampling``: ``"weights"`` draws one set of weights for the batch, as in the paper; ``"local"`` draws the outputs,
+    which are Gaussian too (Kingma et al. 2015); ``"flipout"`` flips the signs of one draw at random for each example
+    (Wen et al. 2018). The gradients of the last two are less noisy, and take twice the arithmetic.
     """
 
     weight: Tensor
@@ -130,7 +126,7 @@ class _Affine(BayesLayer, ABC):
 
     @abstractmethod
     def run(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """The layer as a function of its weights."""
+        """Apply the layer with given weights."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.draws:
@@ -155,12 +151,12 @@ class _Affine(BayesLayer, ABC):
         return mean + self._noise(x * self._signs(x), steps) * self._signs(mean)
 
     def _noise(self, x: Tensor, parts: dict[str, Tensor]) -> Tensor:
-        """The layer without what is not random."""
+        """Apply the layer with its random parameters alone."""
         weight = parts["weight"] if "weight" in parts else torch.zeros_like(self.weight)
         return self.run(x, weight, parts.get("bias"))
 
     def _signs(self, x: Tensor) -> Tensor:
-        """Random signs per example and unit."""
+        """Return random signs per example and unit."""
         return torch.where(torch.rand_like(x) < 0.5, -1.0, 1.0).to(x)
 
 
@@ -190,7 +186,7 @@ class BayesLinear(_Affine, nn.Linear):
         sampling: Sampling = "weights",
     ) -> None:
         super().__init__(in_features, out_features, bias, device, dtype)
-        make_random(self, own_names(self), prior, sigma, sampling)
+        make_random(self, trained_names(self), prior, sigma, sampling)
 
     def run(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return TF.linear(x, weight, bias)
@@ -211,20 +207,16 @@ class _Conv(_Affine):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        make_random(self, own_names(self), prior, sigma, sampling)
+        make_random(self, trained_names(self), prior, sigma, sampling)
 
     def run(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         o: Tensor = self._conv_forward(x, weight, bias)
         return o
 
     def _signs(self, x: Tensor) -> Tensor:
-        # (b, c, 1, ...): all places of an image meet the same weights
-        per_channel = x.new_zeros(*x.shape[: -self._places], *(1,) * self._places)
-        return super()._signs(per_channel)
-
-    @property
-    def _places(self) -> int:
-        return len(self.kernel_size)
+        axes = len(self.kernel_size)
+        # (b, c, 1, ...): all positions of an image share the weights
+        return super()._signs(x.new_zeros(*x.shape[:-axes], *(1,) * axes))
 
 
 class BayesConv1d(_Conv, nn.Conv1d):
@@ -248,7 +240,7 @@ class BayesConv2d(_Conv, nn.Conv2d):
 
 
 class BayesEmbedding(BayesLayer, nn.Embedding):
-    """``nn.Embedding`` with Gaussian weights, see :class:`BayesLayer`; the row of ``padding_idx`` stays as it is.
+    """``nn.Embedding`` with Gaussian weights, see :class:`BayesLayer`; the row of ``padding_idx`` stays fixed.
 
     >>> BayesEmbedding(100, 8, padding_idx=0)(torch.tensor([[5, 7, 0]]))[0, 2].abs().sum()
     tensor(0., grad_fn=<SumBackward0>)
@@ -258,10 +250,62 @@ class BayesEmbedding(BayesLayer, nn.Embedding):
 
     def __init__(self, *args: Any, prior: Prior = PAPER_PRIOR, sigma: float = START, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        make_random(self, own_names(self), prior, sigma)
+        make_random(self, trained_names(self), prior, sigma)
 
     def counted(self, name: str) -> Tensor | None:
         if self.padding_idx is None:
             return None
         rows = torch.arange(self.num_embeddings, device=self.weight.device)
         return (rows != self.padding_idx).to(self.weight.dtype)[:, None]  # (n, 1)
+
+
+class _Recurrent(BayesLayer):
+    """Recurrent layers: one draw serves all time steps; arguments, inputs and results are those of the plain layer."""
+
+    _flat_weights_names: list[str]
+
+    def __init__(self, *args: Any, prior: Prior = PAPER_PRIOR, sigma: float = START, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        make_random(self, trained_names(self), prior, sigma)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        # the plain layer keeps a list of its weights; a temporary twin has the list of the drawn ones
+        drawn = self.drawn() if self.draws else {}
+        weights = [drawn[name] if name in drawn else tensor_of(self, name) for name in self._flat_weights_names]
+        twin = object.__new__(type(self))
+        twin.__dict__ |= self.__dict__ | {"_flat_weights": weights}
+        return self.plain.forward(twin, *args, **kwargs)
+
+    def _update_flat_weights(self) -> None:
+        """Do nothing: the weights of the twin are already set."""
+
+
+class BayesGRU(_Recurrent, nn.GRU):
+    """``nn.GRU`` with Gaussian weights, see :class:`BayesLayer`.
+
+    >>> states, last = BayesGRU(12, 64, batch_first=True)(torch.zeros(5, 20, 12))
+    >>> states.shape, last.shape
+    (torch.Size([5, 20, 64]), torch.Size([1, 5, 64]))
+    """
+
+    plain = nn.GRU
+
+
+class BayesLSTM(_Recurrent, nn.LSTM):
+    """``nn.LSTM`` with Gaussian weights, see :class:`BayesLayer`."""
+
+    plain = nn.LSTM
+
+
+class BayesRNN(_Recurrent, nn.RNN):
+    """``nn.RNN`` with Gaussian weights, see :class:`BayesLayer`."""
+
+    plain = nn.RNN
+
+
+def check_network(network: object) -> None:
+    """Raise unless ``network`` is a network."""
+    if isinstance(network, type):
+        raise OptionError(f"expected a network, got the class {network.__name__}; pass an object of it")
+    if not isinstance(network, nn.Module):
+        raise OptionError(f"expected an nn.Module, got {type(network).__name__}; pass the network itself")

@@ -1,4 +1,4 @@
-"""What a Bayesian network minimises: its divergence from the prior, shared out over batches, plus its loss."""
+"""The objective of a Bayesian network: its divergence from the prior, divided among the batches, plus its loss."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from openradial.bayes.gaussian import posterior
 from openradial.bayes.layers import given
+from openradial.bayes.posterior import posterior
 from openradial.bayes.vectorised import run_with
 from openradial.errors import OptionError, ShapeError, check_count
 from openradial.nn.objective import Loss, Metric, correct
@@ -24,7 +24,7 @@ class Elbo(NamedTuple):
 
 
 def kl_weight(batches: int, batch: int | None = None) -> float:
-    r"""Share of the divergence that a mini-batch carries; the shares of an epoch sum to 1.
+    r"""Return the share of the divergence that a mini-batch carries; the shares of an epoch sum to 1.
 
     ``1 / batches``, the paper's :math:`1/M`; or, if ``batch`` is its number in the epoch from 1 to ``batches``,
     Blundell's :math:`2^{M-i} / (2^M - 1)`: the prior first, the data later.
@@ -44,7 +44,7 @@ def kl_weight(batches: int, batch: int | None = None) -> float:
 def elbo(
     network: nn.Module, x: Tensor, y: Tensor, loss: Loss, *, batches: int, batch: int | None = None, samples: int = 1
 ) -> Elbo:
-    r"""The paper's objective of one mini-batch, estimated with weights drawn anew.
+    r"""Return the objective of the paper for one mini-batch, estimated with newly drawn weights.
 
     .. math:: \frac{1}{M} D_{KL}[q(w) \| p(w)] - \sum_i \log p(y_i \mid x_i; w)
 
@@ -81,8 +81,8 @@ class ElboObjective:
     """:func:`elbo` for :func:`openradial.training.fit`, divided by the size of a batch.
 
     The log has the two parts of the loss, ``nll`` and ``kl``, both per example: ``loss = nll + kl``. Metrics are those
-    of one draw of the weights; :func:`predict` averages over many. Outputs have two columns more than the network
-    gives, the two parts, because that is how a training loop can pass them on; metrics never see them.
+    of one draw of the weights; :func:`predict` averages over many. Outputs have two more columns, the two parts,
+    because that is how a training loop passes them on; metrics never see them.
 
     Args:
         loss: of outputs and targets, averaged over the examples.
@@ -111,7 +111,7 @@ class ElboObjective:
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """The two parts of the loss, then what is measured."""
+        """The two parts of the loss, then the metrics of outputs."""
         return {"nll": _column(-2), "kl": _column(-1)} | {name: _of_outputs(f) for name, f in self.measured.items()}
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -132,8 +132,8 @@ def _of_outputs(metric: Metric) -> Metric:
     return lambda o, y: metric(o[:, :-2], y)
 
 
-class BatchSource(Protocol):
-    """What :func:`openradial.training.fit` trains on."""
+class EpochBatches(Protocol):
+    """The batches that :func:`openradial.training.fit` trains on."""
 
     labels: Tensor
 
@@ -142,13 +142,13 @@ class BatchSource(Protocol):
 
 
 class BatchCounter:
-    """Batches that know which of the epoch they gave last, from 1; also where an epoch begins in its middle.
+    """Batches that record the number of the last one in the epoch, from 1; also where an epoch is resumed.
 
-    Blundell's weights depend on that number: give the counter to :class:`ElboObjective` and, in place of the batches,
-    to :func:`openradial.training.fit`.
+    Blundell's weights depend on that number: give the counter to :class:`ElboObjective` and, instead of the batches, to
+    :func:`openradial.training.fit`.
     """
 
-    def __init__(self, source: BatchSource) -> None:
+    def __init__(self, source: EpochBatches) -> None:
         self.source, self.labels = source, source.labels
         self.batch: int | None = None
 

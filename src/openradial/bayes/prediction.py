@@ -1,30 +1,97 @@
-"""Predictions of many networks at once: their log-probabilities, the mean, and how far they agree."""
+r"""Predictions of many networks at once: their log-probabilities, the mean, and how much they disagree.
 
-from collections.abc import Callable, Iterator
+Each sample gives ``k`` probabilities. What they lack to 1, the *missing mass*, is the probability of "none of these"
+and counts as a separate category, number ``k``:
+
+.. math:: p_{k} = 1 - \sum_{j<k} p_j
+
+Where radial probabilities without a cut-off sum to more than one (see :func:`openradial.functional.safe_beta`), nothing
+is missing and they are divided by their sum. Entropies are in nats and at most ``log(k + 1)``. For softmax nothing is
+missing, and they are the usual ones.
+"""
+
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from openradial.bayes import uncertainty
-from openradial.bayes.checks import check_head, check_inputs, check_log_probs
-from openradial.bayes.sources import Source, source_of
+from openradial.bayes.ensembles import NetworkSamples, samples_of
 from openradial.bayes.vectorised import Sizes
-from openradial.errors import ShapeError, check_count
+from openradial.errors import DTypeError, OptionError, ShapeError, check_count
 
-Head = Callable[[Tensor], Tensor]
-ACTIVATIONS = 2**21  # numbers in the largest layer of a pass: what caches hold
-LEAST_PAIRS = 16  # where one network and input are larger than that, caches no longer matter
-LEAST_INPUTS = 16  # that share a network in a pass, before more networks do: below that products are too thin
+ACTIVATIONS = 2**21  # numbers in the largest layer of a pass: they fit into the cache
+LEAST_PAIRS = 16  # fewest pairs of a network and an input in a pass
+LEAST_INPUTS = 16  # fewest inputs that share a network in a pass: below that products are too thin
 WEIGHTS = 2**25  # numbers drawn at once
-NO_HEAD = "if these are outputs, pass the head= that makes log-probabilities of them, RadialLayer or nn.LogSoftmax"
-WRONG_HEAD = "pass a head= that gives log-probabilities, as RadialLayer(k, beta) and nn.LogSoftmax(-1) do"
+NO_HEAD = "if these are outputs, pass the head= that turns them into log-probabilities, such as RadialHead(k, beta)"
+WRONG_HEAD = "pass a head= that gives log-probabilities, as RadialHead(k, beta) and nn.LogSoftmax(-1) do"
+
+
+def with_missing_mass(log_probs: Tensor) -> Tensor:
+    """Return probabilities that sum to one, the missing mass last: ``(..., k) -> (..., k + 1)``.
+
+    >>> with_missing_mass(torch.tensor([[0.5, 0.25], [0.9, 0.9]]).log())
+    tensor([[0.5000, 0.2500, 0.2500],
+            [0.5000, 0.5000, 0.0000]])
+    """
+    _check_samples(log_probs, 1, "(..., k)")
+    probs = log_probs.exp()
+    total = probs.sum(-1, keepdim=True)
+    probs = probs / total.clamp_min(1)
+    return torch.cat([probs, (1 - total).clamp_min(0)], -1)
+
+
+def predictive_entropy(log_probs: Tensor) -> Tensor:
+    """Return the entropy of the mean over samples, ``(samples, b, k) -> (b,)``: the total uncertainty.
+
+    >>> predictive_entropy(torch.tensor([[[1.0, 0.0]], [[0.0, 0.0]]]).log())  # either class 0 or none of them
+    tensor([0.6931])
+    """
+    _check_samples(log_probs, 3, "(samples, b, k)")
+    return entropy(with_missing_mass(log_probs).mean(0))
+
+
+def expected_entropy(log_probs: Tensor) -> Tensor:
+    """Return the mean entropy of the samples, ``(samples, b, k) -> (b,)``: what more data would not reduce."""
+    _check_samples(log_probs, 3, "(samples, b, k)")
+    return entropy(with_missing_mass(log_probs)).mean(0)
+
+
+def mutual_information(log_probs: Tensor) -> Tensor:
+    """Return how much the samples disagree, ``(samples, b, k) -> (b,)``.
+
+    It is the predictive entropy minus the expected one; never negative, and zero where all samples agree.
+    """
+    _check_samples(log_probs, 3, "(samples, b, k)")
+    probs = with_missing_mass(log_probs)
+    return (entropy(probs.mean(0)) - entropy(probs).mean(0)).clamp_min(0)
+
+
+def expected_missing_mass(log_probs: Tensor) -> Tensor:
+    """Return the mean probability of "none of these", ``(samples, b, k) -> (b,)``; larger is more unknown."""
+    _check_samples(log_probs, 3, "(samples, b, k)")
+    return with_missing_mass(log_probs)[..., -1].mean(0)
+
+
+def entropy(probs: Tensor) -> Tensor:
+    """Return the entropy in nats of probabilities that sum to one, ``(..., k) -> (...)``."""
+    parts: Tensor = torch.special.entr(probs)
+    return parts.sum(-1)
+
+
+def _check_samples(log_probs: Tensor, least: int, shape: str) -> None:
+    if log_probs.ndim < least or (least > 1 and log_probs.ndim != least) or (least == 3 and not len(log_probs)):
+        raise ShapeError(f"log_probs must have the shape {shape}, got {tuple(log_probs.shape)}")
+    if not log_probs.is_floating_point():
+        raise DTypeError(f"log_probs must be floating point, got {log_probs.dtype}")
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction:
-    """What sampled networks say: ``log_probs (samples, b, k)``. Rows need not sum to one."""
+class SampledPrediction:
+    """Predictions of sampled networks: ``log_probs (samples, b, k)``. Rows need not sum to one."""
 
     log_probs: Tensor
 
@@ -40,33 +107,33 @@ class Prediction:
 
     @property
     def winning_probs(self) -> Tensor:
-        """Probability of each sample's own winner, ``(samples, b)``: the distribution of the winning probability."""
+        """Largest probability of each sample, ``(samples, b)``: the distribution of the winning probability."""
         return self.log_probs.amax(-1).exp()
 
     @property
     def winning_labels(self) -> Tensor:
-        """Each sample's own winner, ``(samples, b)``."""
+        """Most probable class of each sample, ``(samples, b)``."""
         return self.log_probs.argmax(-1)
 
     @property
     def predictive_entropy(self) -> Tensor:
         """See :func:`openradial.bayes.predictive_entropy`; ``(b,)``."""
-        return uncertainty.predictive_entropy(self.log_probs)
+        return predictive_entropy(self.log_probs)
 
     @property
     def expected_entropy(self) -> Tensor:
         """See :func:`openradial.bayes.expected_entropy`; ``(b,)``."""
-        return uncertainty.expected_entropy(self.log_probs)
+        return expected_entropy(self.log_probs)
 
     @property
     def mutual_information(self) -> Tensor:
         """See :func:`openradial.bayes.mutual_information`; ``(b,)``."""
-        return uncertainty.mutual_information(self.log_probs)
+        return mutual_information(self.log_probs)
 
     @property
     def missing_mass(self) -> Tensor:
         """See :func:`openradial.bayes.expected_missing_mass`; ``(b,)``."""
-        return uncertainty.expected_missing_mass(self.log_probs)
+        return expected_missing_mass(self.log_probs)
 
 
 @torch.no_grad()
@@ -75,10 +142,10 @@ def predict(
     x: Tensor,
     samples: int | None = None,
     *,
-    head: Head | None = None,
+    head: Any = None,
     seed: int | None = None,
     chunk: int | None = None,
-) -> Prediction:
+) -> SampledPrediction:
     """Predict with many networks in one vectorised pass.
 
     The networks are draws from the posterior of a Bayesian network, draws of the masks of an :class:`MCDropout`, or the
@@ -89,26 +156,26 @@ def predict(
         network: in evaluation or training mode, which makes no difference.
         x: inputs ``(b, ...)``.
         samples: number of networks, 100 if not given; an ensemble has as many as it has members.
-        head: outputs to log-probabilities, for instance ``RadialLayer(k, beta)``, ``nn.LogSoftmax(-1)`` or a head of
-            :mod:`openradial.heads`; None if the network gives log-probabilities itself.
-        seed: of the draws; None draws on from torch's generator.
+        head: outputs to log-probabilities: a head of :mod:`openradial.heads`, or a function such as
+            ``nn.LogSoftmax(-1)``; None if the network returns log-probabilities.
+        seed: of the draws; None uses torch's global generator.
         chunk: pairs of a network and an input that run at once; None keeps the largest layer of a pass within a few
             megabytes.
 
-    >>> from openradial import RadialLayer
     >>> from openradial.bayes import to_bayesian
+    >>> from openradial.heads import RadialHead
     >>> net = to_bayesian(nn.Sequential(nn.Linear(2, 50), nn.ReLU(), nn.Linear(50, 3)))
-    >>> found = predict(net, torch.zeros(7, 2), samples=20, head=RadialLayer(3, beta=5.0), seed=0)
-    >>> found.log_probs.shape, found.probs.shape, found.winning_probs.shape
+    >>> sampled = predict(net, torch.zeros(7, 2), samples=20, head=RadialHead(3, beta=5.0), seed=0)
+    >>> sampled.log_probs.shape, sampled.probs.shape, sampled.winning_probs.shape
     (torch.Size([20, 7, 3]), torch.Size([7, 3]), torch.Size([20, 7]))
     """
     if chunk is not None:
         check_count("chunk", chunk)
-    source = source_of(network)
-    check_inputs(x, network)
-    check_head(head)
+    source = samples_of(network)
+    _check_inputs(x, network)
+    _check_head(head)
     count = source.count(samples)
-    with _seeded(seed, x.device), source.ready():
+    with _seeded(seed, x.device), source.mode():
         at_once, inputs = _shares(source, x, count, chunk)
         block = max(1, WEIGHTS // source.size)
         parts = [
@@ -116,23 +183,23 @@ def predict(
             for first in range(0, count, block)
             for drawn in source.draw(first, min(first + block, count), at_once)
         ]
-    return Prediction(torch.cat(parts))
+    return SampledPrediction(torch.cat(parts))
 
 
-def _log_probs(o: Tensor, head: Head | None) -> Tensor:
+def _log_probs(o: Tensor, head: Any) -> Tensor:
     if o.ndim != 3:
         raise ShapeError(f"the network must give outputs of shape (b, k), got {tuple(o.shape[1:])}")
-    rows = o.flatten(0, 1)  # heads know batches of one dimension
+    rows = o.flatten(0, 1)  # heads take batches of one dimension
     if head is not None:
         rows = getattr(head, "log_probs", head)(rows)
-    check_log_probs(rows, o.shape[0] * o.shape[1], NO_HEAD if head is None else WRONG_HEAD)
+    _check_log_probs(rows, o.shape[0] * o.shape[1], NO_HEAD if head is None else WRONG_HEAD)
     return rows.reshape(*o.shape[:2], rows.shape[-1])
 
 
-def _shares(source: Source, x: Tensor, count: int, chunk: int | None) -> tuple[int, int]:
-    """How many networks and how many inputs make one pass."""
+def _shares(source: NetworkSamples, x: Tensor, count: int, chunk: int | None) -> tuple[int, int]:
+    """Return the numbers of networks and of inputs in one pass."""
     if chunk is None:
-        with Sizes() as sizes, suppress(Exception):  # what is wrong shows later, with the shape of all inputs
+        with Sizes() as sizes, suppress(Exception):  # errors show later, with the shape of all inputs
             source.network(x[:1])
         chunk = max(LEAST_PAIRS, ACTIVATIONS // sizes.most)
     inputs = min(chunk, max(1, len(x)), max(LEAST_INPUTS, chunk // count))
@@ -141,7 +208,7 @@ def _shares(source: Source, x: Tensor, count: int, chunk: int | None) -> tuple[i
 
 @contextmanager
 def _seeded(seed: int | None, device: torch.device) -> Iterator[None]:
-    """Random numbers of a seed; afterwards torch's generators go on as if nothing had been drawn."""
+    """Draw random numbers from a seed; torch's generators continue as if nothing had been drawn."""
     if seed is None:
         yield
         return
@@ -149,3 +216,37 @@ def _seeded(seed: int | None, device: torch.device) -> Iterator[None]:
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
+
+
+def _check_head(head: object) -> None:
+    """Raise unless ``head`` is None, a head, or a function of outputs."""
+    if isinstance(head, type):
+        name = head.__name__
+        raise OptionError(f"head must be an object, got the class {name}; make one first, as in head={name}(...)")
+    if head is not None and not callable(head):
+        raise OptionError(
+            f"head must be a head or a function of outputs, got {type(head).__name__}; use RadialHead(k, beta) or "
+            "nn.LogSoftmax(-1)"
+        )
+
+
+def _check_inputs(x: object, network: nn.Module) -> None:
+    """Raise unless ``x`` is a tensor, and of the network's type if both are floating point."""
+    if not isinstance(x, Tensor):
+        raise DTypeError(f"x must be a torch.Tensor, got {type(x).__name__}; convert it with torch.as_tensor")
+    expected = next((parameter.dtype for parameter in network.parameters()), x.dtype)
+    if x.dtype == expected or not (x.is_floating_point() and expected.is_floating_point):
+        return
+    if not torch.is_autocast_enabled(x.device.type):  # which makes them fit
+        raise DTypeError(f"x must have the type of the network, {expected}, got {x.dtype}; use x.to({expected})")
+
+
+def _check_log_probs(rows: object, count: int, way_out: str) -> None:
+    """Raise unless ``rows`` are log-probabilities of ``count`` inputs, ``(count, k)``."""
+    if not isinstance(rows, Tensor) or not rows.is_floating_point():
+        got = rows.dtype if isinstance(rows, Tensor) else type(rows).__name__
+        raise DTypeError(f"log-probabilities must be a floating-point tensor, got {got}; {way_out}")
+    if rows.ndim != 2 or len(rows) != count:
+        raise ShapeError(f"log-probabilities must have the shape ({count}, k), got {tuple(rows.shape)}; {way_out}")
+    if (rows > max(1e-6, 2 * torch.finfo(rows.dtype).eps)).any():  # rounding may leave a little above 0
+        raise ShapeError(f"log-probabilities are never above 0, got {float(rows.max()):g}; {way_out}")

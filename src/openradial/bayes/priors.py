@@ -1,27 +1,58 @@
-"""What weights are believed to be before any data: priors over one weight, the same for all weights of a layer."""
+"""Priors over one weight, the same for all weights of a layer; and the standard deviation sigma = softplus(rho)."""
 
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from openradial.bayes.spread import log_sigma_of, sigma_of
 from openradial.errors import OptionError, check_positive
 
+FAR = -20.0  # below it softplus(rho) is exp(rho) to the last digit of its square
 LOG_ROOT_TWO_PI = math.log(2 * math.pi) / 2
 
 
+def sigma_of(rho: Tensor) -> Tensor:
+    r"""Return the standard deviation :math:`\sigma = \log(1 + e^\rho)`.
+
+    >>> sigma_of(torch.tensor([-40.0, 0.0, 200.0]))
+    tensor([4.2484e-18, 6.9315e-01, 2.0000e+02])
+    """
+    return softplus(rho, threshold=30)
+
+
+def log_sigma_of(rho: Tensor) -> Tensor:
+    r"""Return the logarithm of :func:`sigma_of`, also where sigma itself is too small to be represented.
+
+    >>> log_sigma_of(torch.tensor([-500.0]))
+    tensor([-500.])
+    """
+    near = sigma_of(rho.clamp_min(FAR)).log()
+    far = rho.clamp_max(FAR)
+    return torch.where(rho < FAR, far - far.exp() / 2, near)
+
+
+def rho_of(sigma: float) -> float:
+    """Return the rho of a standard deviation.
+
+    >>> round(rho_of(0.05), 4)
+    -2.9706
+    """
+    check_positive("sigma", sigma)
+    return sigma + math.log(-math.expm1(-sigma))
+
+
 class Prior(ABC):
-    """A density over one weight; frozen and without tensors, so that a layer can carry it anywhere."""
+    """A density over one weight; frozen and without tensors, so that layers can be copied and moved."""
 
     @abstractmethod
     def log_prob(self, w: Tensor) -> Tensor:
-        """Logarithm of the density at each weight, of the shape of ``w``."""
+        """Return the logarithm of the density at each weight, of the shape of ``w``."""
 
     def kl(self, mean: Tensor, rho: Tensor, w: Tensor) -> Tensor:
-        r"""What each weight adds to the divergence :math:`D_{KL}[q \| p]`, of the shape of ``mean``.
+        r"""Return the contribution of each weight to :math:`D_{KL}[q \| p]`, of the shape of ``mean``.
 
         The entropy of q is known; the rest is sampled at ``w``, a draw from q:
 
@@ -36,7 +67,6 @@ class Prior(ABC):
 class GaussianPrior(Prior):
     """One Gaussian around zero; the divergence is known in closed form and needs no sample.
 
-    >>> import torch
     >>> kl = GaussianPrior(sigma=1.0).kl(mean=torch.tensor([2.0]), rho=torch.tensor([0.541325]), w=torch.zeros(1))
     >>> kl.round(decimals=4)
     tensor([2.])
@@ -51,7 +81,7 @@ class GaussianPrior(Prior):
         return -(w / self.sigma).square() / 2 - math.log(self.sigma) - LOG_ROOT_TWO_PI
 
     def kl(self, mean: Tensor, rho: Tensor, w: Tensor) -> Tensor:
-        r""":math:`\log\frac{s}{\sigma} + \frac{\sigma^2 + \mu^2}{2 s^2} - \frac12`, whatever ``w`` is."""
+        r"""Return :math:`\log\frac{s}{\sigma} + \frac{\sigma^2 + \mu^2}{2 s^2} - \frac12`; ``w`` is not used."""
         ratio, shift = sigma_of(rho) / self.sigma, mean / self.sigma
         return math.log(self.sigma) - log_sigma_of(rho) + (ratio.square() + shift.square() - 1) / 2
 
@@ -64,7 +94,6 @@ class ScaleMixturePrior(Prior):
 
     ``sigma1`` and ``sigma2`` are standard deviations: the paper's variances are 1.0 and 0.0183.
 
-    >>> import torch
     >>> ScaleMixturePrior().log_prob(torch.tensor([0.0, 1.0, 1e10]))
     tensor([ 7.2102e-01, -2.4688e+00, -5.0000e+19])
     """

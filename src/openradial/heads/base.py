@@ -56,12 +56,14 @@ class Head(Scorer):
         """Return log-probabilities, unknown score, class and distances of a batch, each computed once."""
         return HeadOutput(self.log_probs(o), self.unknown_score(o), self.predict(o), None)
 
+    @property
+    def missing_classes(self) -> list[int]:
+        """The classes without examples in :meth:`fit`, or without correctly classified ones where only those count."""
+        self._check_fitted()
+        counts: Tensor | None = getattr(self, "counts", None)  # (k,)
+        return [] if counts is None else torch.nonzero(counts == 0).flatten().tolist()
+
     def _check(self, o: Tensor, y: Tensor | None = None) -> None:
         check_rows("outputs", o, self.num_outputs)
         if y is not None:
             check_labels(y, len(o), self.num_classes)
-
-
-def missing_classes(counts: Tensor) -> list[int]:
-    """Return the classes without examples, ``(k,)``."""
-    return [int(label) for label in torch.nonzero(counts == 0)]

@@ -1,7 +1,7 @@
 """CAC (Miller, Sünderhauf, Milford and Dayoub 2021, "Class Anchor Clustering"): the softmin of distances to anchors."""
 
 import math
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +14,7 @@ from openradial.heads.base import Head, HeadOutput
 from openradial.heads.softmax import msp_score
 from openradial.scorers.base import at_least_float32, check_known
 
-Score = Literal["authors", "distance"]
+CACScore = Literal["authors", "distance"]
 
 
 class CACHead(Head):
@@ -25,12 +25,12 @@ class CACHead(Head):
     is the loss. Probabilities are the softmin of the distances.
 
     Args:
-        num_classes: how many classes are known.
+        num_classes: number of known classes.
         magnitude: the distance :math:`\alpha` of the anchors to the origin.
-        anchor_weight: the weight :math:`\lambda` of the distance to the own anchor.
-        score: ``"authors"``, :math:`\min_j d_j (1 - \text{softmin}_j)`, as published: :meth:`fit` puts in place of each
-            anchor the mean of the outputs of its class that are classified correctly, and distances are then those to
-            the means; a class without any keeps its anchor and is named by :attr:`missing_classes`. ``"distance"``: the
+        anchor_weight: the weight :math:`\lambda` of the distance to the anchor of the class.
+        score: ``"authors"``, :math:`\min_j d_j (1 - \text{softmin}_j)`, as published: :meth:`fit` replaces each anchor
+            by the mean of the correctly classified outputs of its class, and distances are then those to the means; a
+            class without any keeps its anchor and is listed by :attr:`missing_classes`. ``"distance"``: the
             distance to the nearest anchor, which has nothing to fit. The authors' score calls an output far beyond an
             anchor known, because all other anchors are still farther away; the distance does not.
 
@@ -44,7 +44,7 @@ class CACHead(Head):
     counts: Tensor | None
 
     def __init__(
-        self, num_classes: int, magnitude: float = 10.0, anchor_weight: float = 0.1, score: Score = "authors"
+        self, num_classes: int, magnitude: float = 10.0, anchor_weight: float = 0.1, score: CACScore = "authors"
     ) -> None:
         super().__init__(num_classes)
         check_positive("magnitude", magnitude)
@@ -85,11 +85,11 @@ class CACHead(Head):
         self._check(o, y)
         y = y.long()
         d = functional.radial_distances(o, scale=self.magnitude)
-        # 1 is the target's own term of the sum, so the logarithm is the cross-entropy of the negative distances
+        # 1 is the target's term of the sum, so the logarithm is the cross-entropy of the negative distances
         return F.cross_entropy(-d, y) + self.anchor_weight * d.gather(1, y.unsqueeze(1)).mean()
 
     def fit(self, o: Tensor, y: Tensor) -> Self:
-        """Take the means of correctly classified outputs as centres; the paper uses the training data."""
+        """Set the centres to the means of correctly classified outputs; the paper uses the training data."""
         if self.score == "distance":
             return self
         self._check(o, y)
@@ -109,16 +109,6 @@ class CACHead(Head):
     def is_fitted(self) -> bool:
         return self.score == "distance" or super().is_fitted
 
-    @property
-    def missing_classes(self) -> list[int]:
-        """The classes that had no correctly classified example in :meth:`fit` and kept their anchor."""
-        self._check_fitted()
-        return [] if self.counts is None else (self.counts == 0).nonzero().flatten().tolist()
-
-    def settings(self) -> dict[str, Any]:
-        names = ("num_classes", "magnitude", "anchor_weight", "score")
-        return {name: getattr(self, name) for name in names}
-
     def _score(self, nearest: Tensor, excess: Tensor) -> Tensor:
         if self.score == "distance":
             return nearest.squeeze(-1)
@@ -127,9 +117,9 @@ class CACHead(Head):
         return nearest.squeeze(-1) * msp_score(-excess)
 
     def _nearest_and_excess(self, o: Tensor) -> tuple[Tensor, Tensor]:
-        r"""Distance to the nearest centre ``(b, 1)``, and how much farther each centre is, ``(b, k)``.
+        r"""Return the distance to the nearest centre ``(b, 1)``, and how much farther each centre is, ``(b, k)``.
 
-        Only the nearest distance is measured. The others follow from how far they exceed it, without cancellation:
+        Only the nearest distance is computed directly. The others follow from their excess, without cancellation:
 
         .. math:: d_j - d_m = \frac{d_j^2 - d_m^2}{d_j + d_m} \qquad d_j^2 - d_m^2 = 2 (a_m - a_j)
 

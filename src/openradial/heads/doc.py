@@ -1,6 +1,6 @@
 """DOC (Shu, Xu and Liu 2017, "DOC: Deep Open Classification of Text Documents"): one classifier per class."""
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -19,8 +19,8 @@ class DOCHead(Head):
     :math:`p_i < t_i` for all i, with :math:`t_i = \max(0.5, 1 - \alpha \sigma_i)`.
 
     ``unknown_score`` is :math:`-\max_i (p_i - t_i)`: it is above 0 exactly for the inputs that DOC rejects. The loss
-    is the sum of the binary cross-entropies of all classes. A class without examples has the threshold 0.5 and is named
-    by :attr:`missing_classes`.
+    is the sum of the binary cross-entropies of all classes. A class without examples has the threshold 0.5 and is
+    listed by :attr:`missing_classes`.
 
     >>> head = DOCHead(2).fit(torch.tensor([[3.0, -3.0], [-3.0, 3.0]]), torch.tensor([0, 1]))
     >>> head.thresholds
@@ -55,7 +55,7 @@ class DOCHead(Head):
         return -F.logsigmoid(-wrong).sum(1).mean()
 
     def fit(self, o: Tensor, y: Tensor) -> Self:
-        """Find the spread of each class's probabilities; the paper takes the training data."""
+        """Fit the spread of the probabilities of each class; the paper uses the training data."""
         self._check(o, y)
         check_known("outputs", o)
         y = y.long()
@@ -68,31 +68,21 @@ class DOCHead(Head):
         return self
 
     def predict(self, o: Tensor) -> Tensor:
-        """The class of the largest output, also where rounding makes sigmoids equal."""
+        """Return the class of the largest output, also where rounding makes sigmoids equal."""
         self._check(o)
         return o.argmax(-1)
 
     def decide(self, o: Tensor) -> Tensor:
-        """The class of each input, or -1 where DOC rejects it (or cannot tell, on NaN); ``(b, k) -> (b,)``."""
+        """Return the class of each input, or -1 where DOC rejects it (or cannot tell, on NaN); ``(b, k) -> (b,)``."""
         return torch.where(self.unknown_score(o) <= 0, self.predict(o), -1)
 
     @property
     def thresholds(self) -> Tensor:
-        """What a class's probability must reach, ``(k,)``."""
+        """The probability that each class must reach, ``(k,)``."""
         return 1 - self._allowances()
 
-    @property
-    def missing_classes(self) -> list[int]:
-        """The classes that had no example in :meth:`fit`."""
-        self._check_fitted()
-        assert self.counts is not None
-        return (self.counts == 0).nonzero().flatten().tolist()
-
-    def settings(self) -> dict[str, Any]:
-        return {"num_classes": self.num_classes, "alpha": self.alpha}
-
     def _allowances(self) -> Tensor:
-        """1 minus the thresholds."""
+        """Return 1 minus the thresholds."""
         self._check_fitted()
         assert self.sigma is not None
         return (self.alpha * self.sigma).clamp_max(0.5)

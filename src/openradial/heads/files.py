@@ -1,4 +1,4 @@
-"""Heads in files: tensors and JSON, nothing that could run code."""
+"""Save and load heads and scorers: tensors and JSON, nothing that could run code."""
 
 import json
 from collections.abc import Mapping
@@ -38,18 +38,18 @@ HEADS = {kind.__name__: kind for kind in KINDS}
 
 
 def save_head(head: Scorer, path: Path | str) -> None:
-    """Write a head to a safetensors file with its settings in the header; the file is whole or not there."""
+    """Write a head or scorer to a safetensors file with its settings in the header; the file is never partial."""
     if type(head).__name__ not in HEADS:
-        raise DataError(f"only heads of openradial.heads can be saved, got {type(head).__name__}")
+        raise DataError(f"only heads and scorers of openradial can be saved, got {type(head).__name__}")
     facts = {"head": type(head).__name__, "settings": head.settings()}
     try:
         write_tensors(Path(path), head.tensors(), {"format": str(FORMAT), "facts": json.dumps(facts)})
     except Failure as error:
-        raise DataError(f"the head cannot be written to {path} ({error}); what was there before is whole") from error
+        raise DataError(f"the head cannot be written to {path} ({error}); the previous file is unchanged") from error
 
 
 def load_head(path: Path | str) -> Scorer:
-    """Read a head that :func:`save_head` wrote; no code is loaded."""
+    """Load a head or scorer that :func:`save_head` wrote; no code is loaded."""
     try:
         if Path(path).is_dir():
             raise IsADirectoryError
@@ -60,16 +60,16 @@ def load_head(path: Path | str) -> Scorer:
     except IsADirectoryError as error:
         raise DataError(f"{path} is a folder; name the file in it") from error
     except (*Failure, KeyError, ValueError) as error:
-        raise DataError(f"{path} is not a whole head file ({error}); take another copy of it") from error
+        raise DataError(f"{path} is not a complete head file ({error}); use another copy") from error
     if not isinstance(facts, dict):
         raise DataError(f"{path} must be a head file of format {FORMAT}, got format {header.get('format')!r}")
     if "head" not in facts:
-        raise DataError(f"{path} is no head file but something else, perhaps the checkpoint of a training run")
-    return make_head(str(facts.get("head", "")), facts.get("settings", {}), tensors)
+        raise DataError(f"{path} is not a head file, perhaps the checkpoint of a training run")
+    return make_head(str(facts["head"]), facts.get("settings", {}), tensors)
 
 
 def make_head(name: str, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Scorer:
-    """A head from its name, settings and fitted tensors."""
+    """Build a head or scorer from its name, settings and fitted tensors."""
     if name not in HEADS:
         raise DataError(f"there is no head {name!r}{nearest(name, list(HEADS))}")
     try:

@@ -1,19 +1,19 @@
 """OpenMax (Bendale and Boult 2015, "Towards Open Set Deep Networks"): activations far from their class turn unknown."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from openradial.errors import HeadError, check_choice, check_count
-from openradial.heads.base import Head, HeadOutput, missing_classes
+from openradial.heads.base import Head, HeadOutput
 from openradial.heads.weibull import Tails, fit_tails, largest_per_class, tail_cdf
 from openradial.scorers.base import at_least_float32, check_known
 
-Distance = Literal["euclidean", "cosine", "combined"]
-Form = Literal["shifted", "raw"]
+OpenMaxDistance = Literal["euclidean", "cosine", "combined"]
+OpenMaxForm = Literal["shifted", "raw"]
 # Outputs at a time in fit. A sum by class waits for all threads, so it is called seldom; the other steps are fastest in
 # the cache, and in pieces that torch leaves to one thread.
 SUMMED, MEASURED = 2**20, 2**15 - 1
@@ -21,7 +21,7 @@ LARGEST = 1e150  # outputs beyond it, infinite ones too, count as this: their sq
 
 
 class OpenMaxHead(Head):
-    r"""Softmax over the classes and the unknown, which gets what is taken from classes that are far away.
+    r"""Softmax over the classes and the unknown, which receives activation from classes that are far away.
 
     :meth:`fit` learns, from the correctly classified examples of each class, the mean of their outputs and a Weibull
     distribution of the largest distances to it (:mod:`openradial.heads.weibull`). The :math:`\alpha` largest
@@ -37,14 +37,14 @@ class OpenMaxHead(Head):
     distance: it is not revised, and named by :attr:`missing_classes`.
 
     Args:
-        num_classes: how many classes are known.
-        tail: how many distances of each class, the largest ones, the distribution is fitted to.
-        alpha: how many activations of an input are revised.
+        num_classes: number of known classes.
+        tail: number of largest distances of each class that the distribution is fitted to.
+        alpha: number of activations of an input that are revised.
         distance: ``"euclidean"``, ``"cosine"``, or ``"combined"``: euclidean / 200 + cosine, as in the authors' code.
-        form: ``"raw"`` takes the outputs as they are: adding a number to all of them then changes the result, and a
+        form: ``"raw"`` uses the outputs unchanged: adding a number to all of them then changes the result, and a
             negative activation is raised where it should be reduced. ``"shifted"`` depends on differences of outputs
             alone. Activations are counted from the mean of the row, or from the largest one that is not revised if that
-            is above it; those below are left as they are. Distances are taken with the mean of each row removed.
+            is above it; those below are unchanged. Distances are computed with the mean of each row removed.
 
     >>> o, y = torch.eye(2).repeat(4, 1) * torch.arange(1.0, 9.0).unsqueeze(1), torch.tensor([0, 1] * 4)
     >>> head = OpenMaxHead(2, tail=3).fit(o, y)
@@ -66,8 +66,8 @@ class OpenMaxHead(Head):
         *,
         tail: int = 20,
         alpha: int = 10,
-        distance: Distance = "euclidean",
-        form: Form = "shifted",
+        distance: OpenMaxDistance = "euclidean",
+        form: OpenMaxForm = "shifted",
     ) -> None:
         super().__init__(num_classes)
         check_count("tail", tail, least=2)
@@ -75,23 +75,23 @@ class OpenMaxHead(Head):
         check_choice("distance", distance, ("euclidean", "cosine", "combined"))
         check_choice("form", form, ("shifted", "raw"))
         self.tail, self.alpha = int(tail), int(alpha)
-        self.distance: Distance = distance
-        self.form: Form = form
+        self.distance: OpenMaxDistance = distance
+        self.form: OpenMaxForm = form
 
     def log_probs(self, o: Tensor) -> Tensor:
         return _rounded(self._all_log_probs(*self._revised(o))[:, 1:], o)
 
     def unknown_log_prob(self, o: Tensor) -> Tensor:
-        """Log-probability that the input is of no known class, ``(b, k) -> (b,)``."""
+        """Return the log-probability that the input is of no known class, ``(b, k) -> (b,)``."""
         return _rounded(self._all_log_probs(*self._revised(o))[:, 0], o)
 
     def unknown_score(self, o: Tensor) -> Tensor:
-        """Log-odds of the unknown, ``(b, k) -> (b,)``: in the order of its probability, but without the ties at 1."""
+        """Return the log-odds of the unknown, ``(b, k) -> (b,)``: ordered as its probability, without the ties at 1."""
         unknown, revised = self._revised(o)
         return _rounded(unknown - revised.logsumexp(-1), o)
 
     def predict(self, o: Tensor) -> Tensor:
-        """The most probable class, ``(b, k) -> (b,)``; before :meth:`fit`, that of the softmax which is trained."""
+        """Return the most probable class, ``(b, k) -> (b,)``; before :meth:`fit`, that of the softmax."""
         if self.is_fitted:
             return super().predict(o)
         self._check(o)
@@ -107,7 +107,7 @@ class OpenMaxHead(Head):
         return F.cross_entropy(at_least_float32(o), y.long())
 
     def fit(self, o: Tensor, y: Tensor) -> Self:
-        """Learn the means and tails of the classes; the paper takes the training data."""
+        """Fit the means and tails of the classes; the paper uses the training data."""
         self._check(o, y)
         if not len(o) or not o.sum().isfinite():  # a sum takes one pass; looking for the rows at fault takes several
             check_known("outputs", o)
@@ -120,34 +120,25 @@ class OpenMaxHead(Head):
             )
         y = y[rows].long()
         self.counts = y.bincount(minlength=self.num_classes)
-        self.means = self._placed(self._sums(o, rows, y) / self.counts.clamp_min(1).unsqueeze(1))
-        d = self._own_distances(o, rows, y)
+        self.means = self._centred(self._sums(o, rows, y) / self.counts.clamp_min(1).unsqueeze(1))
+        d = self._class_distances(o, rows, y)
         self.smallest, self.shape, self.log_scale = fit_tails(largest_per_class(d, y, self.num_classes, self.tail))
         return self
 
-    @property
-    def missing_classes(self) -> list[int]:
-        """The classes of which :meth:`fit` saw no correctly classified example."""
-        self._check_fitted()
-        return missing_classes(self.counts)
-
-    def settings(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("num_classes", "tail", "alpha", "distance", "form")}
-
     def _sums(self, o: Tensor, rows: Tensor, y: Tensor) -> Tensor:
-        """Sum of the chosen rows of each class, ``(n, k), (m,), (m,) -> (k, k)``."""
+        """Return the sum of the selected rows of each class, ``(n, k), (m,), (m,) -> (k, k)``."""
         sums = o.new_zeros((self.num_classes, self.num_classes), dtype=torch.float64)
-        for chosen, own in self._blocks(rows, y, SUMMED):
-            sums.index_add_(0, own, _precise(o.index_select(0, chosen)))
+        for block, labels in self._blocks(rows, y, SUMMED):
+            sums.index_add_(0, labels, _precise(o.index_select(0, block)))
         return sums
 
-    def _own_distances(self, o: Tensor, rows: Tensor, y: Tensor) -> Tensor:
-        """Distance of each chosen row to the mean of its class, ``(n, k), (m,), (m,) -> (m,)``."""
-        found = []
-        for chosen, own in self._blocks(rows, y, MEASURED):
-            v = self._placed(_precise(o.index_select(0, chosen)))
-            found.append(self._distances(v, self.means.index_select(0, own)))
-        return torch.cat(found)
+    def _class_distances(self, o: Tensor, rows: Tensor, y: Tensor) -> Tensor:
+        """Return the distance of each selected row to the mean of its class, ``(n, k), (m,), (m,) -> (m,)``."""
+        distances = []
+        for block, labels in self._blocks(rows, y, MEASURED):
+            v = self._centred(_precise(o.index_select(0, block)))
+            distances.append(self._distances(v, self.means.index_select(0, labels)))
+        return torch.cat(distances)
 
     def _blocks(self, rows: Tensor, y: Tensor, outputs: int) -> Iterator[tuple[Tensor, Tensor]]:
         size = max(1, outputs // self.num_classes)
@@ -159,10 +150,10 @@ class OpenMaxHead(Head):
         return torch.cat([unknown.unsqueeze(-1), revised], -1).log_softmax(-1)  # (b, 1 + k)
 
     def _revised(self, o: Tensor) -> tuple[Tensor, Tensor]:
-        """Activations of the unknown and of the classes, ``(b, k) -> (b,), (b, k)``, in float64."""
+        """Return the activations of the unknown and of the classes, ``(b, k) -> (b,), (b, k)``, in float64."""
         self._check_fitted()
         self._check(o)
-        v, ranks = self._placed(_precise(o)), min(self.alpha, self.num_classes)
+        v, ranks = self._centred(_precise(o)), min(self.alpha, self.num_classes)
         top, classes = v.topk(min(ranks + 1, self.num_classes))
         top, following, classes = top[:, :ranks], top[:, ranks:], classes[:, :ranks]  # (b, a), (b, 1 or 0), (b, a)
         weight = 1 - torch.arange(ranks, dtype=v.dtype, device=v.device) / self.alpha
@@ -174,19 +165,19 @@ class OpenMaxHead(Head):
         return taken.sum(-1), v.scatter_add(-1, classes, -taken)
 
     def _cdf(self, v: Tensor, classes: Tensor) -> Tensor:
-        """How far each input is from some classes, as a probability: ``(b, k), (b, a) -> (b, a)``."""
+        """Return how far each input is from some classes, as a probability: ``(b, k), (b, a) -> (b, a)``."""
         means = self.means.double()
         # one rank at a time: all at once would take alpha times the memory
-        d = torch.stack([self._distances(v, means.index_select(0, own)) for own in classes.unbind(1)], 1)
+        d = torch.stack([self._distances(v, means.index_select(0, labels)) for labels in classes.unbind(1)], 1)
         tails = Tails(self.smallest[classes], self.shape[classes], self.log_scale[classes])
         return tail_cdf(d, tails).masked_fill(self.counts[classes] == 0, 0.0)
 
-    def _placed(self, v: Tensor) -> Tensor:
-        """The activations, ``(b, k) -> (b, k)``; without their mean they are nearest to each other over all shifts."""
+    def _centred(self, v: Tensor) -> Tensor:
+        """Return the activations, minus their mean in the shifted form; ``(b, k) -> (b, k)``."""
         return v if self.form == "raw" else v - v.mean(-1, keepdim=True)
 
     def _distances(self, v: Tensor, means: Tensor) -> Tensor:
-        """Distance of each row to its own mean, differences first, so that nothing cancels: ``(b, k) -> (b,)``."""
+        """Return the distance of each row to its mean, from differences, without cancellation: ``(b, k) -> (b,)``."""
         if self.distance == "cosine":
             return _cosine_distances(v, means)
         euclidean: Tensor = torch.linalg.vector_norm(v - means, dim=-1)
@@ -194,7 +185,7 @@ class OpenMaxHead(Head):
 
 
 def _cosine_distances(a: Tensor, b: Tensor) -> Tensor:
-    """1 - cosine, as half the square of a distance between directions; 1 where a row is 0 and has none."""
+    """Return 1 - cosine, as half the square of a distance between directions; 1 where a row is 0 and has none."""
     directions, sizes = zip(*(_direction(x) for x in (a, b)), strict=True)
     half_squares = (directions[0] - directions[1]).square().sum(-1) / 2
     return torch.where((sizes[0] > 0) & (sizes[1] > 0), half_squares, 1.0)
@@ -210,7 +201,7 @@ def _precise(o: Tensor) -> Tensor:
 
 
 def _rounded(x: Tensor, o: Tensor) -> Tensor:
-    """``x`` as precise as the outputs, float32 at least; what is finite stays so."""
+    """Return ``x`` in the type of the outputs, float32 at least; finite values stay finite."""
     dtype = torch.promote_types(o.dtype, torch.float32)
     limit = torch.finfo(dtype).max
     return x.clamp(-limit, limit).to(dtype)

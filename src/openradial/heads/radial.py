@@ -1,4 +1,4 @@
-"""The radial head: the nearest prototype, and how far away it is."""
+"""The radial head: distances to the prototypes of the classes."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, Self
@@ -13,7 +13,7 @@ from openradial.heads.base import Head, HeadOutput
 from openradial.nn import RadialLayer
 from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, Prototypes, SimplexPrototypes
 
-Score = Literal["distance", "probability"]
+RadialScore = Literal["distance", "probability"]
 LossName = Literal["distance", "squared"]
 POINTS = "prototypes.points"
 
@@ -22,7 +22,7 @@ class RadialHead(Head):
     r"""A :class:`~openradial.RadialLayer` as a head: :math:`\log p(y = k \mid x) = -\beta d_k`.
 
     Args:
-        num_classes: how many classes are known.
+        num_classes: number of known classes.
         beta: how fast the probability falls with the distance.
         scale: distance of the axis prototypes to the origin.
         score: ``"distance"``, that of the nearest prototype, or ``"probability"``, 1 minus the probability of the
@@ -47,7 +47,7 @@ class RadialHead(Head):
         metric: MetricName = "euclidean",
         axis_scale: Tensor | None = None,
         prototypes: Prototypes | Tensor | None = None,
-        score: Score = "distance",
+        score: RadialScore = "distance",
         loss: LossName = "distance",
     ) -> None:
         super().__init__(num_classes)
@@ -109,7 +109,7 @@ class RadialHead(Head):
         }
 
     def tensors(self) -> dict[str, Tensor]:
-        """The prototypes that are a matrix, and ``axis_scale``."""
+        """Return the matrix of the prototypes, where there is one, and ``axis_scale``."""
         return dict(self.layer.state_dict())
 
     def restore(self, tensors: Mapping[str, Tensor]) -> Self:
@@ -154,7 +154,7 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
 
 
 def _describe(prototypes: Prototypes) -> dict[str, Any]:
-    """What JSON can hold of prototypes; their points are a tensor."""
+    """Return the settings of prototypes as JSON can hold them; their points are a tensor."""
     kind = type(prototypes)
     if kind is FixedPrototypes:
         return {"kind": "FixedPrototypes"}

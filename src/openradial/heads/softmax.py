@@ -1,6 +1,6 @@
-"""Softmax: the closed world's head, with the usual scores made from its outputs."""
+"""Softmax, the closed-world head, with the usual scores of its outputs."""
 
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 import torch
 import torch.nn.functional as F
@@ -82,9 +82,6 @@ class SoftmaxHead(Head):
     def is_fitted(self) -> bool:
         return self.temperature != "fit" or super().is_fitted
 
-    def settings(self) -> dict[str, Any]:
-        return {"num_classes": self.num_classes, "score": self.score, "temperature": self.temperature}
-
     def _temperature(self) -> Tensor | float:
         return self.temperature if self.fitted_temperature is None else self.fitted_temperature  # type: ignore[return-value]
 
@@ -134,11 +131,23 @@ def best_temperature(o: Tensor, y: Tensor) -> float:
     rows = rows - rows.amax(1, keepdim=True)  # (n, k) at most 0
     unit = -float(rows.min()) or 1.0
     rows = rows / unit
-    own = float(rows.gather(1, y.unsqueeze(1)).mean())
-    _check_minimum(own, float(rows.mean()), len(rows))
+    target = float(rows.gather(1, y.unsqueeze(1)).mean())
+    if target == 0:
+        raise HeadError(
+            f"the temperature needs examples on both sides, but all {len(rows)} are classified correctly and the best "
+            "temperature is 0; fit on more held-out data or give the temperature as a number"
+        )
+    if target <= float(rows.mean()):
+        raise HeadError(
+            "the temperature needs outputs that are larger for the right class than on average, but they are not and "
+            "the best temperature is infinite; check that the labels belong to the outputs"
+        )
     low, high, s = 0.0, float("inf"), 1.0
     for _ in range(200):
-        slope, curvature = _slope_and_curvature(rows, s, own)
+        probs = (s * rows).softmax(1)
+        means = (probs * rows).sum(1)
+        slope = float(means.mean()) - target
+        curvature = float(((probs * rows.square()).sum(1) - means.square()).mean())
         low, high = (s, high) if slope < 0 else (low, s)
         step = s - slope / curvature if curvature > 0 else high
         if not low < step < high:
@@ -147,23 +156,3 @@ def best_temperature(o: Tensor, y: Tensor) -> float:
             break
         s = step
     return unit / s
-
-
-def _slope_and_curvature(rows: Tensor, s: float, own: float) -> tuple[float, float]:
-    probs = (s * rows).softmax(1)
-    mean = (probs * rows).sum(1)
-    variance = (probs * rows.square()).sum(1) - mean.square()
-    return float(mean.mean()) - own, float(variance.mean())
-
-
-def _check_minimum(own: float, average: float, count: int) -> None:
-    if own == 0:
-        raise HeadError(
-            f"the temperature needs examples on both sides, but all {count} are classified correctly and the best "
-            "temperature is 0; fit on more held-out data or give the temperature as a number"
-        )
-    if own <= average:
-        raise HeadError(
-            "the temperature needs outputs that are larger for the right class than on average, but they are not and "
-            "the best temperature is infinite; check that the labels belong to the outputs"
-        )

@@ -27,7 +27,7 @@ class Tails(NamedTuple):
 
 
 def largest_per_class(d: Tensor, y: Tensor, num_classes: int, count: int) -> Tensor:
-    """The ``count`` largest distances of each class, NaN where there are fewer: ``(n,), (n,) -> (num_classes, count)``.
+    """Return the ``count`` largest distances of each class, NaN for missing ones: ``(n,), (n,) -> (k, count)``.
 
     >>> largest_per_class(torch.tensor([1.0, 3.0, 2.0, 5.0]), torch.tensor([0, 0, 0, 1]), num_classes=2, count=2)
     tensor([[3., 2.],
@@ -37,41 +37,41 @@ def largest_per_class(d: Tensor, y: Tensor, num_classes: int, count: int) -> Ten
     order = order[y[order].argsort(stable=True)]  # (n,) by class, then from far to near
     y = y[order]
     sizes = torch.bincount(y, minlength=num_classes)  # (k,)
-    place = torch.arange(len(y), device=y.device) - (sizes.cumsum(0) - sizes)[y]  # (n,) rank within its class
-    kept = place < count
+    rank = torch.arange(len(y), device=y.device) - (sizes.cumsum(0) - sizes)[y]  # (n,) within its class
+    kept = rank < count
     tails = d.new_full((num_classes, count), torch.nan)
-    tails[y[kept], place[kept]] = d[order[kept]]
+    tails[y[kept], rank[kept]] = d[order[kept]]
     return tails
 
 
 def fit_tails(tails: Tensor) -> Tails:
-    """Fit one distribution to each row of distances, NaN standing for none: ``(k, t) -> (k,)`` three times.
+    """Fit one distribution to each row of distances, NaN for none: ``(k, t) -> (k,)`` three times.
 
     Distances that are all equal (one or two examples always are) have no maximum of the likelihood. Such a row takes
-    the medians of the rows that have one, but starts no nearer than its own distances; with none to take from it is
-    exponential (shape 1) with scale 1. So does a row without any distance.
+    the medians of the rows that have one, but starts no nearer than its distances; if there is no such row it is
+    exponential (shape 1) with scale 1. The same holds for a row without any distance.
 
     >>> tails = fit_tails(torch.tensor([[1.0, 2.0, 4.0], [9.0, torch.nan, torch.nan]]))
     >>> tails.smallest, tails.shape, tails.log_scale.exp()
     (tensor([1., 9.]), tensor([2.0125, 2.0125]), tensor([2.6493, 2.6493]))
     """
-    there = ~tails.isnan()  # (k, t)
-    smallest = tails.masked_fill(~there, torch.inf).amin(-1)  # (k,)
-    largest = tails.masked_fill(~there, -torch.inf).amax(-1)
-    own = largest - smallest > EQUAL * largest  # (k,) rows with a shape; nothing there gives -inf, no shape
-    empty = ~there.any(-1)
+    present = ~tails.isnan()  # (k, t)
+    smallest = tails.masked_fill(~present, torch.inf).amin(-1)  # (k,)
+    largest = tails.masked_fill(~present, -torch.inf).amax(-1)
+    usable = largest - smallest > EQUAL * largest  # (k,) rows with a shape; an empty row has none
+    empty = ~present.any(-1)
     shape, log_scale = torch.ones_like(smallest), torch.zeros_like(smallest)
     smallest = smallest.masked_fill(empty, 0.0)
-    shape[own], log_scale[own] = _maximum_likelihood(tails[own], there[own], smallest[own])
-    if own.any() and not own.all():
-        smallest = torch.where(own, smallest, smallest.clamp_min(smallest[own].median()))
-        shape = torch.where(own, shape, shape[own].median())
-        log_scale = torch.where(own, log_scale, log_scale[own].median())
+    shape[usable], log_scale[usable] = _maximum_likelihood(tails[usable], present[usable], smallest[usable])
+    if usable.any() and not usable.all():
+        smallest = torch.where(usable, smallest, smallest.clamp_min(smallest[usable].median()))
+        shape = torch.where(usable, shape, shape[usable].median())
+        log_scale = torch.where(usable, log_scale, log_scale[usable].median())
     return Tails(smallest, shape, log_scale)
 
 
 def tail_cdf(d: Tensor, tails: Tails) -> Tensor:
-    """How likely a distance of the tail is at most ``d``; shapes broadcast.
+    """Return the probability that a distance of the tail is at most ``d``; shapes broadcast.
 
     >>> tail_cdf(torch.tensor([0.0, 1.0, 4.0]), Tails(torch.tensor(1.0), torch.tensor(1.0), torch.tensor(0.0)))
     tensor([0.0000, 0.6321, 0.9817])
@@ -83,32 +83,32 @@ def tail_cdf(d: Tensor, tails: Tails) -> Tensor:
     return cdf.masked_fill(below, 0.0)
 
 
-def _maximum_likelihood(tails: Tensor, there: Tensor, smallest: Tensor) -> tuple[Tensor, Tensor]:
-    """Shape and logarithm of the scale, by Newton's method on the shape.
+def _maximum_likelihood(tails: Tensor, present: Tensor, smallest: Tensor) -> tuple[Tensor, Tensor]:
+    """Return shape and logarithm of the scale, by Newton's method on the shape.
 
-    In logarithms a Weibull distribution is moved and stretched only, so they are brought to [-1, 0] first: the
+    In logarithms a Weibull distribution is shifted and stretched only, so they are scaled to [-1, 0] first: the
     iteration is the same for wide and for narrow tails.
     """
-    logs = torch.log1p(tails - smallest.unsqueeze(-1)).masked_fill(~there, 0.0)  # (k, t) from 0 on
+    logs = torch.log1p(tails - smallest.unsqueeze(-1)).masked_fill(~present, 0.0)  # (k, t) from 0 on
     width = logs.amax(-1, keepdim=True)
-    x = (logs / width - 1).masked_fill(~there, 0.0)  # (k, t)
-    count = there.sum(-1, keepdim=True)
-    s = _stretched_shape(x, there, count)
-    mean_power = ((s * x).exp() * there).sum(-1, keepdim=True) / count
+    x = (logs / width - 1).masked_fill(~present, 0.0)  # (k, t)
+    count = present.sum(-1, keepdim=True)
+    s = _stretched_shape(x, present, count)
+    mean_power = ((s * x).exp() * present).sum(-1, keepdim=True) / count
     return (s / width).squeeze(-1), (width * (1 + mean_power.log() / s)).squeeze(-1)
 
 
-def _stretched_shape(x: Tensor, there: Tensor, count: Tensor) -> Tensor:
-    r"""The root of :math:`g(s) = s (\bar{x}_s - \bar{x}) - 1`, where :math:`\bar{x}_s` weighs with :math:`e^{s x}`.
+def _stretched_shape(x: Tensor, present: Tensor, count: Tensor) -> Tensor:
+    r"""Return the root of :math:`g(s) = s (\bar{x}_s - \bar{x}) - 1`, with weights :math:`e^{s x}`.
 
-    g rises from -1 without bound, so the root is unique; a step that leaves what is known to hold it is replaced by
-    halving, or doubling while there is no upper end.
+    g increases from -1 without bound, so the root is unique; a step that leaves the bracket is replaced by bisection,
+    or by doubling while there is no upper end.
     """
     mean = x.sum(-1, keepdim=True) / count
-    s = (1.6449 / (((x - mean).square() * there).sum(-1, keepdim=True) / count)).sqrt()  # by the variance, pi^2/6
+    s = (1.6449 / (((x - mean).square() * present).sum(-1, keepdim=True) / count)).sqrt()  # by the variance, pi^2/6
     low, high = torch.zeros_like(s), torch.full_like(s, torch.inf)
     for _ in range(STEPS):
-        weights = (s * x).exp() * there
+        weights = (s * x).exp() * present
         weights = weights / weights.sum(-1, keepdim=True)
         tilted = (weights * x).sum(-1, keepdim=True)
         variance = (weights * (x - tilted).square()).sum(-1, keepdim=True)

@@ -30,10 +30,10 @@ def misclassification_auroc(scores: ArrayLike, correct: ArrayLike) -> float:
 
 
 def aurc(scores: ArrayLike, correct: ArrayLike) -> float:
-    r"""Return the area under the risk-coverage curve: the mean risk over coverages 1/n, 2/n, ..., 1. Smaller is better.
+    r"""Return the area under the risk-coverage curve: the mean risk over the coverages 1/n, 2/n, ..., 1.
 
-    With i inputs accepted, the risk is the share of errors among them. The errors among equal scores are
-    counted as their mean over all orders, so the result does not depend on the order.
+    Smaller is better. With i inputs accepted, the risk is the share of errors among them. The errors among equal scores
+    are counted as their mean over all orders, so the result does not depend on the order.
 
     >>> aurc(scores=[0.1, 0.2, 0.3, 0.4], correct=[True, True, False, True])
     0.14583333333333331

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from inspect import signature
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -38,8 +39,8 @@ class Scorer(nn.Module, ABC):
         return self
 
     def settings(self) -> dict[str, Any]:
-        """Return the arguments of the constructor as JSON can hold them."""
-        return {}
+        """Return the arguments of the constructor, which are attributes of the same names, as JSON can hold them."""
+        return {name: getattr(self, name) for name in signature(type(self)).parameters if hasattr(self, name)}
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what was fitted, by name."""

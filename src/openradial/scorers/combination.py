@@ -1,7 +1,7 @@
 """The combination of several unknown scores into one, calibrated again."""
 
 import math
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -53,9 +53,6 @@ class Combination(Scorer):
         check_choice("method", method, METHODS)
         check_count("seed", seed, least=0)
         self.method, self.seed = method, int(seed)
-
-    def settings(self) -> dict[str, Any]:
-        return {"method": self.method, "seed": self.seed}
 
     def fit(self, scores: Tensor, y: Tensor | None = None) -> Self:
         """Fit on the scores of known data, ``(n, m)``; ``seed`` decides which half each row belongs to."""

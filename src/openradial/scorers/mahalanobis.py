@@ -1,6 +1,6 @@
 """Mahalanobis distances to class means with a shared covariance."""
 
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -40,9 +40,6 @@ class MahalanobisScorer(FeatureScorer):
         if not (is_share or shrinkage == "ledoit-wolf"):
             raise OptionError(f"shrinkage must be 'ledoit-wolf' or a number from 0 to 1, got {shrinkage!r}")
         self.relative, self.shrinkage = bool(relative), shrinkage
-
-    def settings(self) -> dict[str, Any]:
-        return {"relative": self.relative, "shrinkage": self.shrinkage}
 
     def fit(self, z: Tensor, y: Tensor | None = None) -> Self:
         """Fit the class means and the covariances."""

@@ -46,10 +46,6 @@ class MixtureScorer(FeatureScorer):
         self.components, self.covariance, self.seed = int(components), covariance, int(seed)
         self.regularisation, self.iterations = float(regularisation), int(iterations)
 
-    def settings(self) -> dict[str, Any]:
-        names = ("components", "covariance", "regularisation", "iterations", "seed")
-        return {name: getattr(self, name) for name in names}
-
     def fit(self, z: Tensor, y: Tensor | None = None) -> Self:
         """Fit the mixture; scikit-learn warns if it has not converged after ``iterations``."""
         check_features(z)

@@ -7,7 +7,7 @@ differences, and a bound on the rounding shows whether any other row could be ne
 computed again in float64.
 """
 
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -170,9 +170,6 @@ class NeighbourScorer(Scorer):
         self.k, self.metric, self.reduce = int(k), metric, reduce
         self.normalise, self.by_class = bool(normalise), bool(by_class)
         self._cache: tuple[tuple[Tensor, int | None], list[tuple[Tensor, NeighbourSearch]]] | None = None
-
-    def settings(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("k", "metric", "reduce", "normalise", "by_class")}
 
     def fit(self, z: Tensor, y: Tensor | None = None) -> Self:
         """Store the references, ``(n, d)``; only ``by_class`` needs the labels, ``(n,)``."""

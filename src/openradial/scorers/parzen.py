@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -71,9 +71,6 @@ class ParzenScorer(FeatureScorer):
         check_count("seed", seed, least=0)
         self.bandwidth, self.rule, self.k = bandwidth, rule, int(k)
         self.centres, self.choose, self.seed = centres, choose, int(seed)
-
-    def settings(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("bandwidth", "rule", "k", "centres", "choose", "seed")}
 
     def fit(self, z: Tensor, y: Tensor | None = None) -> Self:
         """Set the centres and the bandwidth; labels are not used."""

@@ -1,15 +1,14 @@
-"""All random weights of a network as one Gaussian: draw from it, and tell its divergence from the prior."""
+"""The posterior: all random weights of a network as one Gaussian, its draws and its divergence from the prior."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from openradial.bayes.layers import BayesLayer, Sampling, tensor_of
-from openradial.bayes.priors import Prior
-from openradial.bayes.spread import sigma_of
+from openradial.bayes.priors import Prior, sigma_of
 from openradial.errors import OptionError
 
 
@@ -32,8 +31,8 @@ class RandomWeight:
 class Posterior:
     """The Gaussian over the ``n`` random weights of a network, one after the other: ``mean (n,)``, ``sigma (n,)``.
 
-    Everything here is a function of these two and of the noise that was drawn, ``(n,)``: nothing is kept anywhere, so
-    that copies, saved files, ``torch.func`` and several passes in one graph all work.
+    Everything is a function of these two and of the drawn noise, ``(n,)``; there is no state, so that copies, saved
+    files, ``torch.func`` and several passes in one graph all work.
     """
 
     parts: tuple[RandomWeight, ...]
@@ -43,20 +42,20 @@ class Posterior:
     counted: Tensor | None  # (n,) 0 for weights that stay at their mean; None if all are random
 
     def noise(self) -> Tensor:
-        """Standard normal noise for one draw, ``(n,)``."""
+        """Return standard normal noise for one draw, ``(n,)``."""
         return torch.randn(self.mean.shape, dtype=self.mean.dtype, device=self.mean.device)
 
     def weights(self, noise: Tensor) -> Tensor:
-        """Weights of one or several draws, ``(..., n) -> (..., n)``."""
+        """Return the weights of one or several draws, ``(..., n) -> (..., n)``."""
         return torch.addcmul(self.mean, self.sigma, noise)
 
     def draw(self, count: int) -> Tensor:
-        """Weights of ``count`` draws, ``(count, n)``, without gradient and without other memory than theirs."""
+        """Return the weights of ``count`` draws, ``(count, n)``, without gradient and without further memory."""
         drawn = torch.randn(count, *self.mean.shape, dtype=self.mean.dtype, device=self.mean.device)
         return torch.addcmul(self.mean.detach(), self.sigma.detach(), drawn, out=drawn)
 
     def named(self, weights: Tensor, *, per_example: bool = False) -> dict[str, Tensor]:
-        """Weights ``(..., n)`` by name, for ``functional_call`` of the network in evaluation mode.
+        """Return weights ``(..., n)`` by name, for ``functional_call`` of the network in evaluation mode.
 
         With ``per_example``, layers that draw noise for each example are left out: they draw when they are called.
         """
@@ -70,66 +69,53 @@ class Posterior:
         }
 
     def kl(self, noise: Tensor) -> Tensor:
-        r"""Divergence :math:`D_{KL}[q \| p]` from the prior, summed over all weights, estimated at one draw.
+        r"""Return the divergence :math:`D_{KL}[q \| p]` from the prior, summed over all weights, estimated at one draw.
 
-        For a :class:`~openradial.bayes.GaussianPrior` it is exact and ``noise`` does not matter.
+        For a :class:`~openradial.bayes.GaussianPrior` it is exact and ``noise`` is not used.
         """
-        w = self.weights(noise)
-        terms = [
-            prior.kl(pick(self.mean), pick(self.rho), pick(w)) * (1 if self.counted is None else pick(self.counted))
-            for prior, pick in self._by_prior()
-        ]
-        return torch.stack([term.sum() for term in terms]).sum() if len(terms) > 1 else terms[0].sum()
+        tensors = [self.mean, self.rho, self.weights(noise), *([] if self.counted is None else [self.counted])]
+        priors, terms = list(dict.fromkeys(part.prior for part in self.parts)), []
+        for prior in priors:
+            mean, rho, w, *counted = tensors if len(priors) == 1 else [self._select(each, prior) for each in tensors]
+            kl = prior.kl(mean, rho, w)
+            terms.append((kl * counted[0] if counted else kl).sum())
+        return sum(terms[1:], terms[0])
 
-    def _by_prior(self) -> Iterator[tuple[Prior, "_Pick"]]:
-        """Each prior with the places of its weights."""
-        for prior in dict.fromkeys(part.prior for part in self.parts):
-            yield prior, _Pick([part.size for part in self.parts], [part.prior == prior for part in self.parts])
-
-
-@dataclass(frozen=True)
-class _Pick:
-    """Some pieces of a flat vector."""
-
-    sizes: Sequence[int]
-    wanted: Sequence[bool]
-
-    def __call__(self, flat: Tensor) -> Tensor:
-        if all(self.wanted):
-            return flat
-        pieces = zip(torch.split(flat, list(self.sizes)), self.wanted, strict=True)
-        return torch.cat([piece for piece, wanted in pieces if wanted])
+    def _select(self, flat: Tensor, prior: Prior) -> Tensor:
+        """Return the elements of a flat vector that have this prior."""
+        pieces = zip(torch.split(flat, [part.size for part in self.parts]), self.parts, strict=True)
+        return torch.cat([piece for piece, part in pieces if part.prior == prior])
 
 
 def posterior(network: nn.Module) -> Posterior:
-    """The Gaussian over all random weights of a network, as they are now; weights that layers share count once.
+    """Return the Gaussian over all random weights of a network; weights that layers share count once.
 
     >>> from openradial.bayes import BayesLinear
     >>> q = posterior(nn.Sequential(BayesLinear(2, 50), nn.ReLU(), BayesLinear(50, 3)))
     >>> q.mean.shape, q.kl(q.noise()).shape
     (torch.Size([303]), torch.Size([]))
     """
-    found = list(_random_weights(network))
-    if not found:
+    weights = list(_random_weights(network))
+    if not weights:
         raise OptionError("the network has no random weights; make it Bayesian with to_bayesian(network)")
-    parts, means, rhos, masks = zip(*found, strict=True)
+    parts, means, rhos, masks = zip(*weights, strict=True)
     mean, rho = torch.cat([m.reshape(-1) for m in means]), torch.cat([r.reshape(-1) for r in rhos])
     sigma = sigma_of(rho)
     if all(mask is None for mask in masks):
         return Posterior(parts, mean, rho, sigma, None)
-    whole = [torch.ones_like(m) if c is None else c.expand(m.shape) for m, c in zip(means, masks, strict=True)]
-    counted = torch.cat([mask.reshape(-1) for mask in whole])
+    full = [torch.ones_like(m) if c is None else c.expand(m.shape) for m, c in zip(means, masks, strict=True)]
+    counted = torch.cat([mask.reshape(-1) for mask in full])
     return Posterior(parts, mean, rho, sigma * counted, counted)
 
 
 def _random_weights(network: nn.Module) -> Iterator[tuple[RandomWeight, Tensor, Tensor, Tensor | None]]:
-    """Each random parameter once, with its mean, its rho and what of it counts."""
-    places: dict[int, list[tuple[str, BayesLayer, str]]] = {}
+    """Yield each random parameter once, with its mean, its rho and its mask of random weights."""
+    uses: dict[int, list[tuple[str, BayesLayer, str]]] = {}
     for path, layer in network.named_modules():
         for name in layer.random if isinstance(layer, BayesLayer) else ():
             full_name = f"{path}.{name}" if path else name
-            places.setdefault(id(tensor_of(layer, name)), []).append((full_name, layer, name))
-    for shared in places.values():
+            uses.setdefault(id(tensor_of(layer, name)), []).append((full_name, layer, name))
+    for shared in uses.values():
         _, layer, name = shared[0]
         mean, rho = tensor_of(layer, name), tensor_of(layer, f"{name}_rho")
         names = tuple(full_name for full_name, _, _ in shared)
