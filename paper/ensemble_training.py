@@ -89,15 +89,19 @@ def training_step(
         result: Tensor = functional_call(module, {name: part.view(shape) for (name, shape), part in parts}, (x, y))
         return result
 
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        losses: Tensor
-        rows.grad, losses = vmap(grad_and_value(loss), randomness="different")(rows.detach(), x, y)
-        optimiser.step()
-        return losses
-
+    gradients, update = vmap(grad_and_value(loss), randomness="different"), optimiser.step
     if compile:  # with torch's random generators: compiled ones take 15 times as long
         logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it warns that it ignores the optimiser's profiler
-        step = torch.compile(step, dynamic=False, options={"fallback_random": True})
+        gradients = torch.compile(gradients, fullgraph=True, dynamic=False, options={"fallback_random": True})
+        update = torch.compile(update)
+
+    @torch.no_grad()
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        losses: Tensor
+        rows.grad, losses = gradients(rows, x, y)
+        update()
+        return losses
+
     return rows, step
 
 

@@ -5,11 +5,23 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
+from openradial.data import Normalise
 from openradial.heads import RadialHead, SoftmaxHead
 from openradial.metrics import ece
 from paper import Plan
-from paper.image_nets import CIFAR, CIFAR_SMALL, TINY_IMAGENET, calibrate, image_set
+from paper.image_nets import (
+    CIFAR,
+    CIFAR_SMALL,
+    DIGITS,
+    TINY_IMAGENET,
+    calibrate,
+    example_parts,
+    image_set,
+    start_near_zero,
+    tiny_imagenet_parts,
+)
 from paper.sup4 import moving_average, noise, window_of
 
 numbers = st.lists(st.floats(-100, 100), min_size=1, max_size=30)
@@ -20,6 +32,40 @@ def test_tiny_imagenet_is_used_where_its_folder_is_given(tmp_path):
     assert image_set(Plan(tmp_path, "full", options=given_folder)) is TINY_IMAGENET
     assert image_set(Plan(tmp_path, "full")) is CIFAR
     assert image_set(Plan(tmp_path, "quick", options=given_folder)) is CIFAR_SMALL
+
+
+def test_a_small_set_is_normalised_by_its_known_training_images():
+    parts = example_parts(DIGITS, DIGITS.training)
+    x = torch.cat([x for x, _ in parts.train.epoch(0)])
+    assert x.mean() == pytest.approx(0, abs=1e-5)
+    assert x.std() == pytest.approx(1, abs=1e-3)
+    assert parts.classes == {"known_classes": 6, "novel_classes": 4}
+    sizes = [len(part.labels) for part in (parts.train, parts.validation, parts.known, parts.novel)]
+    assert sizes[1] == pytest.approx(0.1 * (sizes[0] + sizes[1]), abs=6)
+    assert sizes[2] + sizes[3] == 355
+
+
+def test_artifacts_of_tiny_imagenet_are_novel(tmp_path):
+    animals, artifacts = ("n01443537", "n01629819"), ("n02769748", "n02814533")
+    for wnid in animals + artifacts:
+        for part, count in (("train", 10), ("val", 3)):
+            folder = tmp_path / part / wnid
+            folder.mkdir(parents=True)
+            for i in range(count):
+                Image.new("RGB", (8, 8), (40 * i % 255, 0, 0)).save(folder / f"{i}.JPEG")
+    parts = tiny_imagenet_parts(str(tmp_path), TINY_IMAGENET.training, Normalise(0.5, 0.25))
+    assert parts.classes == {"known_classes": 2, "novel_classes": 2}
+    sizes = [len(part.labels) for part in (parts.train, parts.validation, parts.known, parts.novel)]
+    assert sizes == [18, 2, 6, 6]
+    x, y = next(iter(parts.train.epoch(0)))
+    assert x.shape == (18, 3, 64, 64)
+    assert set(y.tolist()) == {0, 1}
+
+
+def test_a_last_layer_that_starts_near_zero_puts_outputs_between_the_prototypes():
+    torch.manual_seed(0)
+    net = start_near_zero(DIGITS.build(6))
+    assert net(10 * torch.rand(20, 64)).abs().max() < 0.1
 
 
 def test_figure_7_counts_every_image_once(tiny_record):

@@ -1,6 +1,7 @@
 """The experiments need nothing but public names of openradial: the public API suffices to reproduce the paper."""
 
 import ast
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -70,3 +71,9 @@ def test_the_package_imports_nothing_from_the_experiments():
             )
         ]  # fmt: skip
         assert not any(name.partition(".")[0] in ("paper", "benchmarks", "tests") for name in modules), path
+
+
+def test_the_wheel_holds_the_package_alone():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert settings["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["src/openradial"]
+    assert not list((ROOT / "src").rglob("*ilsvrc*"))
