@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 DEMO = Path(__file__).parents[1] / "examples" / "digits_demo.py"
 
 

@@ -17,6 +17,7 @@ def site(tmp_path_factory):
     return {page.relative_to(folder).as_posix(): page.read_text() for page in folder.rglob("*.html")}
 
 
+@pytest.mark.slow
 def test_the_site_loads_nothing_from_the_web(site):
     for name, page in site.items():
         loads = re.findall(r'<(?:script|img|iframe)[^>]*\ssrc="?(?:https?:)?//[^" >]+', page)
@@ -24,6 +25,7 @@ def test_the_site_loads_nothing_from_the_web(site):
         assert loads == [], name
 
 
+@pytest.mark.slow
 def test_docstrings_are_rendered_whole(site):
     page = site["api.html"]
     assert '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">' in page

@@ -39,6 +39,7 @@ def test_the_readme_has_an_example():
     assert examples(README)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "shown"), examples(README))
 def test_every_example_prints_what_the_readme_shows(code, shown):
     printed = run(code)
