@@ -1,136 +1,18 @@
 import csv
 import io
 import json
-import os
-import signal
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import openradial
-from openradial import cli
 from openradial.bundle import load
-from openradial.cli import fit
 from openradial.cli.app import COMMANDS
 from openradial.data.sources import RawInput
 from openradial.errors import DataError
 from openradial.evaluation import samples
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """Run ``openradial``: its exit code, output and errors."""
-
-    def run(*arguments, stdin=None):
-        monkeypatch.setattr(sys, "argv", ["openradial", *map(str, arguments)])
-        if stdin is not None:
-            monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capsys.readouterr()
-        return ended.value.code or 0, printed.out, printed.err
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A table of three kinds, a model of two of them, and its numbers."""
-    root = tmp_path_factory.mktemp("own")
-    random = np.random.default_rng(0)
-    lines = ["length,width,kind"]
-    for i in range(240):
-        length, width = random.normal([3 * (i % 3), 5 - 2 * (i % 3)], 0.5)
-        lines.append(f"{length:.3f},{width:.3f},{'abc'[i % 3]}")
-    (root / "t.csv").write_text("\n".join(lines) + "\n")
-    (root / "run.toml").write_text(
-        f'data = "{root / "t.csv"}"\nlabel = "kind"\nnovel = "c"\n[training]\nepochs = 12\nlearning_rate = 0.01\n'
-    )
-    arguments = ["openradial", "fit", "--config", str(root / "run.toml"), "--json", "--out", str(root / "model")]
-    printed, said = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(said):
-        patch.setattr(sys, "argv", arguments)
-        with pytest.raises(SystemExit):
-            cli.main()
-    return root, json.loads(printed.getvalue()), said.getvalue()
-
-
-def test_fit_says_what_it_does_and_gives_its_numbers_as_json(folder):
-    root, numbers, said = folder
-    assert numbers["accuracy"] == 1.0
-    assert numbers["false_rejects"]["asked"] == 0.05
-    assert numbers["novel"]["classes"] == ["c"]
-    assert set(numbers) == {
-        "model",
-        "accuracy",
-        "false_rejects",
-        "matrix",
-        "confused",
-        "hardest",
-        "novel",
-        "examples",
-        "seconds",
-        "notes",
-    }
-    assert "2 known classes; examples: 88 train" in said
-    assert "network mlp, 12 epochs" in said
-    assert (root / "model" / "bundle.json").is_file()
-
-
-def test_fit_prints_what_one_wants_to_know(call, folder, tmp_path):
-    root, _, _ = folder
-    code, out, err = call("fit", root / "t.csv", "--label", "kind", "--epochs", 3, "--out", tmp_path / "m")
-    assert code == 0, err
-    for line in ("accuracy ", "called unknown ", "taken for (rows: true class)", "time ", f"model in {tmp_path / 'm'}"):
-        assert line in out
-    assert "95 % interval" in out
-
-
-def test_fit_refuses_to_replace_a_model_unasked(call, folder):
-    root, _, _ = folder
-    code, out, err = call("fit", "--config", root / "run.toml", "--out", root / "model")
-    assert (code, out) == (2, "")
-    assert err.endswith("name another folder, or replace it with overwrite (--overwrite)\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        ([], 2, "a model needs data"),
-        (["digts"], 2, "did you mean 'digits'"),
-        (["digits", "--false-reject-rate", "5"], 2, "must be a number above 0 and below 1"),
-        (["digits", "--known", "0,11"], 1, "'11' is not a class of these data"),
-        (["/no/where"], 1, "/no/where: there is no such file or folder"),
-    ],
-)
-def test_fit_refuses_what_cannot_be_in_one_line(call, tmp_path, arguments, code, message):
-    got, out, err = call("fit", *arguments, "--out", tmp_path / "m")
-    assert (got, out, err.count("\n")) == (code, "", 1)
-    assert message in err
-
-
-def test_an_interrupted_fit_leaves_a_checkpoint_and_goes_on(call, folder, tmp_path, monkeypatch):
-    root, _, _ = folder
-
-    def stop(console):
-        return lambda record: os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(fit, "_epochs", stop)
-    code, _, err = call("fit", "--config", root / "run.toml", "--out", tmp_path / "m")
-    assert code == 130
-    assert "stopped by SIGINT after 1 epochs; go on with --resume" in err
-    monkeypatch.undo()
-    monkeypatch.setattr(
-        sys, "argv", ["openradial", "fit", "--config", str(root / "run.toml"), "--out", str(tmp_path / "m"), "--resume"]
-    )
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert not ended.value.code
-    assert (tmp_path / "m" / "card.md").is_file()
 
 
 def test_evaluate_writes_a_report_and_shows_a_table(call, folder, tmp_path):

@@ -88,7 +88,7 @@ def test_a_rate_that_the_data_cannot_keep_names_one_that_they_can():
     [
         ([50], "a classifier needs two known classes or more, got 1"),
         ([50, 0], "every known class needs examples, 'c1' has none"),
-        ([1] * 50, "19 examples must be held out for calibration, but most of the 50 known ones are alone"),
+        ([1] * 50, "19 different examples must be held out for calibration, but most of the 50"),
     ],
 )
 def test_data_without_anything_to_hold_out_are_refused(counts, message):

@@ -118,3 +118,8 @@ def test_many_classes_get_wider_networks():
     for size, options in ((8, {"hidden": (256, 256)}), (32, {"width": 64})):
         data = Examples(torch.zeros(51, 3, size, size, dtype=torch.uint8), torch.arange(51), names)
         assert options.items() <= choose_network(FitOptions("set"), DataSource("set", "images", data)).options.items()
+
+
+def test_an_option_that_the_network_does_not_have_is_refused_before_data_are_prepared():
+    with pytest.raises(OptionError, match="the network 'mlp' has no option 'droput'; did you mean 'dropout'"):
+        choose_network(FitOptions("set", model="mlp", model_options={"droput": 0.1}), pictures(8))

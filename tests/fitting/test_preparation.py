@@ -101,7 +101,7 @@ def test_at_most_so_many_examples_are_kept_as_references(options, monkeypatch):
 
 
 def test_texts_need_their_vocabulary():
-    words = Examples(torch.ones(120, 9, dtype=torch.int64), torch.arange(120) % 2, ("a", "b"))
+    words = Examples(torch.randint(2, 50, (120, 9)), torch.arange(120) % 2, ("a", "b"))
     with pytest.raises(OptionError, match="texts can be fitted from the data set reuters, got words"):
         prepare(FitOptions("words"), DataSource("words", "texts", words))
 

@@ -84,8 +84,8 @@ def _taken(rest: Examples, size: int, least: int, seed: int, groups: Tensor | No
         if distinct >= least:
             return kept, part
     raise DataError(
-        f"{least} examples must be held out for calibration, but most of the {len(rest)} known ones are alone in their "
-        "class; add examples"
+        f"{least} different examples must be held out for calibration, but most of the {len(rest)} known ones are the "
+        "only one of their class, or copies; add examples"
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from openradial import models
 from openradial.data.sources import DataSource
-from openradial.errors import OptionError
+from openradial.errors import OptionError, listed, nearest
 from openradial.fitting.options import FitOptions
 from openradial.models import imagenet_weights
 from openradial.training import Settings
@@ -134,5 +134,9 @@ def _network_options(
     if ":" in name:
         return dict(options.model_options)
     known = models.options(name)
+    for option in options.model_options:  # better now than after the data are prepared
+        if option not in known:
+            hint = nearest(option, list(known)) or f"; its options are: {listed(list(known)) or 'none'}"
+            raise OptionError(f"the network {name!r} has no option {option!r}{hint}")
     implied_options = {key: value for key, value in implied.items() if key in known and value is not None}
     return {**implied_options, **defaults, **options.model_options}

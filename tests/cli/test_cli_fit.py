@@ -1,0 +1,213 @@
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import types
+import typing
+
+import pytest
+import torch
+
+from openradial.bundle import load
+from openradial.cli import fit
+from openradial.training import Settings
+from tests.rounding import tolerance
+
+DIGITS = ("digits", "--known", "random:6", "--epochs", 2, "--batch-size", 64)
+ALIKE = (*DIGITS, "--outliers", 0, "--accelerator", "cpu")  # each process makes outliers of its own
+
+
+def test_fit_reports_what_it_does_and_prints_its_numbers_as_json(folder):
+    root, numbers, messages = folder
+    assert numbers["accuracy"] == 1.0
+    assert numbers["false_rejects"]["asked"] == 0.05
+    assert numbers["novel"]["classes"] == ["c"]
+    assert set(numbers) == {
+        "model",
+        "accuracy",
+        "false_rejects",
+        "matrix",
+        "confused",
+        "hardest",
+        "novel",
+        "examples",
+        "seconds",
+        "notes",
+    }
+    assert "2 known classes; examples: 88 train" in messages
+    assert "network mlp, 12 epochs" in messages
+    assert (root / "model" / "bundle.json").is_file()
+
+
+def test_fit_prints_accuracy_rates_and_the_next_commands(call, folder, tmp_path):
+    root, _, _ = folder
+    code, out, err = call("fit", root / "t.csv", "--label", "kind", "--epochs", 3, "--out", tmp_path / "m")
+    assert code == 0, err
+    for line in ("accuracy ", "called unknown ", "predicted class (rows: true class)", "time ", "95 % interval"):
+        assert line in out
+    assert f"model in {tmp_path / 'm'}" in out
+
+
+def test_fit_does_not_replace_a_model_unless_asked(call, folder):
+    root, _, _ = folder
+    code, out, err = call("fit", "--config", root / "run.toml", "--out", root / "model")
+    assert (code, out) == (2, "")
+    assert err.endswith("choose another folder, or replace it with overwrite (--overwrite)\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "a model needs data"),
+        (["digts"], 2, "did you mean 'digits'"),
+        (["digits", "--false-reject-rate", "5"], 2, "must be a number above 0 and below 1"),
+        (["digits", "--known", "0,11"], 2, "there is no class '11'"),
+        (["digits", "--epochs", "0"], 2, "epochs must lie in [1"),
+        (["digits", "--head", "sigmoid"], 2, "head must be one of 'radial', 'softmax', 'doc', 'cac', got 'sigmoid'"),
+        (["digits", "--option", "dropout"], 2, "is written name=value, got 'dropout'"),
+        (["digits", "--model", "mlp", "--option", "droput=0.25"], 2, "has no option 'droput'"),
+        (["digits", "--group", "patient"], 2, "group"),
+        (["/no/where"], 1, "/no/where"),
+    ],
+)
+def test_wrong_values_are_refused_in_one_line_before_anything_starts(call, tmp_path, arguments, code, message):
+    got, out, err = call("fit", *arguments, "--out", tmp_path / "m")
+    assert (got, out, err.count("\n")) == (code, "", 1)
+    assert message in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_class_is_corrected(call, folder, tmp_path):
+    root, _, _ = folder
+    (tmp_path / "t.csv").write_text((root / "t.csv").read_text().replace(",c\n", ",cement\n"))
+    code, _, err = call("fit", tmp_path / "t.csv", "--label", "kind", "--novel", "cemen", "--out", tmp_path / "m")
+    assert code == 2
+    assert "there is no class 'cemen'; did you mean 'cement'?" in err
+
+
+def test_a_missing_file_is_named_before_the_folder(call, folder):
+    root, _, _ = folder
+    code, _, err = call("fit", root / "nothere.csv", "--label", "kind", "--out", root / "model")
+    assert code in (1, 2)
+    assert "nothere.csv" in err
+    assert "exists already" not in err
+
+
+def test_an_unknown_key_of_a_file_is_refused(call, tmp_path):
+    (tmp_path / "run.toml").write_text('data = "digits"\nmodell = "mlp"\n')
+    code, _, err = call("fit", "--config", tmp_path / "run.toml", "--out", tmp_path / "run")
+    assert (code, err) == (2, "error: there is no setting 'modell'; did you mean 'model'?\n")
+
+
+def test_a_file_and_options_have_the_same_names_and_options_win(call, tmp_path):
+    (tmp_path / "run.toml").write_text(
+        'data = "digits"\nmodel = "mlp"\n[model_options]\nhidden = [8]\n[training]\nepochs = 9\nlearning_rate = 0.5\n'
+    )
+    options = ("--epochs", 1, "--beta", 2, "--option", "dropout=0.25", "--betas", 0.8, 0.99, "--channels-last")
+    code, _, err = call("fit", "--config", tmp_path / "run.toml", *options, "--out", tmp_path / "run")
+    assert code == 0, err
+    model = load(tmp_path / "run")
+    settings = model.metadata["training"]["settings"]
+    assert (settings["epochs"], settings["learning_rate"], settings["betas"]) == (1, 0.5, [0.8, 0.99])
+    assert settings["channels_last"] is True
+    assert model.head.layer.beta == 2.0
+    assert {**model.network[1], "inputs": 64} == {"hidden": [8], "inputs": 64, "dropout": 0.25}
+
+
+@pytest.mark.parametrize("head", ["softmax", "doc", "cac"])
+def test_every_head_can_be_fitted_predicted_and_evaluated(call, folder, tmp_path, head):
+    root, _, _ = folder
+    table = ("fit", root / "t.csv", "--label", "kind", "--novel", "c", "--head", head, "--epochs", 3)
+    code, _, err = call(*table, "--out", tmp_path / "m")
+    assert code == 0, err
+    code, out, err = call("predict", tmp_path / "m", root / "t.csv", "--format", "jsonl")
+    assert (code, len(out.splitlines())) == (0, 240), err
+    known = ("--known", root / "t.csv", "--novel", root / "t.csv", "--label", "kind", "--out", tmp_path / "r")
+    code, _, err = call("evaluate", tmp_path / "m", *known)
+    assert code == 0, err
+
+
+def test_a_network_of_the_user_is_imported_from_the_working_directory(tmp_path):
+    lines = [
+        "from torch import nn",
+        "def make(num_classes):",
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))",
+    ]
+    (tmp_path / "my_net.py").write_text("\n".join(lines))
+    command = [sys.executable, "-P", "-c", "from openradial.cli import main; main()", "fit", *map(str, DIGITS)]
+    done = subprocess.run(
+        [*command, "--model", "my_net:make", "--out", "run"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "bundle.json").read_text())["network"]["name"] == "my_net:make"
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupted_fit_leaves_a_checkpoint_and_is_resumed(call, folder, tmp_path, monkeypatch):
+    root, _, _ = folder
+    arguments = ("fit", "--config", root / "run.toml", "--out", tmp_path / "m")
+    with monkeypatch.context() as patch:
+        patch.setattr(fit, "_print_epochs", lambda console: lambda record: os.kill(os.getpid(), signal.SIGINT))
+        code, _, err = call(*arguments)
+    assert code == 130
+    assert "stopped by SIGINT after 1 epochs; resume with --resume" in err
+    code, _, err = call(*arguments, "--resume")
+    assert code == 0, err
+    assert (tmp_path / "m" / "card.md").is_file()
+
+
+@pytest.fixture(scope="module")
+def one_process(programs, tmp_path_factory):
+    """A program that runs the command line, and a model that one process has fitted."""
+    root = tmp_path_factory.mktemp("processes")
+    (root / "program.py").write_text("from openradial.cli import main\nmain()\n")
+    done = programs.run(root / "program.py", "fit", *ALIKE, "--out", root / "one")
+    assert done.returncode == 0, done.stderr
+    return root / "program.py", load(root / "one")
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_fit_the_model_of_one(one_process, programs, tmp_path, strategy):
+    program, one = one_process
+    arguments = (*ALIKE, "--out", tmp_path / "m", "--strategy", strategy)
+    both = programs.run_two(program, "fit", *arguments)
+    for done in both:
+        assert done.returncode == 0, done.stderr
+    assert sum(done.stdout.count("model in") for done in both) == 1
+    assert sum(done.stderr.count("known classes; examples") for done in both) == 1
+    two = load(tmp_path / "m")
+    assert two.metadata["data"] == one.metadata["data"]
+    weights = one.net.state_dict()
+    steps = 2 * -(-one.metadata["data"]["examples"]["train"] // 64)
+    for name, tensor in two.net.state_dict().items():  # each step adds the rounding of a sum over a batch
+        torch.testing.assert_close(tensor, weights[name], **tolerance(64 * steps, size=1), msg=name)
+    assert two.head.layer.beta == pytest.approx(one.head.layer.beta, rel=1e-3)
+
+
+def parsed_type(hint):
+    """The type that the command line parses for a setting."""
+    parts = typing.get_args(hint)
+    if typing.get_origin(hint) is types.UnionType:
+        return parsed_type(parts[0])
+    return str if typing.get_origin(hint) is typing.Literal else hint
+
+
+def test_every_training_setting_is_an_option_with_its_type():
+    hints = typing.get_type_hints(Settings)
+    names = [field.name for field in dataclasses.fields(Settings) if field.name not in ("seed", "epochs")]
+    assert {name: kind for name, (kind, _) in fit.SETTINGS.items()} == {
+        name: parsed_type(hints[name]) for name in names
+    }
+    assert all(text.endswith(".") for _, text in fit.SETTINGS.values())
+
+
+def test_wrong_options_and_help_do_not_import_torch():
+    for option in ("--epchs", "--help"):
+        code = (
+            f"import sys; sys.argv = ['openradial', 'fit', {option!r}]\nfrom openradial import cli\n"
+            "try:\n    cli.main()\nfinally:\n    print('torch' in sys.modules)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stdout.split()[-1] == "False", done.stderr
