@@ -154,9 +154,9 @@ def test_an_existing_bundle_is_kept_unless_it_is_to_be_overwritten(known, tmp_pa
 
 
 def test_what_cannot_be_a_bundle_is_refused(known, tmp_path):
-    own = RadialClassifier(**QUICK, module=nn.Linear(4, 3)).fit(*known)
+    with_module = RadialClassifier(**QUICK, module=nn.Linear(4, 3)).fit(*known)
     with pytest.raises(OptionError, match=r"^a bundle builds its network again by name, and this estimator has .*$"):
-        own.to_bundle(tmp_path / "model")
+        with_module.to_bundle(tmp_path / "model")
     uncalibrated = RadialClassifier(**QUICK, false_reject_rate=0.1).fit(*known).partial_fit(*known)
     with pytest.raises(OptionError, match=r"^rows can be rejected only after a calibration"):
         uncalibrated.to_bundle(tmp_path / "model")
