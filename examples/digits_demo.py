@@ -184,7 +184,7 @@ def _mean_and_spread(values: list[float]) -> str:
 
 def tabulate_decisions(outcomes: dict[str, Outcomes], split: Split) -> Table:
     table = Table(
-        title="Decisions on the novel digits of the picture", caption=f"at most {RATE} of known digits rejected"
+        title="Decisions about the novel digits of the picture", caption=f"at most {RATE} of known digits rejected"
     )
     for name in ("digit", *outcomes):
         table.add_column(name, justify="right")
