@@ -45,7 +45,7 @@ class Set(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.estimator", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one split; for trying it out, not for the docs")
+    parser.add_argument("--quick", action="store_true", help="one split, not for the docs")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     options = parser.parse_args()
     seeds = range(1 if options.quick else SPLITS)
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def measure(seed: int) -> dict[str, Any]:
-    """A fit on four fifths of the digits, judged on the last one; beside scikit-learn's network of the same widths."""
+    """Fit four fifths of the digits and test on the rest, and so with scikit-learn's network of the same widths."""
     x, y = load_digits(return_X_y=True)
     train_x, test_x, train_y, test_y = train_test_split(x, y, test_size=0.2, random_state=seed, stratify=y)
     row: dict[str, Any] = {"seed": seed}
@@ -77,7 +77,7 @@ def measure(seed: int) -> dict[str, Any]:
 
 
 def pixels() -> Arrays:
-    """The digits with one scale for all pixels, as a user would divide an image by 255."""
+    """Return the digits with one scale for all pixels, as a user would divide an image by 255."""
     x, y = load_digits(return_X_y=True)
     return x / 16 - 0.3, y
 
@@ -95,7 +95,7 @@ SETS = {
 
 
 def left_out(name: str, way: str, seed: int) -> dict[str, Any]:
-    """A fit on some classes, judged on a fifth of their rows and on all rows of the other classes."""
+    """Fit some classes, and test on a fifth of their rows and on all rows of the other classes."""
     x, y = SETS[name].rows()
     known = np.isin(y, np.random.default_rng(seed).permutation(np.unique(y))[: SETS[name].known])
     train_x, test_x, train_y, test_y = train_test_split(
@@ -125,7 +125,7 @@ def markdown(results: dict[str, Any]) -> str:
         f"Written by `python -m benchmarks.estimator` on {env['date']}: {env['cpu']}, {env['cores']} cores, torch "
         f"{env['torch']}, scikit-learn {env['sklearn']}, Python {env['python']}; load average "
         f"{env['load_average']:.1f}. The digits, a fifth held out; the first fit of the process also loads what it "
-        f"needs. Asked for: at most {AT_MOST:g} s and an accuracy of at least {AT_LEAST:g}."
+        f"needs. Requirement: at most {AT_MOST:g} s and an accuracy of at least {AT_LEAST:g}."
     )
     cells = [
         [
@@ -139,30 +139,30 @@ def markdown(results: dict[str, Any]) -> str:
         ]
         for row in results["rows"]
     ]
-    names = ["seed", "RadialClassifier, accuracy", "fit, s", "of the processor, s", "holds"]
+    names = ["seed", "RadialClassifier, accuracy", "fit, s", "CPU time, s", "holds"]
     names += ["MLPClassifier, accuracy", "fit, s"]
     return "\n".join([heading, "", *table(names, cells), "", *left_out_lines(results["left_out"]), ""])
 
 
 def left_out_lines(rows: list[dict[str, Any]]) -> list[str]:
-    """Each set and way with the means over the splits."""
+    """Return each set and way with the means over the splits."""
     splits = len({row["seed"] for row in rows})
     heading = (
-        f"Classes left out: some classes are known and the others are not shown; means over {splits} splits, with a "
-        f"false_reject_rate of {RATE:g}. The last way of each set is the default."
+        f"Novel classes: some classes are known, the others are not in the training data; means over {splits} splits, "
+        f"with a false_reject_rate of {RATE:g}. The last row of each set is the default."
     )
     cells = []
     for name in SETS:
         for way in WAYS:
-            own = [row for row in rows if (row["set"], row["way"]) == (name, way)]
-            numbers = [mean(row[key] for row in own) for key in ("auroc", "detected", "false_rejects", "accuracy")]
+            runs = [row for row in rows if (row["set"], row["way"]) == (name, way)]
+            numbers = [mean(run[key] for run in runs) for key in ("auroc", "detected", "false_rejects", "accuracy")]
             cells.append([f"{name}: {way}", *(f"{number:.3f}" for number in numbers)])
-    names = ["set and way", "AUROC", "unknown rows rejected", "known rows rejected", "accuracy, none rejected"]
+    names = ["set and way", "AUROC", "unknown rows rejected", "known rows rejected", "accuracy without rejection"]
     return [heading, "", *table(names, cells)]
 
 
-def holds(found: dict[str, float]) -> bool:
-    return found["seconds"] <= AT_MOST and found["accuracy"] >= AT_LEAST
+def holds(row: dict[str, float]) -> bool:
+    return row["seconds"] <= AT_MOST and row["accuracy"] >= AT_LEAST
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""How sure is a network of digits it has never seen?
+"""How confident is a network about digits that it was not trained on?
 
-One small network learns the digits 0 to 5, once with softmax and once with the radial layer: same initial weights,
-same batches, same number of steps. Then it is asked about test digits of the kinds it knows, and about 6 to 9. Last, a
-rejector learns from known digits alone when to answer "unknown", for a rate of false rejections that we choose.
+A small network is trained on the digits 0 to 5, once with softmax and once with the radial layer: same initial weights,
+same batches, same number of steps. It then predicts known test digits and the novel digits 6 to 9. Last, a rejector is
+calibrated on known digits alone for a chosen false-reject rate, and predicts "unknown".
 """
 
 import argparse
@@ -27,32 +27,33 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
 import openradial
-from openradial import metrics, plots
+from openradial import metrics
 from openradial.conformal import Rejector
 from openradial.data import Batches, Examples
+from openradial.evaluation import plots
 from openradial.heads import Head, RadialHead, SoftmaxHead
 from openradial.training import Objective, Settings, fit
 
 Report = Callable[[dict[str, Any]], None]
 
 KNOWN = 6  # the digits 0 to 5, chosen before any run; 6 to 9 are novel
-SURE = 0.9
-FALSE_REJECT_RATE = 0.05  # of known digits, asked for
+CONFIDENT = 0.9
+FALSE_REJECT_RATE = 0.05  # of known digits
 RATE = f"{100 * FALSE_REJECT_RATE:g} %"
 
-# Fixed before training and without a look at novel digits: the smallest beta for which the six probabilities
-# add up to at most 1.01 wherever the network puts an example. Accuracy and AUROC do not depend on it.
+# Fixed before training and without novel digits: the smallest beta for which the six probabilities sum to at most 1.01
+# for all outputs of the network. Accuracy and AUROC do not depend on it.
 BETA = openradial.functional.safe_beta(KNOWN)
 
 ROWS = {
     "accuracy": "accuracy on known digits (%)",
     "known": "mean winning probability, known digits (%)",
     "novel": "mean winning probability, novel digits (%)",
-    "known_sure": f"known digits called with p > {SURE} (%)",
-    "novel_sure": f"novel digits called with p > {SURE} (%)",
+    "known_confident": f"known digits predicted with p > {CONFIDENT} (%)",
+    "novel_confident": f"novel digits predicted with p > {CONFIDENT} (%)",
     "novel_at_95": "novel digits accepted if 95 % of the known are (%)",
-    "auroc": "AUROC, known against novel (%)",
-    "known_rejected": f"known digits rejected, {RATE} asked for (%)",
+    "auroc": "AUROC, known versus novel (%)",
+    "known_rejected": f"known digits rejected, {RATE} requested (%)",
     "novel_rejected": "novel digits rejected at that rate (%)",
 }
 
@@ -69,8 +70,8 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The winning class and its probability, and how unknown each input is."""
+class Outcome:
+    """The most probable class of each input, its probability, and the unknown score."""
 
     classes: Tensor
     probs: Tensor
@@ -78,12 +79,12 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Answers:
-    """The answers to known digits kept for calibration, to known test digits and to novel ones."""
+class Outcomes:
+    """Outcomes for known digits held out for calibration, for known test digits and for novel ones."""
 
-    calibration: Answer
-    known: Answer
-    novel: Answer
+    calibration: Outcome
+    known: Outcome
+    novel: Outcome
 
 
 def split_digits(seed: int) -> Split:
@@ -91,12 +92,12 @@ def split_digits(seed: int) -> Split:
     x = torch.tensor(digits.data / 16, dtype=torch.float32)
     y = torch.tensor(digits.target)
     known = y < KNOWN
-    train_x, held_x, train_y, held_y = apart(x[known], y[known], 0.4, seed)
-    calibration_x, test_x, _, test_y = apart(held_x, held_y, 0.5, seed)
+    train_x, rest_x, train_y, rest_y = split_off(x[known], y[known], 0.4, seed)
+    calibration_x, test_x, _, test_y = split_off(rest_x, rest_y, 0.5, seed)
     return Split(train_x, train_y, calibration_x, test_x, test_y, x[~known], y[~known])
 
 
-def apart(x: Tensor, y: Tensor, share: float, seed: int) -> tuple[Tensor, ...]:
+def split_off(x: Tensor, y: Tensor, share: float, seed: int) -> tuple[Tensor, ...]:
     return tuple(train_test_split(x, y, test_size=share, random_state=seed, stratify=y))
 
 
@@ -114,21 +115,21 @@ def train(network: nn.Module, head: Head, split: Split, *, epochs: int, seed: in
 
 
 @torch.no_grad()
-def answer(network: nn.Module, head: Head, x: Tensor) -> Answer:
+def predict(network: nn.Module, head: Head, x: Tensor) -> Outcome:
     o = network(x)
     probs, classes = head.probs(o).max(-1)
-    return Answer(classes, probs, head.unknown_score(o))
+    return Outcome(classes, probs, head.unknown_score(o))
 
 
-def measure(answers: Answers, test_y: Tensor) -> dict[str, float]:
-    known, novel = answers.known, answers.novel
-    rejector = Rejector(FALSE_REJECT_RATE).fit(answers.calibration.scores)
+def measure(outcomes: Outcomes, test_y: Tensor) -> dict[str, float]:
+    known, novel = outcomes.known, outcomes.novel
+    rejector = Rejector(FALSE_REJECT_RATE).fit(outcomes.calibration.scores)
     return {
         "accuracy": share(known.classes == test_y),
         "known": known.probs.mean().item(),
         "novel": novel.probs.mean().item(),
-        "known_sure": share(known.probs > SURE),
-        "novel_sure": share(novel.probs > SURE),
+        "known_confident": share(known.probs > CONFIDENT),
+        "novel_confident": share(novel.probs > CONFIDENT),
         "novel_at_95": metrics.fpr_at_tpr(known.scores, novel.scores, 0.95),
         "auroc": metrics.auroc(known.scores, novel.scores),
         "known_rejected": share(rejector.decide(known.scores, known.classes) == -1),
@@ -140,11 +141,11 @@ def share(true: Tensor) -> float:
     return true.double().mean().item()
 
 
-def run(seeds: int, epochs: int, console: Console) -> tuple[dict[str, list[dict[str, float]]], dict[str, Answers]]:
-    """The measures of every run, and the answers of the first seed's two networks."""
+def run(seeds: int, epochs: int, console: Console) -> tuple[dict[str, list[dict[str, float]]], dict[str, Outcomes]]:
+    """Return the measures of every run, and the outcomes of the two networks of the first seed."""
     methods: dict[str, Head] = {"softmax": SoftmaxHead(KNOWN), "radial": RadialHead(KNOWN, beta=BETA)}
     measures: dict[str, list[dict[str, float]]] = {method: [] for method in methods}
-    shown: dict[str, Answers] = {}
+    shown: dict[str, Outcomes] = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("training", total=seeds * len(methods) * epochs)
@@ -154,10 +155,10 @@ def run(seeds: int, epochs: int, console: Console) -> tuple[dict[str, list[dict[
                 progress.update(task, description=f"training {method}, seed {seed}")
                 network = make_network(seed)
                 train(network, head, split, epochs=epochs, seed=seed, report=lambda record: progress.advance(task))
-                asked = (split.calibration_x, split.test_x, split.novel_x)
-                answers = Answers(*(answer(network, head, x) for x in asked))
-                measures[method].append(measure(answers, split.test_y))
-                shown.setdefault(method, answers)
+                inputs = (split.calibration_x, split.test_x, split.novel_x)
+                outcomes = Outcomes(*(predict(network, head, x) for x in inputs))
+                measures[method].append(measure(outcomes, split.test_y))
+                shown.setdefault(method, outcomes)
     return measures, shown
 
 
@@ -181,38 +182,38 @@ def _mean_and_spread(values: list[float]) -> str:
     return f"{percent.mean():.1f} ± {2 * percent.std(ddof=1):.1f}"
 
 
-def tabulate_decisions(answers: dict[str, Answers], split: Split) -> Table:
+def tabulate_decisions(outcomes: dict[str, Outcomes], split: Split) -> Table:
     table = Table(
-        title="Decided about the novel digits of the picture", caption=f"at most {RATE} of known digits rejected"
+        title="Decisions about the novel digits of the picture", caption=f"at most {RATE} of known digits rejected"
     )
-    for name in ("digit", *answers):
+    for name in ("digit", *outcomes):
         table.add_column(name, justify="right")
-    decided = [decide(answered) for answered in answers.values()]
+    decisions = [decide(each) for each in outcomes.values()]
     for i in pick(split):
-        said = ("unknown" if labels[i] == -1 else str(labels[i].item()) for labels in decided)
-        table.add_row(str(split.novel_y[i].item()), *said)
+        predicted = ("unknown" if labels[i] == -1 else str(labels[i].item()) for labels in decisions)
+        table.add_row(str(split.novel_y[i].item()), *predicted)
     return table
 
 
-def decide(answers: Answers) -> Tensor:
-    """The class of each novel digit, or -1."""
-    rejector = Rejector(FALSE_REJECT_RATE).fit(answers.calibration.scores)
-    labels: Tensor = rejector.decide(answers.novel.scores, answers.novel.classes)
+def decide(outcomes: Outcomes) -> Tensor:
+    """Return the class of each novel digit, or -1."""
+    rejector = Rejector(FALSE_REJECT_RATE).fit(outcomes.calibration.scores)
+    labels: Tensor = rejector.decide(outcomes.novel.scores, outcomes.novel.classes)
     return labels
 
 
 def pick(split: Split) -> list[int]:
-    """Two novel examples of each digit: the first ones in the data set, not the ones that look best."""
+    """Return two novel examples of each digit: the first ones in the data set, not the ones that look best."""
     return [i for digit in range(KNOWN, 10) for i in (split.novel_y == digit).nonzero()[:2, 0].tolist()]
 
 
-def draw(answers: dict[str, Answers], split: Split) -> Figure:
-    """Two histograms, and below them the first two examples of each novel digit with both answers."""
+def draw(outcomes: dict[str, Outcomes], split: Split) -> Figure:
+    """Draw two histograms, and below them the first two examples of each novel digit with both predictions."""
     figure = plt.figure(figsize=(7.2, 4.8), layout="constrained")
     top, bottom = figure.subfigures(2, 1, height_ratios=(2.2, 1), hspace=0.04)
     panels = top.subplots(1, 2, sharey=True)
-    for ax, (method, answered) in zip(panels, answers.items(), strict=True):
-        plots.plot_winning_probabilities(answered.known.probs, answered.novel.probs, ax=ax)
+    for ax, (method, each) in zip(panels, outcomes.items(), strict=True):
+        plots.plot_winning_probabilities(each.known.probs, each.novel.probs, ax=ax)
         ax.set_title(method, fontweight="bold")
         ax.spines[["top", "right"]].set_visible(False)
     panels[0].legend(["known digits (0 to 5)", "novel digits (6 to 9)"], frameon=False, loc="upper center")
@@ -220,10 +221,10 @@ def draw(answers: dict[str, Answers], split: Split) -> Figure:
     panels[1].set_ylabel("")
 
     picks = pick(split)
-    bottom.suptitle("Novel digits, and which known digit each network takes them for (how surely)", fontsize="medium")
+    bottom.suptitle("Novel digits, and the known digit that each network predicts (probability)", fontsize="medium")
     for column, (ax, i) in enumerate(zip(bottom.subplots(1, len(picks)), picks, strict=True)):
-        said = {name: (str(a.novel.classes[i].item()), a.novel.probs[i].item()) for name, a in answers.items()}
-        plots.plot_answers(split.novel_x[i].reshape(8, 8), said, names=column == 0, ax=ax)
+        predicted = {name: (str(a.novel.classes[i].item()), a.novel.probs[i].item()) for name, a in outcomes.items()}
+        plots.plot_answers(split.novel_x[i].reshape(8, 8), predicted, names=column == 0, ax=ax)
         ax.set_title(str(split.novel_y[i].item()), fontsize="medium", pad=3)
     return figure
 
@@ -238,13 +239,13 @@ def main(argv: list[str] | None = None) -> dict[str, list[dict[str, float]]]:
         parser.error("--seeds and --epochs must be at least 1")
 
     console = Console()
-    measures, answers = run(options.seeds, options.epochs, console)
+    measures, outcomes = run(options.seeds, options.epochs, console)
     console.print(tabulate(measures))
-    console.print(tabulate_decisions(answers, split_digits(0)))
+    console.print(tabulate_decisions(outcomes, split_digits(0)))
     options.out.mkdir(parents=True, exist_ok=True)
     picture = options.out / "openradial-demo.png"
     with plt.rc_context({"font.size": 9}):
-        figure = draw(answers, split_digits(0))
+        figure = draw(outcomes, split_digits(0))
         figure.savefig(picture, dpi=300, bbox_inches="tight", pad_inches=0.1)
     plt.close(figure)
     console.print(f"The picture is {picture}", soft_wrap=True, highlight=False)

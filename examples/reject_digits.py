@@ -1,7 +1,7 @@
-"""Digits 0 to 7 are known, 8 and 9 are not: how many of each does a classifier reject?
+"""Digits 0 to 7 are known, 8 and 9 are novel: how many of each does a classifier reject?
 
-A third of the known digits is for testing. The rate is a promise about known digits, on average over samples; what is
-found of the others is what the network happens to find.
+A third of the known digits is held out for testing. The rate is guaranteed for known digits, on average over samples;
+there is no guarantee for the share of novel digits that is rejected.
 """
 
 from sklearn.datasets import load_digits
@@ -16,7 +16,7 @@ RATES = (0.02, 0.05, 0.1)
 
 
 def main() -> dict[float, tuple[float, float]]:
-    """The share of known and of novel digits that is rejected, by rate."""
+    """Return the share of known and of novel digits that is rejected, by rate."""
     X, y = load_digits(return_X_y=True)
     known = y < KNOWN
     train_X, test_X, train_y, test_y = train_test_split(
@@ -26,15 +26,15 @@ def main() -> dict[float, tuple[float, float]]:
 
     rejected = {}
     for rate in RATES:
-        answers = (classifier.predict(rows, false_reject_rate=rate) for rows in (test_X, X[~known]))
-        of_known, of_novel = (float((labels == -1).mean()) for labels in answers)
+        predicted = (classifier.predict(rows, false_reject_rate=rate) for rows in (test_X, X[~known]))
+        of_known, of_novel = (float((labels == -1).mean()) for labels in predicted)
         print(f"rate {rate:4.0%}: {of_known:5.1%} of known digits rejected, {of_novel:5.1%} of novel ones")
         rejected[rate] = (of_known, of_novel)
     scores = classifier.unknown_score(test_X), classifier.unknown_score(X[~known])
-    print(f"AUROC, known against novel: {auroc(*scores):.3f}")
+    print(f"AUROC, known versus novel: {auroc(*scores):.3f}")
 
     closed = openradial.RadialClassifier(beta="fit", random_state=0).fit(train_X, train_y)
-    print(f"rejection off: accuracy {closed.score(test_X, test_y):.3f}", end=", ")
+    print(f"without rejection: accuracy {closed.score(test_X, test_y):.3f}", end=", ")
     print(f"log loss {log_loss(test_y, closed.predict_proba(test_X)):.3f} with beta = {closed.beta_:.2f}")
     return rejected
 

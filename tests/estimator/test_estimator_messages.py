@@ -102,9 +102,9 @@ def test_each_way_out_of_too_few_rows_leads_out(k, way):
     rows, y = np.random.default_rng(0).normal(size=(600, 3)), np.arange(600) % k
     with pytest.raises(OptionError) as caught:
         RadialClassifier(**options).fit(rows[:42], y[:42])
-    found = re.search(r"at least (\d+) rows, raise calibration_fraction to (\S+) or .* 1/(\d+)$", str(caught.value))
-    changed = {"fraction": {"calibration_fraction": float(found[2])}, "rate": {"false_reject_rate": 1 / int(found[3])}}
-    n = int(found[1]) if way == "rows" else 42
+    ways = re.search(r"at least (\d+) rows, raise calibration_fraction to (\S+) or .* 1/(\d+)$", str(caught.value))
+    changed = {"fraction": {"calibration_fraction": float(ways[2])}, "rate": {"false_reject_rate": 1 / int(ways[3])}}
+    n = int(ways[1]) if way == "rows" else 42
     assert RadialClassifier(**options | changed.get(way, {})).fit(rows[:n], y[:n]).classifier_.rejector.is_fitted
 
 
@@ -259,7 +259,7 @@ def test_a_missing_scikit_learn_is_named_with_the_way_to_get_it():
         "try: openradial.RadialClassifier\n"
         "except openradial.errors.MissingError as error: print(error)"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said == (
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed == (
         "RadialClassifier needs the package sklearn, which is not installed; run: pip install 'openradial[sklearn]'\n"
     )

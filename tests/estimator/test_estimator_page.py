@@ -7,7 +7,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_code_of_the_page_runs_and_does_what_it_says(python_blocks):
+def test_the_code_of_the_page_runs_with_the_results_it_states(python_blocks):
     names = {}
     first, *others = python_blocks("estimator.md")
     exec(first, names)
@@ -16,6 +16,11 @@ def test_the_code_of_the_page_runs_and_does_what_it_says(python_blocks):
     assert (classifier.predict(names["X"][~known]) == -1).mean() > 0.5
     for code in others:
         exec(code, names)
+        if "to_bundle" in code:
+            labels = names["classifier"].predict(names["test_X"])
+            np.testing.assert_array_equal(names["same"].predict(names["test_X"]), labels)
+            rows = [{f"x{i}": value for i, value in enumerate(row)} for row in names["test_X"]]
+            assert names["model"].predict(rows).names == ["unknown" if k == -1 else str(k) for k in labels]
     for name in ("classifier", "pipeline", "search", "calibrated"):
         assert names[name].score(names["test_X"], names["test_y"]) > 0.8
 

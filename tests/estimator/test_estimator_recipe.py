@@ -170,7 +170,7 @@ def test_the_references_are_bounded_and_drawn_with_the_seed(known, monkeypatch):
 
 
 def test_rows_equal_to_trained_ones_are_scored_as_the_nearest_that_are_not(fitted, known):
-    X, y = known
+    X = known[0]
     combination = fitted.classifier_.combination
     smallest = combination.columns[0, 1]
     assert smallest > 1e-6

@@ -37,10 +37,10 @@ def naive_components(rows, groups):
 
 @given(labels_of_rows, st.sampled_from([0.02, 0.05, 0.3]), st.integers(0, 99))
 def test_no_held_out_row_serves_twice(labels, rate, seed):
-    held = grouped(labels)
-    for_scores, for_rejector = held.split_for_scores(rate, seed)
+    held_out = grouped(labels)
+    for_scores, for_rejector = held_out.split_for_scores(rate, seed)
     if for_scores is None:
-        assert for_rejector is held.examples
+        assert for_rejector is held_out.examples
         return
     assert len(for_scores) >= 20
     assert len(for_rejector) >= examples_needed(rate)
@@ -64,10 +64,10 @@ def test_a_group_is_in_one_part_only(labels, different_rows, different_groups, s
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=20))
 def test_rows_are_joined_by_a_common_value_or_a_common_group(pairs):
     rows, groups = (list(column) for column in zip(*pairs, strict=True))
-    found = grouped([0] * len(rows), [f"patient {group}" for group in groups], rows)
+    joined = grouped([0] * len(rows), [f"patient {group}" for group in groups], rows)
     wanted = naive_components(rows, groups)
-    assert [[a == b for b in found.groups] for a in found.groups] == [[a == b for b in wanted] for a in wanted]
-    assert found.count() == len(set(wanted))
+    assert [[a == b for b in joined.groups] for a in joined.groups] == [[a == b for b in wanted] for a in wanted]
+    assert joined.count() == len(set(wanted))
 
 
 def test_rows_of_all_parts_are_as_likely_to_be_remembered(monkeypatch):

@@ -37,11 +37,11 @@ def test_a_pipeline_passes_the_methods_on(blobs, method):
     labels = (y,) if method == "score" else ()
     rows = pipeline[0].transform(X)
     close = tolerance(45 * 64)  # PCA may compute its rows in two ways; 45 steps with sums over 64 rows follow
-    found, expected = getattr(pipeline, method)(X, *labels), getattr(alone, method)(rows, *labels)
+    passed, expected = getattr(pipeline, method)(X, *labels), getattr(alone, method)(rows, *labels)
     if method == "predict":
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(passed, expected)
     else:
-        np.testing.assert_allclose(found, expected, **close)
+        np.testing.assert_allclose(passed, expected, **close)
 
 
 def test_a_pipeline_takes_a_rate_for_its_last_step(blobs):
@@ -75,9 +75,9 @@ def test_rejection_works_under_cross_validation(blobs):
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
 def test_a_fitted_beta_is_near_a_calibration_by_scikit_learn(method):
     X, y = make_blobs(600, n_features=2, centers=3, cluster_std=2.5, random_state=0)
-    own = RadialClassifier(**QUICK, beta="fit").fit(X[:300], y[:300])
+    fitted = RadialClassifier(**QUICK, beta="fit").fit(X[:300], y[:300])
     calibrated = CalibratedClassifierCV(RadialClassifier(**QUICK), method=method, cv=2).fit(X[:300], y[:300])
-    assert log_loss(y[300:], own.predict_proba(X[300:])) < log_loss(y[300:], calibrated.predict_proba(X[300:])) + 0.1
+    assert log_loss(y[300:], fitted.predict_proba(X[300:])) < log_loss(y[300:], calibrated.predict_proba(X[300:])) + 0.1
 
 
 def test_several_classifiers_vote(blobs):

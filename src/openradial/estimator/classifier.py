@@ -161,11 +161,11 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_count("max_epochs", self.max_epochs)
         seed = self._draw_seed(restart=True)
         rows = GroupedExamples.of(as_examples(X, y, self.classes_), groups)
-        known, held, validation = self._divided(rows, seed)
+        known, held_out, validation = self._divided(rows, seed)
         settings = self._settings(seed, self.max_epochs, self.schedule, self.patience if self.early_stopping else None)
         self.history_ = []
         self._train(known, validation, settings)
-        return self if held is None else self._calibrate(held)
+        return self if held_out is None else self._calibrate(held_out)
 
     def partial_fit(self, X: Data, y: Data, classes: Data | None = None) -> Self:
         """Train one more epoch on these rows. The first call must name all classes.
@@ -285,14 +285,14 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _divided(self, known: GroupedExamples, seed: int) -> tuple[Examples, GroupedExamples | None, Examples | None]:
         """Return examples for training, calibration and validation."""
-        rest, held, validation = known, None, None
+        rest, held_out, validation = known, None, None
         if self.false_reject_rate is not None or self.beta == "fit":
-            rest, held = rest.hold_out("calibration_fraction", self.calibration_fraction, seed)
-        if held is not None and self.false_reject_rate is not None:
-            held.check_enough(known, self.calibration_fraction, self.false_reject_rate)  # before the training
+            rest, held_out = rest.hold_out("calibration_fraction", self.calibration_fraction, seed)
+        if held_out is not None and self.false_reject_rate is not None:
+            held_out.check_enough(known, self.calibration_fraction, self.false_reject_rate)  # before the training
         if self.early_stopping:
             rest, validation = rest.hold_out("validation_fraction", self.validation_fraction, seed)
-        return rest.examples, held, None if validation is None else validation.examples
+        return rest.examples, held_out, None if validation is None else validation.examples
 
     def _settings(self, seed: int, epochs: int, schedule: ScheduleName, patience: int | None) -> Settings:
         values = {name: getattr(self, name) for name in ("batch_size", "optimiser", "learning_rate", "weight_decay")}
@@ -354,7 +354,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.head_ = head
         return network
 
-    def _calibrate(self, held: GroupedExamples) -> Self:
+    def _calibrate(self, held_out: GroupedExamples) -> Self:
         recipe = self._recipe(self.network_)
         has_neighbours = bool(recipe.layers) and hasattr(self, "_seen")
         net = inference_copy(self.network_, "cpu" if has_neighbours else self.device)
@@ -363,12 +363,12 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return as_batches(scaled(part, self.scaler_).inputs, part.labels, net)
 
         if self.false_reject_rate is None:
-            self.head_.layer.beta = closed_world_beta(net, self.head_, batches(held.examples))
+            self.head_.layer.beta = closed_world_beta(net, self.head_, batches(held_out.examples))
             return self
         check_classes(self.classes_, rejects=True)
-        for_scores, for_rejector, seen = None, held.examples, torch.empty(0)
+        for_scores, for_rejector, seen = None, held_out.examples, torch.empty(0)
         if has_neighbours:
-            for_scores, for_rejector = held.split_for_scores(self.false_reject_rate, self._seed)
+            for_scores, for_rejector = held_out.split_for_scores(self.false_reject_rate, self._seed)
             seen = self._seen.rows
         with private_random_numbers(self.device):
             self.classifier_ = calibrate(

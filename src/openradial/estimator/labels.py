@@ -72,8 +72,7 @@ def class_weights(weight: Any, classes: Classes, y: Tensor) -> Tensor | None:
     """Return the weight of each class, ``(k,)``; None for equal weights."""
     if weight is None:
         return None
-    weights = compute_class_weight(weight, classes=classes, y=classes[y.numpy()])
-    return torch.tensor(weights, dtype=torch.float32)
+    return torch.tensor(compute_class_weight(weight, classes=classes, y=classes[y.numpy()]), dtype=torch.float32)
 
 
 def open_world(log_probs: Tensor) -> Tensor:

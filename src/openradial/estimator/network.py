@@ -19,9 +19,7 @@ from openradial.training import Devices, History, Objective, Settings, fit
 from openradial.training.outliers import OutlierObjective
 
 DEVICES = ("cpu", "cuda", "mps")
-
 DRAWING = threading.Lock()
-
 Factory = Callable[[int, int], nn.Module]
 
 

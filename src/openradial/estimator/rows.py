@@ -86,12 +86,12 @@ class GroupedExamples:
 
     def hold_out(self, name: str, share: float, seed: int) -> tuple[Self, Self]:
         """Split as :meth:`split` does, and raise if nothing can be held out."""
-        kept, held = self.split(check_rate(name, share), seed)
-        if not len(held.examples):
+        kept, held_out = self.split(check_rate(name, share), seed)
+        if not len(held_out.examples):
             raise DataError(
                 f"{name} needs a class with at least 2 different rows (or groups) to hold one out, got 1 of each class"
             )
-        return kept, held
+        return kept, held_out
 
     def split_for_scores(self, rate: float, seed: int) -> tuple[Examples | None, Examples]:
         """Return rows for the combination, or None with too few, and rows for the rejector."""
