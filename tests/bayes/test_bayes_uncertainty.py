@@ -46,9 +46,9 @@ def log_probs_of(draw, shape):
     outputs = torch.randn(shape, generator=generator, dtype=torch.float64) * 3
     return [
         torch.log_softmax(outputs, -1),
-        RadialLayer(shape[-1], beta=5.0)(outputs),
-        RadialLayer(shape[-1], beta=0.1)(outputs),  # rows beyond 1
-        RadialLayer(shape[-1], beta=500.0)(outputs),  # everything missing
+        RadialLayer(shape[-1], beta=5.0).log_probs(outputs),
+        RadialLayer(shape[-1], beta=0.1).log_probs(outputs),  # rows beyond 1
+        RadialLayer(shape[-1], beta=500.0).log_probs(outputs),  # everything missing
     ]
 
 
@@ -74,7 +74,7 @@ def test_the_categories_sum_to_one_and_entropies_keep_to_their_bounds(draw, samp
 
 
 def test_samples_that_agree_share_no_information():
-    log_probs = RadialLayer(3, beta=5.0)(torch.randn(1, 4, 3)).expand(7, 4, 3)
+    log_probs = RadialLayer(3, beta=5.0).log_probs(torch.randn(1, 4, 3)).expand(7, 4, 3)
     torch.testing.assert_close(mutual_information(log_probs), torch.zeros(4), **tolerance(2 * 7 * 4))
     torch.testing.assert_close(predictive_entropy(log_probs), expected_entropy(log_probs))
 
@@ -100,7 +100,7 @@ def test_nan_stays_nan():
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_the_result_for_an_input_does_not_depend_on_its_batch(function):
-    log_probs = RadialLayer(3)(torch.randn(4, 6, 3))
+    log_probs = RadialLayer(3).log_probs(torch.randn(4, 6, 3))
     close = tolerance(2 * 4 * 3)  # differences of two sums over four samples of three classes, none above two
     torch.testing.assert_close(function(log_probs)[2:3], function(log_probs[:, 2:3]), **close)
     assert function(log_probs[:, :0]).shape == (0,)

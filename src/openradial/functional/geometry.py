@@ -95,8 +95,12 @@ class Simplex:
         is_last = (y == outputs).unsqueeze(-1)
         return metric.length(torch.where(is_last, o - self.diagonal(outputs), on_axis))
 
+    def is_equidistant(self, metric: DistanceMetric) -> bool:
+        """Return whether all prototypes are equally far apart in this metric."""
+        return metric.axis_scale is None and metric.name in ("euclidean", "squared_euclidean")
+
     def half_separation(self, metric: DistanceMetric) -> float:
-        if metric.axis_scale is not None or metric.name not in ("euclidean", "squared_euclidean"):
+        if not self.is_equidistant(metric):
             raise OptionError(
                 "a simplex is equidistant in the euclidean metric only, so cutoff='disjoint' has no one radius here; "
                 "give cutoff as a number"

@@ -9,7 +9,7 @@ from torch import Tensor
 from openradial.errors import OptionError, check_count, check_cutoff, check_positive
 from openradial.functional import eager
 from openradial.functional.distances import as_rows, from_rows
-from openradial.functional.geometry import Axes, Geometry, PrototypesLike, make_geometry
+from openradial.functional.geometry import Axes, Geometry, PrototypesLike, Simplex, make_geometry
 from openradial.functional.norms import DistanceMetric, MetricName, make_metric
 
 Cutoff = float | Literal["disjoint"] | None
@@ -93,11 +93,9 @@ def radial_probs(
 def _cut(probs: Tensor, distances: Tensor, radius: float, geometry: Geometry, metric: DistanceMetric) -> Tensor:
     # ~(d >= radius) and not (d < radius): NaN must stay NaN
     probs = torch.where(distances >= radius, 0.0, probs)
-    try:
-        disjoint = radius <= geometry.half_separation(metric)
-    except OptionError:
-        disjoint = False
-    if not disjoint:
+    if isinstance(geometry, Simplex) and not geometry.is_equidistant(metric):
+        return probs
+    if radius > geometry.half_separation(metric):
         return probs
     # Midway between two prototypes rounding may put a point inside both balls: only the nearest counts.
     nearest = distances.argmin(-1, keepdim=True)
