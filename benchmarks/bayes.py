@@ -2,8 +2,8 @@
 
 The speed part times :func:`openradial.bayes.predict` beside a loop of forward passes. The spiral part trains Bayesian
 networks as the paper does, ten seeds each, and asks them about training points and about points far away.
-``python -m benchmarks.bayes``, or with ``--quick`` in quick mode; ``--only speed`` or ``--only spiral`` for one part. What
-the spiral part has finished is kept in ``--work``: a run that was killed goes on.
+``python -m benchmarks.bayes``, with ``--quick`` in quick mode; ``--only speed`` or ``--only spiral`` for one part. What
+the spiral part has finished is stored in ``--work``, and a stopped run resumes.
 """
 
 import argparse
