@@ -2,8 +2,8 @@
 
 The speed part times :func:`openradial.bayes.predict` beside a loop of forward passes. The spiral part trains Bayesian
 networks as the paper does, ten seeds each, and asks them about training points and about points far away.
-``python -m benchmarks.bayes``, or with ``--quick`` a glance; ``--only speed`` or ``--only spiral`` for one part. What
-the spiral part has finished is kept in ``--work``: a run that was killed goes on.
+``python -m benchmarks.bayes``, with ``--quick`` in quick mode; ``--only speed`` or ``--only spiral`` for one part. What
+the spiral part has finished is stored in ``--work``, and a stopped run resumes.
 """
 
 import argparse
@@ -26,10 +26,11 @@ from torch.func import functional_call
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table, write
 from benchmarks.timing import Run, duel
-from openradial import RadialLayer, RadialLoss
+from openradial import RadialLoss
 from openradial.bayes import ElboObjective, Ensemble, MCDropout, SampledPrediction, posterior, predict, to_bayesian
 from openradial.bayes.layers import START
 from openradial.data.sets.spiral import spiral
+from openradial.heads import RadialHead
 from openradial.models import MLP, build
 from openradial.training import Objective, Settings
 from paper.ensemble_training import train_ensemble
@@ -119,7 +120,7 @@ def race(name: str, shape: tuple[int, ...], classes: int, samples: int, count: i
     """Both sides draw their weights, run the network and make log-probabilities."""
     torch.manual_seed(0)
     network, x = to_bayesian(build(name, classes)).train(), torch.randn(count, *shape)
-    head: nn.Module = RadialLayer(classes) if name.endswith("radial") else nn.LogSoftmax(-1)
+    head = RadialHead(classes).log_probs if name.endswith("radial") else nn.LogSoftmax(-1)
 
     @torch.no_grad()
     def loop() -> Tensor:
@@ -135,7 +136,7 @@ def race(name: str, shape: tuple[int, ...], classes: int, samples: int, count: i
 
 
 @torch.no_grad()
-def difference(network: nn.Module, x: Tensor, samples: int, head: nn.Module) -> float:
+def difference(network: nn.Module, x: Tensor, samples: int, head: Callable[[Tensor], Tensor]) -> float:
     """Between log-probabilities of the one pass and of a loop with the same weights."""
     found = predict(network, x, samples, head=head, seed=0).log_probs
     network.eval()
@@ -176,7 +177,7 @@ def run_cases(cases: Cases, work: Path, jobs: int, console: Console) -> dict[str
 def parts(head: str, beta: float) -> tuple[Callable[[Tensor, Tensor], Tensor], nn.Module]:
     """The loss and the head of a network on the spiral."""
     return (
-        (RadialLoss(beta=beta), RadialLayer(3, beta=beta)) if head == "radial" else (F.cross_entropy, nn.LogSoftmax(-1))
+        (RadialLoss(beta=beta), RadialHead(3, beta=beta)) if head == "radial" else (F.cross_entropy, nn.LogSoftmax(-1))
     )
 
 
@@ -228,19 +229,19 @@ def asked(network: nn.Module, layer: nn.Module) -> dict[str, Any]:
     """What the networks of a prediction say about training points and about points far away."""
     samples = None if isinstance(network, Ensemble) else SAMPLES
     near = predict(network, POINTS.inputs, samples, head=layer, seed=0)
-    far = {str(radius): said(predict(network, x, samples, head=layer, seed=0)) for radius, x in FAR.items()}
+    far = {str(radius): uncertainties(predict(network, x, samples, head=layer, seed=0)) for radius, x in FAR.items()}
     accuracy = float((near.labels == POINTS.labels).float().mean())
-    return {"accuracy": accuracy, "training_points": said(near), "far": far}
+    return {"accuracy": accuracy, "training_points": uncertainties(near), "far": far}
 
 
-def said(found: SampledPrediction) -> dict[str, float]:
+def uncertainties(sampled: SampledPrediction) -> dict[str, float]:
     """Means over the points; the deviation is that over samples, at each point."""
     values = {
-        "winning": found.winning_probs.mean(),
-        "deviation": found.winning_probs.std(0).mean(),
-        "predictive_entropy": found.predictive_entropy.mean(),
-        "mutual_information": found.mutual_information.mean(),
-        "missing_mass": found.missing_mass.mean(),
+        "winning": sampled.winning_probs.mean(),
+        "deviation": sampled.winning_probs.std(0).mean(),
+        "predictive_entropy": sampled.predictive_entropy.mean(),
+        "mutual_information": sampled.mutual_information.mean(),
+        "missing_mass": sampled.missing_mass.mean(),
     }
     return {name: float(value) for name, value in values.items()}
 

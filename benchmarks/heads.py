@@ -1,6 +1,6 @@
 """Time what heads cost after training and write benchmarks/results/heads.{json,md}.
 
-python -m benchmarks.heads, or with --quick a glance.
+python -m benchmarks.heads, or with --quick in quick mode.
 """
 
 import argparse

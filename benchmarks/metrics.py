@@ -1,6 +1,6 @@
 """Time AUROC and FPR at 95 % TPR of ten million scores and write benchmarks/results/metrics.{json,md}.
 
-python -m benchmarks.metrics, or with --quick a glance.
+python -m benchmarks.metrics, or with --quick in quick mode.
 """
 
 import argparse
@@ -98,10 +98,10 @@ def measure_scores(name: str, make: Callable[[int], tuple[Scores, Scores]], size
 
 
 def measure_bootstrap(samples: int, rounds: int) -> dict[str, Any]:
-    """The interval of an AUROC, and what sorting anew for each sample would take."""
+    """The interval of an AUROC, and the time with a sort for each sample."""
     known, novel = normal(RESAMPLED, np.float64)
     fast = partial(metrics.bootstrap, metrics.auroc, known, novel, samples=samples)
-    timings = duel({"counts": fast, "sorting anew": partial(fast, groups=(0, 1))}, rounds=rounds)
+    timings = duel({"counts": fast, "sorting": partial(fast, groups=(0, 1))}, rounds=rounds)
     return {
         "scores": RESAMPLED,
         "samples": samples,
@@ -145,7 +145,7 @@ def markdown(results: dict[str, Any]) -> str:
         "",
         f"**Bootstrap**: the interval of an AUROC of {drawn['scores']:,} scores with {drawn['samples']:,} samples "
         f"takes {spent:.2f} s (at most {drawn['at_most_s']:g} s: {'yes' if spent <= drawn['at_most_s'] else 'NO'}); "
-        f"sorting anew for each sample takes {drawn['seconds']['sorting anew']['median_s']:.2f} s.",
+        f"a sort for each sample takes {drawn['seconds']['sorting']['median_s']:.2f} s.",
     ]
     return "\n".join([*lines, ""])
 

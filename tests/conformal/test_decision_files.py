@@ -186,7 +186,7 @@ def test_tensors_that_were_changed_are_refused():
 def test_negative_distances_are_refused(call):
     d = np.ones((30, 2))
     d[7, 1] = -0.5
-    with pytest.raises(ShapeError, match=r"distances must not be negative, got -0.5 in row 7; log-prob"):
+    with pytest.raises(ShapeError, match=r"distances must not be negative, got -0.5 in row 7; use the distances"):
         call(d, np.zeros(30, dtype=int))
 
 

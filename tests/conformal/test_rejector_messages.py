@@ -114,7 +114,7 @@ def test_labels_of_the_wrong_shape_or_kind_are_refused():
 def test_unknown_examples_cannot_be_calibrated_with():
     message = (
         "labels must be known classes to calibrate with, got {} in row 1: "
-        "the rate is a promise about known data, so take the unknown rows out"
+        "the rate is guaranteed for known data, so remove the unknown rows"
     )
     for per_class in (False, True):
         rejector = Rejector(per_class=per_class)

@@ -9,7 +9,7 @@ def test_the_code_of_the_metrics_page_runs_block_after_block(python_blocks):
     for code in blocks:
         exec(code, names)
     assert len(blocks) == 2
-    assert names["interval"].low < names["found"]["auroc"] == names["interval"].value < names["interval"].high
+    assert names["interval"].low < names["values"]["auroc"] == names["interval"].value < names["interval"].high
 
 
 def test_swapped_arrays_turn_the_auroc_around():

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from openradial.attacks.losses import HeadLoss, losses_for
 from openradial.attacks.region import Limit
-from openradial.attacks.search import Network, WorstPoints, losses_at, pgd, preserved_state
+from openradial.attacks.search import OutputFunction, WorstPoints, losses_at, pgd, preserved_state
 from openradial.conformal import Rejector
 from openradial.data.progress import Advance, bar
 from openradial.errors import OptionError, check_count
@@ -23,7 +23,7 @@ WORST = "worst"
 class Attack(Protocol):
     """A function such as :func:`fgsm` or :func:`pgd`; set its other options with ``functools.partial``."""
 
-    def __call__(self, net: Network, x: Tensor, y: Tensor, epsilon: Limit, *, loss: HeadLoss) -> Tensor: ...
+    def __call__(self, net: OutputFunction, x: Tensor, y: Tensor, epsilon: Limit, *, loss: HeadLoss) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Outcomes:
 
 
 def worst(
-    net: Network,
+    net: OutputFunction,
     x: Tensor,
     y: Tensor,
     epsilon: Limit,
@@ -94,7 +94,7 @@ def worst(
 
 
 def accuracy_under_attack(
-    net: Network,
+    net: OutputFunction,
     head: Head,
     x: Tensor,
     y: Tensor,
@@ -137,7 +137,9 @@ def accuracy_under_attack(
     return AttackCurve(tuple(map(float, epsilons)), dict(zip([*selected, WORST], shares, strict=True)), len(x))
 
 
-def outcomes(net: Network, head: Head, rejector: Rejector, x: Tensor, y: Tensor, *, batch_size: int = 1024) -> Outcomes:
+def outcomes(
+    net: OutputFunction, head: Head, rejector: Rejector, x: Tensor, y: Tensor, *, batch_size: int = 1024
+) -> Outcomes:
     """Return the shares of inputs, attacked or not, that a classifier accepts rightly, accepts wrongly, or rejects.
 
     For an attacker who knows the rejector, use the inputs of :func:`worst` with
@@ -159,7 +161,7 @@ def outcomes(net: Network, head: Head, rejector: Rejector, x: Tensor, y: Tensor,
 
 
 def _still_right(
-    net: Network,
+    net: OutputFunction,
     x: Tensor,
     y: Tensor,
     epsilons: Sequence[Limit],

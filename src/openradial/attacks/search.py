@@ -10,12 +10,12 @@ from openradial.attacks.losses import HeadLoss
 from openradial.attacks.region import Limit, Norm, Region
 from openradial.errors import OptionError, ShapeError, check_count, check_positive
 
-Network = Callable[[Tensor], Tensor]  # inputs to outputs, (b, ...) -> (b, k)
+OutputFunction = Callable[[Tensor], Tensor]  # inputs to outputs, (b, ...) -> (b, k)
 AttackLoss = Callable[[Tensor, Tensor], Tensor]  # outputs and labels to one value per input, (b, k), (b,) -> (b,)
 
 
 def fgsm(
-    net: Network,
+    net: OutputFunction,
     x: Tensor,
     y: Tensor,
     epsilon: Limit,
@@ -55,7 +55,7 @@ def fgsm(
 
 
 def pgd(
-    net: Network,
+    net: OutputFunction,
     x: Tensor,
     y: Tensor,
     epsilon: Limit,
@@ -121,7 +121,7 @@ class WorstPoints:
         self.fooled = self.fooled | fooled
 
 
-def _walk(net: Network, region: Region, at: Tensor, best: WorstPoints, steps: int, share: float) -> None:
+def _walk(net: OutputFunction, region: Region, at: Tensor, best: WorstPoints, steps: int, share: float) -> None:
     """Take steps uphill from a start, each ``share`` of epsilon long, and keep the worst points."""
     for _ in range(steps):
         o, losses, gradient = gradients_at(net, at, best.y, best.loss)
@@ -154,7 +154,7 @@ def _share(steps: int, step: float | None, restarts: int, random_start: bool) ->
 
 
 @contextmanager
-def preserved_state(net: Network, x: Tensor) -> Iterator[None]:
+def preserved_state(net: OutputFunction, x: Tensor) -> Iterator[None]:
     """Set evaluation mode; restore the modes and the random state afterwards. No parameter gets a gradient."""
     modules = list(net.modules()) if isinstance(net, nn.Module) else []
     modes = [module.training for module in modules]
@@ -169,14 +169,14 @@ def preserved_state(net: Network, x: Tensor) -> Iterator[None]:
                 module.training = mode
 
 
-def losses_at(net: Network, x: Tensor, y: Tensor, loss: AttackLoss) -> tuple[Tensor, Tensor]:
+def losses_at(net: OutputFunction, x: Tensor, y: Tensor, loss: AttackLoss) -> tuple[Tensor, Tensor]:
     """Return outputs and losses at ``x``, ``(b, k)`` and ``(b,)``."""
     with torch.no_grad():
         o = net(x)
         return o, _checked(loss(o, y), len(x))
 
 
-def gradients_at(net: Network, x: Tensor, y: Tensor, loss: AttackLoss) -> tuple[Tensor, Tensor, Tensor]:
+def gradients_at(net: OutputFunction, x: Tensor, y: Tensor, loss: AttackLoss) -> tuple[Tensor, Tensor, Tensor]:
     """Return outputs, losses and the gradients with respect to the inputs, ``(b, k)``, ``(b,)`` and as ``x``."""
     with torch.enable_grad():
         x = x.detach().requires_grad_()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from openradial.conformal.inputs import Given, as_distances, as_targets, check_calibration
+from openradial.conformal.inputs import TensorOrArray, as_distances, as_targets, check_calibration
 from openradial.errors import ShapeError, check_count, check_positive
 from openradial.metrics import ece
 
@@ -30,7 +30,7 @@ class BetaFit:
         )
 
 
-def fit_beta(distances: Given, y: Given, *, before: float = 1.0, bins: int = 15) -> BetaFit:
+def fit_beta(distances: TensorOrArray, y: TensorOrArray, *, before: float = 1.0, bins: int = 15) -> BetaFit:
     r"""Fit the beta for which :math:`e^{-\beta d}` of the nearest class is the frequency with which it is right.
 
     It maximises the likelihood of what was right and wrong,

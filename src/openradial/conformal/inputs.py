@@ -1,4 +1,4 @@
-"""What callers give, checked and in one form; and results in the form that was given: tensors, or NumPy arrays."""
+"""Inputs of decisions, checked and converted; and results of the same kind as the inputs: tensors, or NumPy arrays."""
 
 from numbers import Real
 from typing import Any
@@ -9,17 +9,14 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from openradial.errors import DTypeError, OptionError, ShapeError, TargetError
-from openradial.metrics.inputs import as_array
+from openradial.metrics.inputs import UNKNOWN, UNKNOWN_NAME, as_array, is_names
 
-UNKNOWN = -1
-UNKNOWN_NAME = "unknown"
-
-Given = Tensor | ArrayLike
+TensorOrArray = Tensor | ArrayLike
 Labels = NDArray[Any]  # int64 or str
 
 
 def check_rate(name: str, value: float) -> float:
-    """Raise unless ``value`` is a number between 0 and 1; the same as a float."""
+    """Return ``value`` as a float; raise unless it is a number between 0 and 1."""
     if not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < 1:
         came = repr(value) if isinstance(value, Real | str | None) else type(value).__name__
         example = "0.95 means 95 %" if name == "confidence" else "0.05 means 5 %"
@@ -27,16 +24,16 @@ def check_rate(name: str, value: float) -> float:
     return float(value)
 
 
-def as_scores(name: str, values: Given) -> Tensor:
-    """Scores of shape (b,) in float64 on the CPU."""
+def as_scores(name: str, values: TensorOrArray) -> Tensor:
+    """Return scores of shape (b,) in float64 on the CPU."""
     scores = _as_numbers(name, values)
     if scores.ndim != 1:
         raise ShapeError(f"{name} must have the shape (b,), one per example, got {tuple(scores.shape)}")
     return scores
 
 
-def as_distances(name: str, values: Given, num_classes: int | None = None) -> Tensor:
-    """Distances of shape (b, k) in float64 on the CPU."""
+def as_distances(name: str, values: TensorOrArray, num_classes: int | None = None) -> Tensor:
+    """Return distances of shape (b, k) in float64 on the CPU."""
     distances = _as_numbers(name, values)
     width = "k" if num_classes is None else num_classes
     if distances.ndim != 2 or distances.shape[1] != (num_classes or distances.shape[1]) or not distances.shape[1]:
@@ -45,14 +42,14 @@ def as_distances(name: str, values: Given, num_classes: int | None = None) -> Te
     if negative.any():
         row = int(negative.int().argmax())
         raise ShapeError(
-            f"{name} must not be negative, got {float(distances[row].min()):g} in row {row}; log-probabilities and "
-            "outputs are no distances: take those of the layer, or -log_probs"
+            f"{name} must not be negative, got {float(distances[row].min()):g} in row {row}; use the "
+            "distances of a head, not log-probabilities or outputs"
         )
     return distances
 
 
 def check_calibration(name: str, scores: Tensor) -> None:
-    """Raise unless there is something to calibrate with, and all of it finite."""
+    """Raise unless there is at least one score, and all are finite."""
     if not len(scores):
         raise ShapeError(f"{name} must hold at least one example to calibrate with, got none")
     bad = ~scores.isfinite()
@@ -63,12 +60,12 @@ def check_calibration(name: str, scores: Tensor) -> None:
         )
 
 
-def as_labels(values: Given, count: int) -> Labels:
-    """One label per example: int64, or str where labels are names."""
+def as_labels(values: TensorOrArray, count: int) -> Labels:
+    """Return one label per example: int64, or str where labels are names."""
     labels = as_array("labels", values)
     if labels.shape != (count,):
         raise ShapeError(f"labels must have the shape ({count},), one per score, got {labels.shape}")
-    if labels.dtype.kind == "U" or (labels.dtype.kind in "OT" and all(isinstance(label, str) for label in labels)):
+    if is_names(labels):
         return labels.astype(np.str_)
     if labels.dtype.kind not in "iu" and count:
         way = "class 3 is 3 and not 3.0" if labels.dtype.kind == "f" else "convert them with .astype(int)"
@@ -77,7 +74,7 @@ def as_labels(values: Given, count: int) -> Labels:
 
 
 def is_unknown(labels: Labels) -> NDArray[np.bool_]:
-    """Where a label says "unknown" already."""
+    """Return where a label is already "unknown"."""
     unknown: NDArray[np.bool_] = labels == (UNKNOWN_NAME if labels.dtype.kind == "U" else UNKNOWN)
     return unknown
 
@@ -89,12 +86,12 @@ def check_known(labels: Labels) -> None:
         row = int(unknown.argmax())
         raise TargetError(
             f"labels must be known classes to calibrate with, got {labels[row].item()!r} in row {row}: "
-            "the rate is a promise about known data, so take the unknown rows out"
+            "the rate is guaranteed for known data, so remove the unknown rows"
         )
 
 
-def as_targets(values: Given, count: int, num_classes: int) -> Tensor:
-    """The true class of each row of distances, int64 from 0 to k - 1."""
+def as_targets(values: TensorOrArray, count: int, num_classes: int) -> Tensor:
+    """Return the true class of each row of distances, int64 from 0 to k - 1."""
     y = as_labels(values, count)
     if y.dtype.kind == "U":
         raise DTypeError("labels must be whole numbers, the columns of the distances, got strings")
@@ -105,12 +102,12 @@ def as_targets(values: Given, count: int, num_classes: int) -> Tensor:
     return torch.from_numpy(y)
 
 
-def in_kind_of(given: Given, result: Tensor) -> Any:
-    """A tensor on the device of what was given, or a NumPy array where that was no tensor."""
+def in_kind_of(given: TensorOrArray, result: Tensor) -> Any:
+    """Return a tensor on the device of the given one, or a NumPy array where that is not a tensor."""
     return result.to(given.device) if isinstance(given, Tensor) else result.numpy()
 
 
-def _as_numbers(name: str, values: Given) -> Tensor:
+def _as_numbers(name: str, values: TensorOrArray) -> Tensor:
     array = as_array(name, values)
     if array.dtype.kind not in "iuf":
         raise DTypeError(f"{name} must be real numbers, got {array.dtype}")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from openradial.conformal.calibrated import Calibrated
 from openradial.conformal.calibration import Calibration
-from openradial.conformal.inputs import Given, as_distances, as_targets, check_calibration, in_kind_of
+from openradial.conformal.inputs import TensorOrArray, as_distances, as_targets, check_calibration, in_kind_of
 
 
 class PredictionSets(Calibrated):
@@ -39,7 +39,7 @@ class PredictionSets(Calibrated):
     def error_rate(self) -> float:
         return self._default_rate
 
-    def fit(self, distances: Given, labels: Given) -> Self:
+    def fit(self, distances: TensorOrArray, labels: TensorOrArray) -> Self:
         """Fit on the distances of held-out known data to all classes, ``(n, k), (n,)``."""
         exact = as_distances("distances", distances)
         y = as_targets(labels, *exact.shape)
@@ -54,7 +54,7 @@ class PredictionSets(Calibrated):
         self._fitted = calibration
         return self
 
-    def sets(self, distances: Given, error_rate: float | None = None) -> Any:
+    def sets(self, distances: TensorOrArray, error_rate: float | None = None) -> Any:
         """Return which classes each input may belong to, ``(b, k) -> (b, k)`` of bool; a row without any is unknown.
 
         Any rate from 1 / (n + 1) on may be asked for; nothing is fitted again.
@@ -63,7 +63,7 @@ class PredictionSets(Calibrated):
         limits = self._calibration.thresholds(self._rate(error_rate), self._indices(exact.shape[1]))
         return in_kind_of(distances, exact <= limits)
 
-    def p_values(self, distances: Given) -> Any:
+    def p_values(self, distances: TensorOrArray) -> Any:
         """Return the p-value of each class, ``(b, k) -> (b, k)``."""
         exact = self._distances(distances)
         indices = self._indices(exact.shape[1]).expand(exact.shape)
@@ -76,7 +76,7 @@ class PredictionSets(Calibrated):
         is_every_column = classes is None or classes.tolist() == list(range(calibration.width or 0))
         return super()._takes(calibration) and calibration.width is not None and is_every_column
 
-    def _distances(self, distances: Given) -> Tensor:
+    def _distances(self, distances: TensorOrArray) -> Tensor:
         return as_distances("distances", distances, self._calibration.width)
 
     def _indices(self, width: int) -> Tensor:

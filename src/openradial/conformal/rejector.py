@@ -10,10 +10,8 @@ from torch import Tensor
 from openradial.conformal.calibrated import Calibrated
 from openradial.conformal.calibration import Calibration
 from openradial.conformal.inputs import (
-    UNKNOWN,
-    UNKNOWN_NAME,
-    Given,
     Labels,
+    TensorOrArray,
     as_labels,
     as_scores,
     check_calibration,
@@ -23,6 +21,7 @@ from openradial.conformal.inputs import (
 )
 from openradial.conformal.risk import binomial_interval
 from openradial.errors import OptionError, ShapeError
+from openradial.metrics.inputs import UNKNOWN, UNKNOWN_NAME
 
 
 class Rejector(Calibrated):
@@ -63,7 +62,7 @@ class Rejector(Calibrated):
     def false_reject_rate(self) -> float:
         return self._default_rate
 
-    def fit(self, scores: Given, labels: Given | None = None) -> Self:
+    def fit(self, scores: TensorOrArray, labels: TensorOrArray | None = None) -> Self:
         """Fit on the unknown scores of held-out known data, ``(n,), (n,)``; labels are needed per class only."""
         exact = as_scores("scores", scores)
         check_calibration("scores", exact)
@@ -82,7 +81,7 @@ class Rejector(Calibrated):
             raise OptionError("per_class=True needs the class of each score: call fit(scores, labels)")
         return Calibration.per_class(scores, labels, np.unique(labels))
 
-    def decide(self, scores: Given, labels: Given, false_reject_rate: float | None = None) -> Any:
+    def decide(self, scores: TensorOrArray, labels: TensorOrArray, false_reject_rate: float | None = None) -> Any:
         """Return the labels, with -1 (or ``"unknown"`` for strings) where rejected; ``(b,), (b,) -> (b,)``.
 
         A label that is already unknown stays. The result is a tensor where the scores are one and labels are numbers,
@@ -95,12 +94,14 @@ class Rejector(Calibrated):
             return np.where(rejected.numpy(), UNKNOWN_NAME, names)
         return in_kind_of(scores, torch.from_numpy(names).masked_fill(rejected, UNKNOWN))
 
-    def rejects(self, scores: Given, labels: Given | None = None, false_reject_rate: float | None = None) -> Any:
+    def rejects(
+        self, scores: TensorOrArray, labels: TensorOrArray | None = None, false_reject_rate: float | None = None
+    ) -> Any:
         """Return whether each input is rejected, ``(b,), (b,) -> (b,)``; labels are needed per class only."""
         exact = as_scores("scores", scores)
         return in_kind_of(scores, self._rejects(exact, self._names(labels, len(exact)), false_reject_rate))
 
-    def p_values(self, scores: Given, labels: Given | None = None) -> Any:
+    def p_values(self, scores: TensorOrArray, labels: TensorOrArray | None = None) -> Any:
         """Return the p-value of each score, see :func:`conformal_p_values`; ``(b,), (b,) -> (b,)``.
 
         Per class, the label selects the scores to compare with; for an unknown label p is 0.
@@ -115,7 +116,7 @@ class Rejector(Calibrated):
         accepted = scores <= self._calibration.thresholds(rate, indices)  # never so for nan
         return ~accepted | (indices < 0)
 
-    def _names(self, labels: Given | None, count: int) -> Labels:
+    def _names(self, labels: TensorOrArray | None, count: int) -> Labels:
         if labels is not None:
             return as_labels(labels, count)
         if self.per_class:
@@ -149,9 +150,9 @@ class FalseRejectReport:
 
 
 def false_reject_report(
-    scores: Given,
+    scores: TensorOrArray,
     rejector: Rejector,
-    labels: Given | None = None,
+    labels: TensorOrArray | None = None,
     *,
     false_reject_rate: float | None = None,
     confidence: float = 0.95,

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from openradial.conformal.inputs import Given, as_scores, check_rate
+from openradial.conformal.inputs import TensorOrArray, as_scores, check_rate
 from openradial.metrics import RiskCoverage, risk_coverage_curve
 
 LEVELS = 100  # coverages are tested in steps of 1 %,
@@ -42,7 +42,7 @@ NOTHING = OperatingPoint(-math.inf, 0.0, 0.0, 0, 0)
 
 
 def operating_point(
-    scores: Given, correct: Given, max_risk: float = 0.01, confidence: float | None = None
+    scores: TensorOrArray, correct: TensorOrArray, max_risk: float = 0.01, confidence: float | None = None
 ) -> OperatingPoint:
     """Return the threshold that accepts most while at most a share ``max_risk`` of the accepted predictions is wrong.
 

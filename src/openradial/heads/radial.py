@@ -14,7 +14,7 @@ from openradial.nn import RadialLayer
 from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, Prototypes, SimplexPrototypes
 
 RadialScore = Literal["distance", "probability"]
-LossName = Literal["distance", "squared"]
+RadialLossName = Literal["distance", "squared"]
 POINTS = "prototypes.points"
 
 
@@ -48,7 +48,7 @@ class RadialHead(Head):
         axis_scale: Tensor | None = None,
         prototypes: Prototypes | Tensor | None = None,
         score: RadialScore = "distance",
-        loss: LossName = "distance",
+        loss: RadialLossName = "distance",
     ) -> None:
         super().__init__(num_classes)
         check_choice("score", score, ("distance", "probability"))
