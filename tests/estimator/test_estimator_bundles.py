@@ -17,6 +17,7 @@ from openradial.data.inputs import ImageInputs, TableInputs
 from openradial.data.table_encoder import NumberFeature, TableEncoder, WordFeature
 from openradial.errors import BundleError, OptionError
 from openradial.estimator import RadialClassifier
+from openradial.fitting import fit
 from openradial.heads import RadialHead, SoftmaxHead
 from openradial.models import build
 
@@ -212,3 +213,15 @@ def test_with_neighbours_a_loaded_estimator_predicts_and_refuses_to_learn_on(kno
     assert again.classifier_.layers == ()
     again.set_params(neighbours=True, max_epochs=2, hidden=(4,)).fit(X, y)
     assert again.classifier_.combination is not None
+
+
+def test_a_model_that_was_fitted_to_a_table_of_numbers_becomes_an_estimator(known, tmp_path):
+    X, y = known[0][:, :3], np.array(["red", "green", "blue"])[known[1]]
+    lines = [",".join([*map(repr, row), label]) for row, label in zip(X.tolist(), y, strict=True)]
+    (tmp_path / "table.csv").write_text("\n".join(["length,width,height,colour", *lines]))
+    model = fit(tmp_path / "table.csv", label="colour", epochs=2)
+    classifier = RadialClassifier.from_bundle(model.save(tmp_path / "model"))
+    names = ["length", "width", "height"]
+    assert classifier.predict(frame(X, names)).tolist() == model.predict(as_dicts(X, names)).names
+    again = check_round_trip(classifier, tmp_path / "again", X, names)
+    assert again.classifier_.metadata.items() >= classifier.classifier_.metadata.items()

@@ -49,7 +49,7 @@ def to_model(estimator: "RadialClassifier", rejector: Rejector | None) -> OpenCl
         classes=classes,
         preprocessing=TableInputs(TableEncoder(features, classes)),
         network=("mlp", {"inputs": n, "hidden": _widths(estimator.network_)}),
-        metadata={LABELS: estimator.classes_.dtype.str},
+        metadata={**estimator.classifier_.metadata, LABELS: estimator.classes_.dtype.str},
     )
 
 
