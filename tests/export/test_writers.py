@@ -64,6 +64,7 @@ def exported(request, files):
     return (OnnxModel if request.param == "onnx" else TorchModel)(path), agreement
 
 
+@pytest.mark.slow
 def test_the_agreement_on_real_digits_is_stated(exported):
     _, agreement = exported
     assert agreement.real

@@ -68,6 +68,7 @@ def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["last.safetensors"]
 
 
+@pytest.mark.slow
 def test_a_really_full_disk_keeps_the_previous_checkpoint(tmp_path):
     """The kernel refuses to write beyond a limit on file sizes, in the middle of the file."""
     program = """

@@ -51,6 +51,7 @@ def whole(tmp_path_factory, run):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_run_killed_at_random_points_ends_with_the_same_bits(tmp_path, run, whole, seed):
     draw = random.Random(seed)
