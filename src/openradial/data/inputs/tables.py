@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,7 +22,7 @@ class TableInputs(Inputs):
     """Rows by the encoder that was fitted on the training table.
 
     Raw rows are a :class:`openradial.data.Table`; mappings from column to value, where other columns are ignored; or,
-    if all columns hold numbers, a NumPy array ``(b, columns)``. Values are missing if they are None, nan, or what counts
+    if all columns hold numbers, a NumPy array ``(b, columns)``. A value is missing if it is None, nan, or what counts
     as missing in a file (an empty text, ``NA``).
 
     >>> encoder = TableEncoder((NumberFeature("length", mean=2.0, shift=2.0, scale=0.5),), ("a", "b"))
@@ -50,7 +50,8 @@ class TableInputs(Inputs):
         if not isinstance(raw, Table):
             numbers = {feature.name: isinstance(feature, NumberFeature) for feature in self.encoder.features}
             raw = Table.from_rows(_rows(raw), numbers)
-        return self.encoder.apply(raw, novel="unknown").inputs
+        known = {name: column for name, column in raw.columns.items() if name in self.columns}
+        return self.encoder.apply(replace(raw, columns=known), novel="unknown").inputs
 
     def chunks(self, raw: Any) -> Iterator[Any]:
         rows = self.rows_at_once(len(self.encoder.inputs))
