@@ -4,12 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from os import PathLike
-from typing import Any, ClassVar, Self, TypeVar, get_args
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor
 
-from openradial.data.sources import Kind, stream
+from openradial.data.sources import stream
 from openradial.errors import DTypeError, ShapeError
 
 AT_ONCE = 2**22  # numbers of network inputs that are held at a time: 16 MB in float32
@@ -59,8 +59,8 @@ class Inputs(ABC):
 
         A string is a path, except where the inputs are texts; these have paths of type ``Path``.
         """
-        is_path = isinstance(inputs, PathLike) or (isinstance(inputs, str) and self.kind != "texts")
-        return _contents(str(inputs), self.kind, self.columns) if is_path and self.kind in get_args(Kind) else inputs
+        paths = {"texts": (PathLike,), "tensors": ()}.get(self.kind, (PathLike, str))
+        return _contents(str(inputs), self.kind, self.columns) if isinstance(inputs, paths) else inputs
 
     @abstractmethod
     def chunks(self, raw: Any) -> Iterator[Any]:
