@@ -197,15 +197,18 @@ def test_a_link_to_a_bundle_is_followed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("missing", "message"),
+    ("given", "message"),
     [
-        ("network", r"saved with the name of its network.*set network=\(name, options\)"),
-        ("preprocessing", r"saved with its preprocessing, and this one has none; set preprocessing=\.\.\."),
+        ({"preprocessing": PointInputs(2)}, r"saved with the name of its network.*set network=\(name, options\)"),
+        (
+            {"network": ("spiral_radial", {})},
+            r"saved with its preprocessing, and this one has none; set preprocessing=",
+        ),
     ],
 )
-def test_a_model_that_lacks_network_name_or_preprocessing_is_not_saved(missing, message, tmp_path):
+def test_a_model_that_lacks_network_name_or_preprocessing_is_not_saved(given, message, tmp_path):
     with pytest.raises(OptionError, match=message):
-        point_bundle().replace(**{missing: None}).save(tmp_path / "model")
+        OpenClassifier(build("spiral_radial", 3), RadialHead(3), **given).save(tmp_path / "model")
     assert os.listdir(tmp_path) == []
 
 

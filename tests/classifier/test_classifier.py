@@ -143,7 +143,7 @@ def test_an_argument_that_does_not_exist_is_refused(parts):
 def test_without_preprocessing_tensors_alone_are_predicted():
     model = OpenClassifier(MLP(3, inputs=4), RadialHead(3))
     assert len(model.predict(torch.zeros(2, 4))) == 2
-    with pytest.raises(OptionError, match="a model without preprocessing predicts tensors, got list"):
+    with pytest.raises(OptionError, match="without preprocessing predicts tensors, got list"):
         model.predict([[0.0, 0.0, 0.0, 0.0]])
 
 

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,11 +7,22 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from made_bundles import CLASSES, RAW, assert_same, image_bundle, pixels, point_bundle, table_bundle
+from made_bundles import (
+    CLASSES,
+    RAW,
+    assert_same,
+    image_bundle,
+    pixels,
+    point_bundle,
+    sequence_bundle,
+    table_bundle,
+    text_bundle,
+)
+from PIL import Image
 
 from openradial.classifier import Prediction, Predictions
 from openradial.data.inputs import base
-from openradial.errors import DTypeError, OptionError, ShapeError
+from openradial.errors import DataError, DTypeError, OptionError, ShapeError
 from openradial.heads import SoftmaxHead
 from openradial.scorers import NeighbourScorer
 
@@ -265,3 +277,40 @@ def test_a_rejector_that_lacks_a_class_is_refused_before_it_can_fail():
     with pytest.raises(OptionError) as raised:
         bundle.replace(classes=CLASSES)
     assert str(raised.value) == message
+
+
+def write_inputs(make, folder):
+    """Write the inputs of a model to a file or folder; return its path."""
+    raw = RAW[make]()
+    if make is image_bundle:
+        for i, image in enumerate(raw):
+            Image.fromarray(image).save(folder / f"{i:03}.png")
+        return folder
+    if make is table_bundle:
+        lines = [f"{row['length']!r};{row['colour']}" for row in raw]
+        (folder / "t.csv").write_text("\n".join(["length;colour", *lines]))
+        return folder / "t.csv"
+    array = np.stack([row[:3] for row in raw])
+    np.savez(folder / "t.npz", x=array)
+    return folder / "t.npz"
+
+
+@pytest.mark.parametrize("make", [image_bundle, table_bundle, point_bundle, sequence_bundle])
+@pytest.mark.parametrize("kind", [str, Path])
+def test_the_path_of_a_file_or_folder_stands_for_its_inputs(make, kind, tmp_path):
+    model, raw = make(), RAW[make]()
+    raw = [row[:3] for row in raw] if make is sequence_bundle else raw
+    assert model.predict(kind(write_inputs(make, tmp_path))).names == model.predict(raw).names
+
+
+def test_a_text_is_a_text_and_a_path_is_its_file(tmp_path):
+    model = text_bundle()
+    (tmp_path / "profit fell").write_text("the profit rose")
+    assert_same(model.predict(tmp_path / "profit fell"), model.predict("the profit rose"))
+    assert len(model.predict(str(tmp_path / "profit fell"))) == 1
+
+
+def test_a_path_that_does_not_exist_is_named(tmp_path):
+    for make, name in ((image_bundle, "photo.png"), (table_bundle, "t.csv"), (point_bundle, "t.npz")):
+        with pytest.raises(DataError, match=f"{name}: there is no such file"):
+            make().predict(tmp_path / name)

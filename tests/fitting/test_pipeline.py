@@ -13,6 +13,7 @@ from openradial.bundle import load
 from openradial.data.examples import Examples
 from openradial.data.sources import DataSource
 from openradial.errors import DataError, OptionError, TrainingError, WeightsError
+from openradial.export import OnnxModel
 from openradial.fitting import FitOptions, StoppedError, fit, prepare, training_folder
 from openradial.fitting.pipeline import build_network
 from tests.fitting.fit_data import write_images, write_table
@@ -256,3 +257,15 @@ def test_the_numbers_on_start_are_those_of_the_data(tmp_path):
     )
     assert seen == [(dict(model.report.examples), 1)]
     assert np.isfinite(model.report.seconds)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_every_head_can_be_exported_and_evaluated(head, tmp_path):
+    path = write_table(tmp_path / "t.csv", rows=180)
+    model = quick(path, label="kind", novel="c2", head=head, epochs=3)
+    model.export(tmp_path / "model.onnx")
+    rows = [{"length": 0.1, "width": 5.0, "colour": "red"}, {"length": 90.0, "width": 9.0, "colour": "green"}]
+    assert OnnxModel(tmp_path / "model.onnx").predict(rows).names == model.predict(rows).names
+    evaluation = model.evaluate(path, path, label="kind")
+    assert evaluation.accuracy.value > 0.5
+    assert evaluation.novel_metrics[0].examples == 60

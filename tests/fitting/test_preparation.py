@@ -3,6 +3,7 @@ import pytest
 import torch
 from PIL import Image
 
+from openradial.data import sources
 from openradial.data.examples import Examples
 from openradial.data.sources import DataSource
 from openradial.errors import DataError, OptionError
@@ -118,3 +119,41 @@ def test_texts_need_their_vocabulary():
 def test_data_that_cannot_be_prepared_are_refused(data, values, message):
     with pytest.raises((OptionError, DataError), match=message):
         prepare(FitOptions(data, **values))
+
+
+def rows_of(part):
+    return {tuple(row) for row in part.inputs.tolist()}
+
+
+def test_copies_stay_in_one_part_and_are_noted(tmp_path):
+    lines = write_table(tmp_path / "t.csv", rows=150).read_text().splitlines()
+    (tmp_path / "t.csv").write_text("\n".join([*lines, *lines[1:61]]) + "\n")
+    prepared = prepare(FitOptions(str(tmp_path / "t.csv"), label="kind"))
+    assert "60 of 210 examples are duplicates" in prepared.notes[0]
+    parts = [rows_of(getattr(prepared, name)) for name in ("train", "combination", "calibration", "report")]
+    assert sum(map(len, parts)) == len(set.union(*parts)) == 150
+
+
+def test_rows_of_one_group_stay_in_one_part(tmp_path):
+    lines = write_table(tmp_path / "t.csv", rows=240).read_text().splitlines()
+    grouped = [f"{lines[0]},patient", *(f"{line},p{i // 4}" for i, line in enumerate(lines[1:]))]
+    (tmp_path / "t.csv").write_text("\n".join(grouped) + "\n")
+    source = sources.open(tmp_path / "t.csv", label="kind")
+    prepared = prepare(FitOptions(str(tmp_path / "t.csv"), label="kind", group="patient"), source)
+    assert "patient" not in prepared.inputs.columns
+    patients = source.train.columns["patient"].to_list()
+    encoded = [tuple(row) for row in prepared.inputs.prepare(source.train).tolist()]
+    parts = [rows_of(getattr(prepared, name)) for name in ("train", "combination", "calibration", "report")]
+    seen = [{patient for patient, row in zip(patients, encoded, strict=True) if row in part} for part in parts]
+    assert sum(map(len, seen)) == len(set.union(*seen)) == 60
+    with pytest.raises(OptionError, match="no column 'patent' to group by; did you mean 'patient'"):
+        prepare(FitOptions(str(tmp_path / "t.csv"), label="kind", group="patent"))
+    with pytest.raises(OptionError, match="group names a column of a table, and digits holds images"):
+        prepare(FitOptions("digits", group="patient"))
+
+
+def test_copies_alone_cannot_be_calibrated_on(tmp_path):
+    lines = [f"{k},{k % 2},c{k}" for k in range(3) for _ in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,kind", *lines]) + "\n")
+    with pytest.raises(DataError, match="19 different examples must be held out for calibration"):
+        prepare(FitOptions(str(tmp_path / "t.csv"), label="kind"))

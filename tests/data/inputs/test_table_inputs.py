@@ -3,8 +3,9 @@ import pytest
 import torch
 from made_bundles import ENCODER, table_rows
 
-from openradial.data import read_table
+from openradial.data import TableEncoder, read_table
 from openradial.data.inputs import TableInputs
+from openradial.data.table_encoder import NumberFeature
 from openradial.errors import DataError
 
 
@@ -40,7 +41,7 @@ def test_gaps_are_filled_as_in_training(gap):
         ({"length": [1], "colour": "red"}, "length", r"expected a number, got \[1\]"),
         ({"length": np.inf, "colour": "red"}, "length", "expected a finite number, got inf"),
         ({"length": 1e300, "colour": "red"}, "length", r"1e\+300.*float32"),
-        ({"length": 1.0, "colour": "green"}, "colour", "'green'.*training table"),
+        ({"length": 1.0, "colour": "green"}, "colour", "'green'"),
         ([1.0, "red"], None, "a row must be a mapping from column to value, got list"),
     ],
 )
@@ -49,3 +50,44 @@ def test_an_error_names_the_row_and_the_column(row, column, message):
         TableInputs(ENCODER).prepare([{"length": 1.0, "colour": "red"}, row])
     assert "row 2" in str(raised.value)
     assert column is None or f"column {column!r}" in str(raised.value)
+
+
+def test_other_columns_of_a_table_are_ignored(tmp_path):
+    (tmp_path / "t.csv").write_text("length,colour,comment\n1.0,red,x\n")
+    inputs = TableInputs(ENCODER)
+    assert torch.equal(
+        inputs.prepare(read_table(tmp_path / "t.csv", label=None)), inputs.prepare([{"length": 1.0, "colour": "red"}])
+    )
+
+
+COLUMNS = (NumberFeature("a", 1.0, 1.0, 2.0), NumberFeature("b", 0.0, 0.0, 1.0))
+NUMBERS = TableInputs(TableEncoder(COLUMNS, ("x", "y"), missing="mean"))
+
+
+def test_an_array_has_one_column_per_feature():
+    rows = np.array([[1.0, 2.0], [3.0, np.nan]])
+    expected = NUMBERS.prepare([{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": None}])
+    assert torch.equal(NUMBERS.prepare(rows), expected)
+    assert [len(part) for part in NUMBERS.chunks(rows)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            np.zeros((2, 3)),
+            r"expected numbers of shape \(b, 2\), one column per feature, got float64 of shape \(2, 3\)",
+        ),
+        (np.zeros(2), r"got float64 of shape \(2,\)"),
+        (np.array([["a", "b"]]), "expected numbers"),
+        (np.array([[0.0, 1.0], [0.0, -np.inf]]), "row 2, column 'b': expected a finite number, got -inf"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(rows, message):
+    with pytest.raises(DataError, match=message):
+        NUMBERS.prepare(rows)
+
+
+def test_an_array_cannot_have_words():
+    with pytest.raises(DataError, match="columns of words; pass rows as mappings"):
+        TableInputs(ENCODER).prepare(np.zeros((1, 2)))

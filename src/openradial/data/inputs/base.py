@@ -3,11 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from os import PathLike
 from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor
 
+from openradial.data.sources import stream
 from openradial.errors import DTypeError, ShapeError
 
 AT_ONCE = 2**22  # numbers of network inputs that are held at a time: 16 MB in float32
@@ -53,8 +55,12 @@ class Inputs(ABC):
         """What :meth:`record` gave."""
 
     def expand(self, inputs: Any) -> Any:
-        """Return the inputs that a path of a file or folder stands for, and other inputs as they are."""
-        return inputs
+        """Read the inputs of a file or folder one by one, where a path is given; return other inputs as they are.
+
+        A string is a path, except where the inputs are texts; these have paths of type ``Path``.
+        """
+        paths = {"texts": (PathLike,), "tensors": ()}.get(self.kind, (PathLike, str))
+        return _contents(str(inputs), self.kind, self.columns) if isinstance(inputs, paths) else inputs
 
     @abstractmethod
     def chunks(self, raw: Any) -> Iterator[Any]:
@@ -92,3 +98,10 @@ def in_parts(things: Iterable[T], size: int) -> Iterator[list[T]]:
     rest = iter(things)
     while part := list(islice(rest, size)):
         yield part
+
+
+def _contents(path: str, kind: str, columns: tuple[str, ...]) -> Iterator[Any]:
+    for each in stream([path], kind, columns=columns):
+        if each.error is not None:
+            raise each.error
+        yield each.raw

@@ -45,8 +45,11 @@ class PointInputs(Inputs):
         return torch.from_numpy(points)
 
     def chunks(self, raw: Any) -> Iterator[Any]:
-        points = raw if isinstance(raw, Tensor) else self.prepare(raw)
-        yield from torch.split(points, self.rows_at_once(self.width))
+        rows = self.rows_at_once(self.width)
+        if isinstance(raw, Iterator):
+            yield from in_parts(raw, rows)
+        else:
+            yield from torch.split(raw if isinstance(raw, Tensor) else self.prepare(raw), rows)
 
     def record(self) -> dict[str, Any]:
         return {"width": self.width}

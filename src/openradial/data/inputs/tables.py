@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -50,7 +50,8 @@ class TableInputs(Inputs):
         if not isinstance(raw, Table):
             numbers = {feature.name: isinstance(feature, NumberFeature) for feature in self.encoder.features}
             raw = Table.from_rows(_rows(raw), numbers)
-        return self.encoder.apply(raw, novel="unknown").inputs
+        known = {name: column for name, column in raw.columns.items() if name in self.columns}
+        return self.encoder.apply(replace(raw, columns=known), novel="unknown").inputs
 
     def chunks(self, raw: Any) -> Iterator[Any]:
         rows = self.rows_at_once(len(self.encoder.inputs))
