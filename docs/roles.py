@@ -15,35 +15,13 @@ from markdown.extensions import Extension
 from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 
-PAGES = (
-    "functional",
-    "nn",
-    "prototypes",
-    "reference",
-    "data",
-    "models",
-    "training",
-    "heads",
-    "bayes",
-    "decision",
-    "metrics",
-    "outliers",
-    "classifier",
-    "attacks",
-    "estimator",
-    "server",
-    "fitting",
-    "evaluation",
-    "bundle",
-    "export",
-    "experiments",
-    "errors",
-    "plots",
-)
+import openradial
+
+PAGES = (*openradial.MODULES, "evaluation.plots")
 
 
 def identifier(name: str) -> str:
-    """The full name of what a docstring mentions, as far as the API page has it."""
+    """Return the full name of what a docstring mentions, if the API pages have it."""
     for page in PAGES:
         if hasattr(import_module(f"openradial.{page}"), name.split(".")[0]):
             return f"openradial.{page}.{name}"
