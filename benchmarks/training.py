@@ -174,7 +174,7 @@ def thread_rows(console: Console, epochs: int, rounds: int) -> dict[str, Any]:
             for other in others:
                 other.kill()
                 other.wait()
-        rows[f"{hidden}, {'beside two busy loops' if busy else 'alone'}"] = {
+        rows[f"{hidden}, {'plus two busy loops' if busy else 'no busy loops'}"] = {
             "multiplications": 64 * hidden * hidden,
             "load_average": os.getloadavg()[0],
             "ms_per_step": {str(threads or "chosen"): statistics.median(v) for threads, v in samples.items()},
