@@ -197,8 +197,9 @@ def threads_markdown(results: dict[str, Any]) -> str:
     return "\n".join(
         [
             f"Written by `{env['command']} --only threads --epochs {found['epochs']} --rounds {found['rounds']}` on "
-            f"{env['date']}: {env['cpu']}, {env['cores']} cores, torch {env['torch']}. Digits, MLP with two hidden layers, "
-            f"batch 64, {found['epochs']} epochs; medians of the rounds. The last column is the machine's load average, with all other programs.",
+            f"{env['date']}: {env['cpu']}, {env['cores']} cores, torch {env['torch']}. Digits, MLP with two hidden "
+            f"layers, batch 64, {found['epochs']} epochs; medians of the rounds. "
+            "The last column is the machine's load average, with all other programs.",
             "",
             *table(
                 [
