@@ -174,7 +174,7 @@ def thread_rows(console: Console, epochs: int, rounds: int) -> dict[str, Any]:
             for other in others:
                 other.kill()
                 other.wait()
-        rows[f"{hidden}, {'beside two busy loops' if busy else 'alone'}"] = {
+        rows[f"{hidden}, {'plus two busy loops' if busy else 'no busy loops'}"] = {
             "multiplications": 64 * hidden * hidden,
             "load_average": os.getloadavg()[0],
             "ms_per_step": {str(threads or "chosen"): statistics.median(v) for threads, v in samples.items()},
@@ -196,9 +196,10 @@ def threads_markdown(results: dict[str, Any]) -> str:
     ]
     return "\n".join(
         [
-            f"Written by `{env['command']} --only threads` on {env['date']}: {env['cpu']}, {env['cores']} cores, "
-            f"torch {env['torch']}. Digits, MLP with two hidden layers, batch 64, {found['epochs']} epochs; median of "
-            f"{found['rounds']} rounds. The last column is the machine's load average, with all other programs.",
+            f"Written by `{env['command']} --only threads --epochs {found['epochs']} --rounds {found['rounds']}` on "
+            f"{env['date']}: {env['cpu']}, {env['cores']} cores, torch {env['torch']}. Digits, MLP with two hidden "
+            f"layers, batch 64, {found['epochs']} epochs; medians of the rounds. "
+            "The last column is the machine's load average, with all other programs.",
             "",
             *table(
                 [
