@@ -32,7 +32,7 @@ def test_the_contracts_are_kept(source_copy):
     [
         ("errors", "import openradial.reference", "Imports only go down"),
         ("reference", "import openradial.functional", "Imports only go down"),
-        ("prototypes", "from openradial import nn", "Imports only go down"),
+        ("conformal", "from openradial import heads", "Imports only go down"),
         ("nn", "def f():\n    import openradial.evaluation.plots", "Imports only go down"),
         ("utils", "", "Imports only go down"),
         ("nn", "import numpy", "The layer needs torch alone"),
@@ -52,7 +52,7 @@ def test_a_broken_contract_is_found(source_copy, module, line, contract):
 
 @pytest.mark.parametrize(
     ("room", "allowed"),
-    [("functional", "torch"), ("prototypes", "torch"), ("nn", "torch"), ("reference", "numpy"), ("errors", None)],
+    [("functional", "torch"), ("nn", "torch"), ("reference", "numpy"), ("errors", None)],
 )
 def test_a_room_of_the_core_imports_no_other_third_party_package(room, allowed):
     graph = grimp.build_graph("openradial", include_external_packages=True, cache_dir=None)

@@ -41,7 +41,8 @@ def test_the_readme_has_an_example():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("code", "shown"), examples(README))
-def test_every_example_prints_what_the_readme_shows(code, shown):
+def test_every_example_prints_what_the_readme_shows(code, shown, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # examples write files
     printed = run(code)
     if shown is not None:
         words, numbers = taken_apart(printed)
