@@ -124,7 +124,7 @@ def looped(bundle: OpenClassifier, requests: list[Request], threads: int, second
         begun = time.perf_counter()
         if begun > start + seconds:
             break
-        json.dumps(bundle.predict(body()).rows())
+        json.dumps([each.as_dict() for each in bundle.predict(body())])
         times.append(time.perf_counter() - begun)
     return summarised(times, seconds, time.process_time() - used)
 
@@ -210,7 +210,7 @@ def run_plain(model: Path) -> None:
     async def predict(request: Request) -> dict[str, Any]:
         body = await request.body()
         is_json = request.headers["content-type"] == "application/json"
-        return {"predictions": bundle.predict(parsed(body, is_json=is_json)()).rows()}
+        return {"predictions": [each.as_dict() for each in bundle.predict(parsed(body, is_json=is_json)())]}
 
     torch.set_num_threads(max(1, (os.cpu_count() or 1) - 1))
     opened = listen("127.0.0.1", 0)

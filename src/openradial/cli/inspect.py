@@ -1,6 +1,5 @@
 """``openradial inspect``: show the contents of a model."""
 
-import json
 from typing import Annotated
 
 import typer
@@ -12,16 +11,16 @@ def inspect_command(
     model: Model,
     as_json: Annotated[bool, typer.Option("--json", help="Print bundle.json.")] = False,
 ) -> None:
-    """Show classes, network, inputs, decision, facts and checksums of a model, and verify the checksums."""
+    """Show classes, network, inputs, decision, metadata and checksums of a model, and verify the checksums."""
     from openradial.bundle import describe
     from openradial.bundle.card import lines, sections
 
     record = describe(model)
     if as_json:
-        typer.echo(json.dumps(record, indent=1))
+        typer.echo(record.to_json())
         return
-    for title, facts in sections(record).items():
+    for title, values in sections(record).items():
         typer.echo(title)
-        for depth, name, text in lines(facts):
+        for depth, name, text in lines(values):
             typer.echo(f"{'  ' * (depth + 1)}{name}: {text}".rstrip())
     typer.echo(f"checksums match; card in {model / 'card.md'}")

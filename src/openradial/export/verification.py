@@ -36,7 +36,7 @@ class Agreement:
 
     def __str__(self) -> str:
         names = ("probability", "unknown_score", "distance", "p_value")
-        differences = {name.replace("_", " "): getattr(self, name) for name in names}
+        differences = {name.replace("p_", "p-").replace("_", " "): getattr(self, name) for name in names}
         worst = ", ".join(f"{name} {value:.2g}" for name, value in differences.items() if value is not None)
         same = "all decisions equal" if not self.ties else f"all decisions equal but {self.ties} within rounding"
         return f"{self.examples:,} {'given' if self.real else 'random'} inputs: {same}; largest differences: {worst}"

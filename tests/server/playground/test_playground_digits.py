@@ -88,7 +88,7 @@ def gallery():
 def test_the_prediction_is_that_of_the_bundle(name):
     bundle = digit_model(name)
     for image in gallery():
-        found, row = predict_digit(bundle, image), bundle.predict([image[:, :, None]]).rows()[0]
+        found, row = predict_digit(bundle, image), bundle.predict([image[:, :, None]])[0].as_dict()
         assert found.label == row["label"]
         assert str(found.nearest) == row["nearest"]
         assert found.p_value == pytest.approx(row["p_value"])
@@ -113,6 +113,6 @@ def test_what_was_measured_at_training_is_kept(name):
 
 
 def test_both_classifiers_were_trained_alike():
-    records = [describe(MODELS / name)["facts"] for name in NAMES]
+    records = [describe(MODELS / name).metadata for name in NAMES]
     assert records[0]["training"] == records[1]["training"]
     assert records[0]["data"] == records[1]["data"] == "mnist"
