@@ -92,6 +92,7 @@ def training_step(
     gradients, update = vmap(grad_and_value(loss), randomness="different"), optimiser.step
     if compile:  # with torch's random generators: compiled ones take 15 times as long
         logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it warns that it ignores the optimiser's profiler
+        torch.compiler.reset()  # else the ninth ensemble of a process exceeds the limit of recompilations
         gradients = torch.compile(gradients, fullgraph=True, dynamic=False, options={"fallback_random": True})
         update = torch.compile(update)
 

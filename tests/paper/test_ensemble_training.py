@@ -70,6 +70,14 @@ def test_a_compiled_step_trains_the_same_networks():
             torch.testing.assert_close(compiled.state_dict()[name], value, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.skipif(not ensemble_training.has_compiler(), reason="torch.compile needs a C++ compiler")
+def test_one_process_can_compile_more_ensembles_than_the_limit_of_recompilations(monkeypatch):
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 1)
+    few = POINTS.select(torch.arange(9))
+    for seeds in ([0], [0, 1], [0, 1, 2]):
+        train_ensemble(lambda: nn.Linear(2, 3), Objective(radial_loss), few, seeds, epochs=1, compile=True)
+
+
 def test_bayesian_networks_of_several_seeds_learn_together():
     objective = ElboObjective(RadialLoss(beta=5.0), 6, 25)
     networks, losses = train_ensemble(
