@@ -27,14 +27,9 @@ def compare_command(
     from openradial.evaluation.comparison.report import groups, markdown, summarised
     from openradial.files import write_text
 
-    runs = 1 if quick else 5
-    comparison = Comparison(
-        data,
-        runs if seeds is None else seeds,
-        runs if splits is None else splits,
-        quick=quick,
-        novel=dict(map(_novel_set, novel or [])),
-    )
+    usual = 1 if quick else 5
+    seeds, splits = (usual if runs is None else runs for runs in (seeds, splits))
+    comparison = Comparison(data, seeds, splits, quick=quick, novel=dict(map(_novel_set, novel or [])))
     console = Console()
     rows = compare(comparison, out, resume=resume, report=lambda text: console.print(text, style="dim"))
     summary = {name: summarised(group) for name, group in groups(rows).items()}

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from openradial.cli import BROKEN_INPUTS
-from openradial.cli.modules import Model, Modules, Rate, open_model
+from openradial.cli.modules import Json, Model, Modules, Rate, known_lines, open_model
 from openradial.errors import require
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def evaluate_command(
     false_reject_rate: Rate = None,
     title: Annotated[str | None, typer.Option(help="Title of the report.")] = None,
     module: Modules = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Evaluate a model on known and novel data, and write a report with curves and the most confident mistakes.
 
@@ -51,12 +51,9 @@ def evaluate_command(
 
 
 def _show(evaluation: "Evaluation", page: Path, broken: int) -> None:
-    console, rejects = Console(highlight=False, soft_wrap=True), evaluation.false_rejects
-    console.print(f"accuracy        {100 * evaluation.accuracy.value:.1f} % of {rejects.examples:,} known inputs")
-    interval = f"95 % interval {100 * rejects.low:.1f} to {100 * rejects.high:.1f} %"
-    console.print(
-        f"called unknown  {100 * rejects.measured:.1f} % of them, {100 * rejects.asked:g} % requested; {interval}"
-    )
+    console = Console(highlight=False, soft_wrap=True)
+    for name, text in known_lines(evaluation.accuracy.value, evaluation.false_rejects):
+        console.print(f"{name:<16}{text}")
     if evaluation.novel_metrics:
         table = Table(box=None, pad_edge=False)
         table.add_column("novel inputs (%)")

@@ -1,17 +1,13 @@
 """``openradial inspect``: show the contents of a model."""
 
 import json
-from typing import Annotated
 
 import typer
 
-from openradial.cli.modules import Model
+from openradial.cli.modules import Json, Model
 
 
-def inspect_command(
-    model: Model,
-    as_json: Annotated[bool, typer.Option("--json", help="Print bundle.json.")] = False,
-) -> None:
+def inspect_command(model: Model, as_json: Json = False) -> None:
     """Show classes, network, inputs, decision, facts and checksums of a model, and verify the checksums."""
     from openradial.bundle import describe
     from openradial.bundle.card import lines, sections

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from openradial.cli.modules import Model, Modules, open_model
+from openradial.cli.modules import Model, Modules, Port, open_model
 from openradial.errors import check_count
 from openradial.server.settings import Limits, LogFormat, LogLevel
 
@@ -18,7 +18,7 @@ def serve_command(
     host: Annotated[
         str, typer.Option(help="Address to listen on; an address that other computers can reach needs a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 chooses a free one.", min=0, max=65535)] = 8000,
+    port: Port = 8000,
     without_token: Annotated[
         bool, typer.Option("--without-token", help="Allow access without a token from any address.")
     ] = False,
