@@ -23,8 +23,7 @@ def compare_command(
     """Train one network per loss and evaluate every score on the same outputs."""
     require("matplotlib", "plot", "openradial compare")  # before training, not after it
     from openradial.evaluation.comparison import Comparison, compare
-    from openradial.evaluation.comparison.plot import draw
-    from openradial.evaluation.comparison.report import groups, markdown, summarised
+    from openradial.evaluation.comparison.report import draw, groups, markdown, summarised
     from openradial.files import write_text
 
     usual = 1 if quick else 5

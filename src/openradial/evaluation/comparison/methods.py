@@ -1,15 +1,21 @@
-"""The methods of a comparison: which network, which scores, and how scores are combined."""
+"""What is compared: networks by recipe, and methods, which combine scores of the layers of a network."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from openradial.heads import CACHead, DOCHead, OpenMaxHead, RadialHead, SoftmaxHead
+from openradial.recipe import LAYERS, Recipe
 from openradial.scorers import MahalanobisScorer, MixtureScorer, NeighbourScorer, ParzenScorer, Scorer
+from openradial.training import Settings
+from openradial.training.outliers import DEFAULTS
 
 CENTRES = 5_000  # of the Parzen window: all 55,000 of MNIST give the same result at ten times the cost
+RECIPE = "radial, squared, outliers"
+FULLY, CONVOLUTION, LAST = "fully connected", "convolution", "last hidden"
 
 
-class Score(NamedTuple):
+class LayerScore(NamedTuple):
     """A score: the layer that it reads (outputs or a hidden layer), and how it is made for k classes."""
 
     label: str
@@ -22,7 +28,7 @@ class Method(NamedTuple):
 
     name: str
     network: str
-    scores: tuple[Score, ...]
+    scores: tuple[LayerScore, ...]
     combination: str | None = None
 
     @property
@@ -30,26 +36,54 @@ class Method(NamedTuple):
         return self.network == RECIPE
 
 
-RECIPE = "radial, squared, outliers"
-FULLY, CONVOLUTION, LAST = "fully connected", "convolution", "last hidden"
+@dataclass(frozen=True)
+class NetworkSettings:
+    """The architecture and the training settings that all networks of a comparison share."""
 
-PROBABILITY = Score("msp", "outputs", SoftmaxHead)
-LOGIT = Score("max_logit", "outputs", lambda k: SoftmaxHead(k, score="max_logit"))
-ENERGY = Score("energy", "outputs", lambda k: SoftmaxHead(k, score="energy"))
-OPENMAX = Score("OpenMax", "outputs", OpenMaxHead)
-DOC = Score("DOC", "outputs", DOCHead)
-CAC = Score("CAC's score", "outputs", CACHead)
-ANCHOR = Score("distance", "outputs", lambda k: CACHead(k, score="distance"))
-DISTANCE = Score("distance", "outputs", RadialHead)
-MAHALANOBIS = Score("Mahalanobis", FULLY, lambda _: MahalanobisScorer())
-PARZEN = Score("radial basis functions", FULLY, lambda _: ParzenScorer(centres=CENTRES))
-MIXTURE = Score("Gaussian mixture", FULLY, lambda _: MixtureScorer(covariance="diag"))
-NEAR = Score("nearest neighbour", FULLY, lambda _: NeighbourScorer(k=1))
-NEAR_CONVOLUTION = Score("nearest neighbour, convolution", CONVOLUTION, lambda _: NeighbourScorer(k=1))
-DIRECTION = Score("nearest direction", FULLY, lambda _: NeighbourScorer(k=1, normalise=True))
-DIRECTION_CONVOLUTION = Score(
-    "nearest direction, convolution", CONVOLUTION, lambda _: NeighbourScorer(k=1, normalise=True)
-)
+    model: str
+    options: Mapping[str, Any]
+    settings: Settings
+
+    @property
+    def layers(self) -> dict[str, str]:
+        """Return the layers that scorers may read, by the name that methods use."""
+        prefix = next((start for start in LAYERS if self.model.startswith(start)), None)
+        names = [f"{layer}:input" for layer in LAYERS[prefix]] if prefix else []
+        return dict(zip((FULLY, CONVOLUTION), names, strict=False)) | {LAST: "classifier:input"}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A way to train a network: a recipe, and settings that differ from the shared ones."""
+
+    recipe: Recipe
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+NETWORKS = {
+    "softmax": Contender(Recipe("softmax")),
+    "DOC": Contender(Recipe("doc")),
+    "CAC": Contender(Recipe("cac")),
+    "radial": Contender(Recipe(loss="distance", beta=1.0)),
+    "radial, squared": Contender(Recipe(beta=1.0)),
+    RECIPE: Contender(Recipe(beta=1.0, outliers=DEFAULTS["images"])),
+}
+
+PROBABILITY = LayerScore("msp", "outputs", SoftmaxHead)
+LOGIT = LayerScore("max_logit", "outputs", lambda k: SoftmaxHead(k, score="max_logit"))
+ENERGY = LayerScore("energy", "outputs", lambda k: SoftmaxHead(k, score="energy"))
+OPENMAX = LayerScore("OpenMax", "outputs", OpenMaxHead)
+DOC = LayerScore("DOC", "outputs", DOCHead)
+CAC = LayerScore("CAC's score", "outputs", CACHead)
+ANCHOR = LayerScore("distance", "outputs", lambda k: CACHead(k, score="distance"))
+DISTANCE = LayerScore("distance", "outputs", RadialHead)
+MAHALANOBIS = LayerScore("Mahalanobis", FULLY, lambda _: MahalanobisScorer())
+PARZEN = LayerScore("radial basis functions", FULLY, lambda _: ParzenScorer(centres=CENTRES))
+MIXTURE = LayerScore("Gaussian mixture", FULLY, lambda _: MixtureScorer(covariance="diag"))
+NEAR = LayerScore("nearest neighbour", FULLY, lambda _: NeighbourScorer(k=1))
+NEAR_CONVOLUTION = NEAR._replace(label="nearest neighbour, convolution", layer=CONVOLUTION)
+DIRECTION = LayerScore("nearest direction", FULLY, lambda _: NeighbourScorer(k=1, normalise=True))
+DIRECTION_CONVOLUTION = DIRECTION._replace(label="nearest direction, convolution", layer=CONVOLUTION)
 
 METHODS = (
     *(Method(f"softmax: {p.label}", "softmax", (p,)) for p in (PROBABILITY, LOGIT, ENERGY, OPENMAX)),

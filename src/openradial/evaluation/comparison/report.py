@@ -1,13 +1,21 @@
-"""A comparison as a table: mean and twice the standard deviation over runs."""
+"""A comparison as a table and as a plot: mean and twice the standard deviation over runs."""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from openradial.evaluation.comparison.comparison import MethodRow
+from openradial.evaluation.comparison.methods import METHODS
+from openradial.evaluation.plots.colors import BLUE, GREEN, MARKS, ORANGE, PURPLE
 
 NUMBERS = ("auroc", "fpr95", "oscr", "detected")
 SPLIT = ", split "
+OURS = {method.name for method in METHODS if method.is_ours}
+COLORS = (BLUE, ORANGE, GREEN, PURPLE)
 
 
 def groups(rows: Iterable[MethodRow]) -> dict[str, list[MethodRow]]:
@@ -72,3 +80,35 @@ def _spread(values: Sequence[float]) -> list[float | None]:
 def _cell(value: Sequence[float | None]) -> str:
     mean, error = value
     return f"{mean:.4f}" if error is None else f"{mean:.4f} ± {error:.4f}"
+
+
+def draw(summary: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None:
+    """Write a figure with one panel per group of runs; bars show twice the standard deviation over runs."""
+    from matplotlib.figure import Figure
+
+    methods = list(dict.fromkeys(entry["method"] for entries in summary.values() for entry in entries))
+    figure = Figure(figsize=(5.2 * len(summary) + 2.4, 0.32 * len(methods) + 1.4), layout="constrained")
+    panels = figure.subplots(1, len(summary), sharey=True, squeeze=False)[0]
+    for panel, (name, entries) in zip(panels, summary.items(), strict=True):
+        _panel(panel, name, entries, methods)
+    panels[0].set_yticks(range(len(methods)), methods)
+    for label in panels[0].get_yticklabels():
+        label.set_fontweight("bold" if label.get_text() in OURS else "normal")
+    panels[0].invert_yaxis()
+    figure.savefig(path, dpi=150)
+
+
+def _panel(panel: Any, name: str, entries: Sequence[Mapping[str, Any]], methods: list[str]) -> None:
+    sets = list(entries[0]["novel"])
+    rows = np.array([methods.index(entry["method"]) for entry in entries])
+    shifts = np.linspace(-0.22, 0.22, len(sets)) if len(sets) > 1 else [0.0]
+    for each, shift, mark, color in zip(sets, shifts, cycle(MARKS), cycle(COLORS), strict=False):
+        means, errors = np.array([entry["novel"][each]["auroc"] for entry in entries], np.float64).T
+        style: dict[str, Any] = {"fmt": mark, "color": color, "markersize": 5, "capsize": 2, "linewidth": 1}
+        panel.errorbar(means, rows + shift, xerr=np.nan_to_num(errors), label=each, **style)
+    panel.set(xlabel="AUROC, known against novel", title=name)
+    panel.grid(axis="x", alpha=0.3)
+    lowest = min(entry["novel"][each]["auroc"][0] for entry in entries for each in sets)
+    panel.set_xlim(lowest - 0.08 * (1 - lowest), 1.002)  # the range of the means: bars may be far longer
+    if len(sets) > 1:
+        panel.legend(frameon=False, loc="lower left")

@@ -9,9 +9,9 @@ from torch import Tensor
 from openradial import metrics
 from openradial.conformal import Rejector, fit_beta
 from openradial.errors import HeadError, ShapeError
-from openradial.evaluation.comparison.methods import Method, Score
+from openradial.evaluation.comparison.methods import LayerScore, Method
 from openradial.heads import Head, RadialHead, SoftmaxHead
-from openradial.scorers import Combination, Scorer
+from openradial.scorers import Combination
 
 FALSE_REJECT_RATE = 0.05
 Layers = Mapping[str, Tensor]  # by name: outputs and hidden layers
@@ -29,11 +29,14 @@ class Scores:
         self.sets, self.labels, self.num_classes = sets, labels, num_classes
         self._kept: dict[tuple[str, str], dict[str, Tensor]] = {}
 
-    def of(self, score: Score) -> dict[str, Tensor]:
+    @torch.no_grad()
+    def of(self, score: LayerScore) -> dict[str, Tensor]:
         """Return one score on every set but ``train``."""
         key = (score.label, score.layer)
         if key not in self._kept:
-            self._kept[key] = self._computed(score)
+            scorer = score.make(self.num_classes).fit(self.sets["train"][score.layer], self.labels["train"])
+            layers = {name: each[score.layer] for name, each in self.sets.items() if name != "train"}
+            self._kept[key] = {name: scorer.unknown_score(z) for name, z in layers.items()}
         return self._kept[key]
 
     def merged(self, method: Method) -> dict[str, Tensor]:
@@ -45,22 +48,14 @@ class Scores:
         merge = Combination(method.combination).fit(stacked["fit"])  # type: ignore[arg-type]
         return {name: merge.unknown_score(rows) for name, rows in stacked.items()}
 
-    @torch.no_grad()
-    def _computed(self, score: Score) -> dict[str, Tensor]:
-        scorer: Scorer = score.make(self.num_classes).fit(self.sets["train"][score.layer], self.labels["train"])
-        return {
-            name: scorer.unknown_score(layers[score.layer]) for name, layers in self.sets.items() if name != "train"
-        }
-
 
 def measured(methods: Iterable[Method], head: Head, scores: Scores, novel: Iterable[str]) -> list[dict[str, Any]]:
     """Return a row of numbers for each method of a network that was trained with the head."""
-    novel = list(novel)
-    head = _calibrated(head, scores)
-    o, y = scores.sets["test"]["outputs"], scores.labels["test"]
-    known = _known_numbers(head, o, y)
-    correct = (head.predict(o) == y).numpy()
-    return [_row(method, scores.merged(method), correct, known, novel) for method in methods]
+    head, novel = _calibrated(head, scores), list(novel)
+    o, y = scores.sets["test"]["outputs"], scores.labels["test"].numpy()
+    labels = head.predict(o).numpy()
+    known = {"accuracy": float((labels == y).mean()), "ece": metrics.ece(head.probs(o).double().numpy(), y, labels)}
+    return [_row(method, scores.merged(method), labels == y, known, novel) for method in methods]
 
 
 def _calibrated(head: Head, scores: Scores) -> Head:
@@ -79,28 +74,15 @@ def _calibrated(head: Head, scores: Scores) -> Head:
     return head.fit(scores.sets["train"]["outputs"], scores.labels["train"])
 
 
-def _known_numbers(head: Head, o: Tensor, y: Tensor) -> dict[str, float]:
-    probs, labels = head.probs(o).double().numpy(), head.predict(o)
-    return {
-        "accuracy": float((labels == y).double().mean()),
-        "ece": metrics.ece(probs, y.numpy(), labels.numpy()),
-    }
-
-
 def _row(
     method: Method, scores: Mapping[str, Tensor], correct: Any, known: Mapping[str, float], novel: list[str]
 ) -> dict[str, Any]:
     rejector = Rejector(FALSE_REJECT_RATE).fit(scores["calibration"])
+    rejected = {name: float(rejector.rejects(scores[name]).double().mean()) for name in ("test", *novel)}
     row: dict[str, Any] = {"method": method.name, "network": method.network, **known}
-    row["false_reject_rate"] = float(rejector.rejects(scores["test"]).double().mean())
-    row["novel"] = {}
+    row |= {"false_reject_rate": rejected["test"], "novel": {}}
     for name in novel:
-        found = metrics.summary(scores["test"].numpy(), scores[name].numpy(), correct)
-        detected = float(rejector.rejects(scores[name]).double().mean())
-        row["novel"][name] = {
-            "auroc": found["auroc"],
-            "fpr95": found["fpr_at_tpr"],
-            "oscr": found["oscr"],
-            "detected": detected,
-        }
+        values = metrics.summary(scores["test"].numpy(), scores[name].numpy(), correct)
+        numbers = {"auroc": values["auroc"], "fpr95": values["fpr_at_tpr"], "oscr": values["oscr"]}
+        row["novel"][name] = numbers | {"detected": rejected[name]}
     return row
