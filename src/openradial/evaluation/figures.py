@@ -3,6 +3,7 @@
 import base64
 import io
 import re
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,16 +37,16 @@ def figures(evaluation: Evaluation) -> dict[str, str]:
         risks["known and novel"] = metrics.risk_coverage_curve(*scored)
     rocs = {name: metrics.roc_curve(known.scores, each) for name, each in scores.items()}
     oscrs = {name: metrics.oscr_curve(known.scores, each, known.correct) for name, each in scores.items()}
-    detected = {name: _rejected(each, RATES) for name, each in novel.items()}
-    drawn = {
-        "scores": lambda ax: curves.plot_scores(known.scores, scores, evaluation.threshold, ax),
-        "rates": lambda ax: curves.plot_rates(RATES, _rejected(known, RATES), detected, ax),
-        **({"roc": lambda ax: curves.plot_roc(rocs, ax)} if novel else {}),
-        **({"oscr": lambda ax: curves.plot_oscr(oscrs, ax)} if novel else {}),
-        "reliability": lambda ax: curves.plot_reliability(bins, ax),
-        "risk": lambda ax: curves.plot_risk_coverage(risks, ax),
+    detected = {name: _rejected(each) for name, each in novel.items()}
+    drawn: dict[str, Any] = {
+        "scores": partial(curves.plot_scores, known.scores, scores, evaluation.threshold),
+        "rates": partial(curves.plot_rates, RATES, _rejected(known), detected),
+        "roc": partial(curves.plot_roc, rocs),
+        "oscr": partial(curves.plot_oscr, oscrs),
+        "reliability": partial(curves.plot_reliability, bins),
+        "risk": partial(curves.plot_risk_coverage, risks),
     }
-    return {name: _svg(name, draw) for name, draw in drawn.items()}
+    return {name: _svg(name, draw) for name, draw in drawn.items() if novel or name not in ("roc", "oscr")}
 
 
 def thumbnail(row: RawInput, inputs: Inputs) -> str | None:
@@ -74,11 +75,11 @@ def _pixels(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return (pixels.astype(np.uint16) * 255 // peak).astype(np.uint8) if peak < 64 else pixels
 
 
-def _rejected(part: PredictedSample, rates: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share of inputs whose p-value is at most each rate."""
+def _rejected(part: PredictedSample) -> NDArray[np.float64]:
+    """Return the share of inputs whose p-value is at most each of RATES."""
     assert part.predictions.p_values is not None
     ordered = np.sort(np.nan_to_num(part.predictions.p_values))
-    return np.searchsorted(ordered, rates, side="right") / len(ordered)
+    return np.searchsorted(ordered, RATES, side="right") / len(ordered)
 
 
 def _svg(name: str, draw: Any) -> str:
@@ -86,7 +87,7 @@ def _svg(name: str, draw: Any) -> str:
     import matplotlib
     from matplotlib.figure import Figure
 
-    from openradial.evaluation.plots import KNOWN_COLOR
+    from openradial.evaluation.plots.colors import KNOWN_COLOR
 
     inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     style: dict[Any, Any] = dict.fromkeys(inks, INK)

@@ -9,20 +9,20 @@ import numpy as np
 
 from openradial.classifier import OpenClassifier
 from openradial.errors import require
-from openradial.evaluation.evaluation import Evaluation, Mistake, known_misclassified, known_rejected, novel_accepted
+from openradial.evaluation.evaluation import Evaluation, Mistake, find_mistakes
 from openradial.evaluation.figures import figures, thumbnail
 from openradial.files import write_text
 
-PAGE, NUMBERS = "report.html", "report.json"
 SHOWN, COLUMNS, UNREADABLE = 12, 8, 20  # mistakes of a kind, columns of a table row, unreadable inputs in the report
 
 
 def write_report(evaluation: Evaluation, bundle: OpenClassifier, folder: Path | str, title: str = "Evaluation") -> Path:
     """Write ``report.html`` and ``report.json`` to a folder and return the path of the page."""
     folder = Path(folder).expanduser()
-    write_text(folder / NUMBERS, json.dumps(evaluation.as_dict(), indent=1) + "\n")
-    write_text(folder / PAGE, render_report(evaluation, bundle, title))
-    return folder / PAGE
+    write_text(folder / "report.json", json.dumps(evaluation.as_dict(), indent=1) + "\n")
+    page = folder / "report.html"
+    write_text(page, render_report(evaluation, bundle, title))
+    return page
 
 
 def render_report(evaluation: Evaluation, bundle: OpenClassifier, title: str = "Evaluation") -> str:
@@ -46,15 +46,10 @@ def render_report(evaluation: Evaluation, bundle: OpenClassifier, title: str = "
 def _mistakes(evaluation: Evaluation, bundle: OpenClassifier) -> list[dict[str, Any]]:
     """Return the groups of mistakes that occur, each with pictures or, where inputs are no images, with a table."""
     groups = []
-    for title, text, mistakes in (
-        (
-            "Novel, but accepted",
-            "Predicted class, true class and p-value; most confident first.",
-            novel_accepted(evaluation),
-        ),
-        ("Known and accepted, but misclassified", "Most confident first.", known_misclassified(evaluation)),
-        ("Known, but called unknown", "Least confident first.", known_rejected(evaluation)),
-    ):
+    titles = ("Novel, but accepted", "Known and accepted, but misclassified", "Known, but called unknown")
+    first = "Most confident first."
+    texts = (f"Predicted class, true class and p-value. {first}", first, "Least confident first.")
+    for title, text, mistakes in zip(titles, texts, find_mistakes(evaluation), strict=True):
         pictures = [(each, thumbnail(each.row, bundle.preprocessing)) for each in mistakes[:SHOWN]]
         shown = {"pictures": pictures} if any(url for _, url in pictures) else {"table": _table(mistakes[:SHOWN])}
         groups += [{"title": title, "text": text, "mistakes": mistakes, **shown}] if mistakes else []
@@ -77,15 +72,9 @@ def _classes(evaluation: Evaluation) -> list[dict[str, Any]]:
     for k in np.unique(known.labels).tolist():
         members = known.labels == k
         confused = np.bincount(known.predictions.nearest[members & ~known.correct], minlength=1)
-        rows.append(
-            {
-                "name": evaluation.classes[k],
-                "examples": int(members.sum()),
-                "accuracy": float(known.correct[members].mean()),
-                "rejected": float((known.predictions.labels[members] < 0).mean()),
-                "confused_with": f"{evaluation.classes[confused.argmax()]} ({confused.max()})"
-                if confused.any()
-                else "",
-            }
-        )
+        worst = f"{evaluation.classes[confused.argmax()]} ({confused.max()})" if confused.any() else ""
+        row = {"name": evaluation.classes[k], "examples": int(members.sum()), "confused_with": worst}
+        row["accuracy"] = float(known.correct[members].mean())
+        row["rejected"] = float((known.predictions.labels[members] < 0).mean())
+        rows.append(row)
     return sorted(rows, key=lambda row: row["accuracy"])

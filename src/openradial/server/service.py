@@ -104,7 +104,7 @@ class Service:
         return {
             "classes": list(self.bundle.classes),
             "network": self.bundle.network[0],
-            "parameters": self.bundle.parameters,
+            "parameters": self.bundle.num_parameters,
             "inputs": {"kind": inputs.kind, "shape": list(inputs.shape), **columns},
             "false_reject_rate": self.false_reject_rate,
             "facts": dict(self.bundle.metadata),
