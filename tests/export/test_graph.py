@@ -10,8 +10,7 @@ from made_bundles import RAW, image_bundle, pixels, point_bundle, table_bundle
 from openradial.conformal import Rejector
 from openradial.data import Normalise
 from openradial.data.inputs import ImageInputs
-from openradial.export.graph import Graph, GraphRejector, Normalisation
-from openradial.export.scorers import count_below, traceable
+from openradial.export.graph import Graph, GraphRejector, Normalisation, count_below, traceable
 from openradial.heads import CACHead, DOCHead, OpenMaxHead, SoftmaxHead
 from openradial.scorers import Combination, MahalanobisScorer, MixtureScorer, NeighbourScorer, ParzenScorer
 

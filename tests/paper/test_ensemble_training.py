@@ -37,9 +37,7 @@ def plain_loop(build, objective, seed, epochs, dtype):
     return net, torch.stack(losses)
 
 
-@pytest.mark.parametrize(
-    "loss", [radial_loss, RadialLoss(5.0, 2.0), F.cross_entropy], ids=["radial", "scaled radial", "softmax"]
-)
+@pytest.mark.parametrize("loss", [radial_loss, RadialLoss(5.0, 2.0), F.cross_entropy], ids=["radial", "scaled radial", "softmax"])
 @pytest.mark.parametrize("seeds", [(3, 0), (7,)])
 def test_each_network_is_trained_as_a_plain_loop_trains_it_alone(loss, seeds):
     networks, losses = train_ensemble(

@@ -12,9 +12,9 @@ from openradial.data.inputs import PointInputs, TableInputs
 from openradial.data.table_encoder import NumberFeature, TableEncoder, WordFeature
 from openradial.server import Service
 from openradial.server.playground import create_playground, learning, runs
+from openradial.server.playground.app import event_stream, input_form
 from openradial.server.playground.digits import digit_model
 from openradial.server.playground.learning import Pace, SpiralSettings
-from openradial.server.playground.routes import event_stream, input_form
 from openradial.server.playground.runs import Run
 
 

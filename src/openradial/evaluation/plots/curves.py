@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import cycle
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -82,7 +82,7 @@ def plot_rates(rates: Floats, known: Floats, novel: Mapping[str, Floats], ax: Ax
     return _finished(ax, "requested false-reject rate (%)", "called unknown (%)", ylim=(-1, 101))
 
 
-def _finished(ax: Axes, xlabel: str, ylabel: str, loc: str = "best", **limits: Any) -> Axes:
+def _finished(ax: Axes, xlabel: str, ylabel: str, loc: Literal["best", "lower right"] = "best", **limits: Any) -> Axes:
     ax.set(xlabel=xlabel, ylabel=ylabel, **limits)
     ax.legend(frameon=False, loc=loc)
     return ax
