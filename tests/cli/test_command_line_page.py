@@ -53,7 +53,7 @@ def test_the_fields_of_a_prediction_are_described():
         unknown_score=none,
         p_values=none,
     )
-    fields = {"input", "error", *said.rows()[0]}
+    fields = {"input", "error", *said[0].as_dict()}
     cells = re.findall(r"^\| (`[a-z_`, ]+) \|", section("predict"), re.MULTILINE)
     assert fields <= set(re.findall(r"`(\w+)`", " ".join(cells)))
 

@@ -35,11 +35,10 @@ def evaluate_command(
     """
     require("matplotlib", "plot", "the report")  # before the work, not after it
     require("jinja2", "report", "the report")
-    from openradial.evaluation import evaluate, known_sample, novel_sample, write_report
+    from openradial.evaluation import evaluate_model, write_report
 
     bundle = open_model(model, module)
-    samples = [novel_sample(bundle, each, label) for each in novel or []]
-    evaluation = evaluate(bundle, known_sample(bundle, known, label), samples, false_reject_rate)
+    evaluation = evaluate_model(bundle, known, novel or [], label=label, false_reject_rate=false_reject_rate)
     page = write_report(evaluation, bundle, out, title or f"Evaluation of {model.resolve().name}")
     broken = sum(len(part.broken) for part in (evaluation.known, *evaluation.novel))
     if as_json:

@@ -1,8 +1,9 @@
 """Evaluate a bundle on known and novel data: metrics with intervals, and the most confident mistakes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ class PredictedSample:
     rows: list[RawInput]
     labels: Labels
     predictions: Predictions
-    truths: tuple[str, ...]
+    truths: list[str]
     broken: tuple[tuple[str, str], ...] = ()  # input and error message
 
     @property
@@ -55,6 +56,9 @@ class NovelMetrics:
     detected: float  # share of inputs called unknown
     metrics: Mapping[str, Interval]
 
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "metrics": {name: value._asdict() for name, value in self.metrics.items()}}
+
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
@@ -70,14 +74,10 @@ class Evaluation:
     novel: tuple[PredictedSample, ...]
     novel_metrics: tuple[NovelMetrics, ...]
     threshold: float
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the metrics as JSON-compatible values."""
-        novel = [
-            {**asdict(each), "metrics": {name: value._asdict() for name, value in each.metrics.items()}}
-            for each in self.novel_metrics
-        ]
         return {
             "known": {
                 "name": self.known.name,
@@ -89,7 +89,7 @@ class Evaluation:
                 "ece": self.ece,
             },
             "ece_with_novel": self.open_ece,
-            "novel": novel,
+            "novel": [each.as_dict() for each in self.novel_metrics],
             "broken": [name for part in (self.known, *self.novel) for name, _ in part.broken],
             "notes": list(self.notes),
         }
@@ -176,11 +176,9 @@ def _predict(sample: Sample, predict: Callable[[Sequence[Any]], Predictions], ad
         advance(len(run.rows))
     if not parts:
         raise DataError(f"no input of {sample.name} could be read; the first: {broken[0][0]}: {broken[0][1]}")
-    keep = np.flatnonzero(readable)
-    rows, truths = [sample.rows[i] for i in keep], [sample.truths[i] for i in keep]
-    return PredictedSample(
-        sample.name, rows, sample.labels[keep], Predictions.concatenate(parts), tuple(truths), tuple(broken)
-    )
+    rows, truths = list(compress(sample.rows, readable)), list(compress(sample.truths, readable))
+    predictions = Predictions.concatenate(parts)
+    return PredictedSample(sample.name, rows, sample.labels[readable], predictions, truths, tuple(broken))
 
 
 def _pooled(novel: Sequence[PredictedSample]) -> list[PredictedSample]:
@@ -189,7 +187,7 @@ def _pooled(novel: Sequence[PredictedSample]) -> list[PredictedSample]:
     rows, truths = ([x for each in novel for x in getattr(each, name)] for name in ("rows", "truths"))
     labels = np.concatenate([each.labels for each in novel])
     predictions = Predictions.concatenate([each.predictions for each in novel])
-    return [PredictedSample("all novel sets", rows, labels, predictions, tuple(truths))]
+    return [PredictedSample("all novel sets", rows, labels, predictions, truths)]
 
 
 def _novel_metrics(known: PredictedSample, novel: PredictedSample) -> NovelMetrics:

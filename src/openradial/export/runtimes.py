@@ -50,10 +50,6 @@ class ExportedModel(ABC):
         self.false_reject_rate: float | None = facts["false_reject_rate"]
         self.smallest_rate: float | None = facts["smallest_rate"]
 
-    def prepare(self, raw: Any) -> Tensor:
-        """Convert raw inputs to what the graph takes; raise a DataError for a broken one."""
-        return self.preprocessing.ready(raw)
-
     def predict(self, raw: Any, false_reject_rate: float | None = None) -> Predictions:
         """Predict raw inputs, or prepared inputs given as a tensor, in bounded memory."""
         rate = self._rate(false_reject_rate)

@@ -17,8 +17,6 @@ from openradial.errors import DataError, DTypeError, ShapeError, require
 from openradial.server.requests import RequestError
 from openradial.server.settings import Limits
 
-BROKEN = (DataError, ShapeError, DTypeError)  # errors of a single input
-
 
 def prepare_input(bundle: OpenClassifier, value: Any, limits: Limits) -> Tensor | RequestError:
     """Return one input from JSON or an upload as a batch of one, or the error if it cannot be read.
@@ -29,7 +27,7 @@ def prepare_input(bundle: OpenClassifier, value: Any, limits: Limits) -> Tensor 
         return bundle.preprocessing.ready([_read(bundle, value, limits)])
     except RequestError as error:
         return error
-    except BROKEN as error:
+    except (DataError, ShapeError, DTypeError) as error:
         return RequestError(422, error.reason)
 
 
@@ -86,14 +84,16 @@ def _size(data: bytes) -> tuple[int, int] | None:
 
 def _sequence(value: Any, limits: Limits) -> NDArray[np.float64]:
     values = _numbers("a sequence", value)
-    _check_steps("a sequence", "steps", len(values), limits)
+    if len(values) > limits.steps:
+        raise RequestError(413, f"a sequence may have at most {limits.steps:,} steps, got {len(values):,}; shorten it")
     return values
 
 
 def _text(value: Any, limits: Limits) -> str:
     if not isinstance(value, str):
         raise RequestError(422, f"a text must be a string, got {_kind(value)}")
-    _check_steps("a text", "words", len(value.split()), limits)
+    if (count := len(value.split())) > limits.steps:
+        raise RequestError(413, f"a text may have at most {limits.steps:,} words, got {count:,}; shorten it")
     return value
 
 
@@ -101,11 +101,6 @@ def _row(value: Any, limits: Limits) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RequestError(422, f"a row must be an object of columns and values, got {_kind(value)}")
     return value
-
-
-def _check_steps(what: str, unit: str, count: int, limits: Limits) -> None:
-    if count > limits.steps:
-        raise RequestError(413, f"{what} may have at most {limits.steps:,} {unit}, got {count:,}; shorten it")
 
 
 def _numbers(what: str, value: Any) -> NDArray[np.float64]:

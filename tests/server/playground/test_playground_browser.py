@@ -426,4 +426,4 @@ def test_the_classifier_of_the_page_is_that_of_the_service(playground, patience)
     bundle = digit_model("radial")
     options = {"headers": {"Content-Type": "image/png"}, "timeout": patience / 1000}
     found = httpx.post(f"{playground}/v1/predict", content=png(90), **options).json()
-    assert found["predictions"][0]["nearest"] == bundle.predict([png(90)]).rows()[0]["nearest"]
+    assert found["predictions"][0]["nearest"] == bundle.predict([png(90)])[0].nearest

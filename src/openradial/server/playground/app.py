@@ -5,7 +5,6 @@ import json
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +167,7 @@ def digit_routes(memory: MemoryBudget) -> APIRouter:
 
 
 def _predict_with_both(image: GreyImage) -> dict[str, Any]:
-    predictions = {name: asdict(predict_digit(digit_model(name), image)) for name in NAMES}
+    predictions = {name: predict_digit(digit_model(name), image) for name in NAMES}
     return {"pixels": image.flatten().tolist(), **predictions}
 
 
