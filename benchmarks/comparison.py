@@ -20,9 +20,8 @@ from benchmarks.peers import agreement, detectors, methods, peers, summary, vers
 from benchmarks.run import RESULTS, table, write
 from openradial.evaluation.comparison import Comparison, compare
 from openradial.evaluation.comparison.comparison import core_seconds, scores_of, trained
-from openradial.evaluation.comparison.methods import METHODS
+from openradial.evaluation.comparison.methods import METHODS, measured
 from openradial.evaluation.comparison.report import draw, groups, markdown, summarised
-from openradial.evaluation.comparison.scoring import measured
 
 
 def main() -> None:

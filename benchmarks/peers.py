@@ -79,7 +79,7 @@ def peers(module: Any, net: nn.Module, num_classes: int) -> list[Peer]:
     def of(make: Callable[[], Any], takes: str) -> Callable[[int], Any]:
         return lambda _: Adapter(make(), takes)
 
-    def part(label: str, place: str, make: Callable[[], Any], takes: str) -> Score:
+    def part(label: str, place: str, make: Callable[[], Any], takes: str) -> LayerScore:
         return LayerScore(f"pytorch-ood, {label}", place, of(make, takes))
 
     return [

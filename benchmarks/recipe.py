@@ -39,10 +39,11 @@ from openradial.evaluation.comparison.methods import (
     Contender,
     LayerScore,
     Method,
+    Scores,
+    measured,
 )
 from openradial.evaluation.comparison.protocols import Protocol
 from openradial.evaluation.comparison.report import groups, markdown, summarised
-from openradial.evaluation.comparison.scoring import Scores, measured
 from openradial.scorers import MahalanobisScorer, NeighbourScorer
 
 OURS = NETWORKS[RECIPE]

@@ -46,7 +46,7 @@ def _inputs(bundle: "OpenClassifier", paths: list[str]) -> list[object]:
     from openradial.data.sources import stream
 
     rows = stream(paths, bundle.preprocessing.kind, columns=bundle.preprocessing.columns)
-    found = list(islice((row.raw for row in rows if row.error is None), MOST))
-    if not found:
+    readable = list(islice((row.raw for row in rows if row.error is None), MOST))
+    if not readable:
         raise DataError(f"no input to check on in {', '.join(paths)}; name other files, or leave --check out")
-    return found
+    return readable

@@ -3,8 +3,9 @@
 import csv
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -15,7 +16,7 @@ from openradial.cli.modules import Modules, Rate, Runtime, open_model
 from openradial.errors import OptionError
 
 if TYPE_CHECKING:
-    from openradial.classifier import OpenClassifier, Predictions
+    from openradial.classifier import OpenClassifier
     from openradial.export import OnnxModel
 
 WIDTHS = {"input": 40, "label": 16, "probability": 13, "distance": 10, "p-value": 10}
@@ -48,9 +49,7 @@ def predict_command(
     from openradial.data import progress
     from openradial.data.sources import count_inputs, stream
 
-    def predict(raw: Sequence[Any]) -> "Predictions":
-        return loaded.predict(raw, false_reject_rate)
-
+    predict = partial(loaded.predict, false_reject_rate=false_reject_rate)
     write, broken = WRITERS[form](sys.stdout), 0
     with progress.bar("predicting", count_inputs(inputs, loaded.preprocessing.kind), unit="inputs") as advance:
         rows = stream(inputs, loaded.preprocessing.kind, columns=loaded.preprocessing.columns)

@@ -28,10 +28,8 @@ class Graph(nn.Module):
     def __init__(self, model: OpenClassifier) -> None:
         super().__init__()
         copied = copy.deepcopy(model).requires_grad_(False).cpu()
-        scorers = {
-            layer: scorer if scorer is copied.head else traceable(scorer)
-            for layer, scorer in copied.scorers_by_layer().items()
-        }
+        layers = copied.scorers_by_layer().items()
+        scorers = {layer: scorer if scorer is copied.head else traceable(scorer) for layer, scorer in layers}
         merge = None if copied.combination is None else GraphCombination(copied.combination)
         self.classifier = OpenClassifier(copied.net, copied.head, scorers=scorers, combination=merge)
         inputs = model.preprocessing
@@ -171,12 +169,10 @@ class GraphNeighbours(NeighbourScorer):
     def __init__(self, scorer: NeighbourScorer) -> None:
         super().__init__(**scorer.settings())
         self.restore(scorer.tensors())
-        self._ready: list[tuple[Tensor, NeighbourSearch]] = [
-            (at, GraphRows(group.rows)) for at, group in scorer._groups()
-        ]
+        self._ready = [(at, GraphRows(group.rows)) for at, group in scorer._groups()]
 
     def _groups(self) -> list[tuple[Tensor, NeighbourSearch]]:
-        return self._ready
+        return list(self._ready)
 
 
 class GraphCombination(Combination):

@@ -115,7 +115,10 @@ def _onnx_bytes(graph: Graph, bundle: OpenClassifier) -> bytes:
         raise ExportError(f"the network {bundle.network[0]} cannot be converted to ONNX ({reason})") from error
     assert exported is not None
     model = exported.model_proto
-    _strip(model)
+    nodes = model.graph
+    for part in (model, nodes, *nodes.node, *nodes.value_info, *nodes.input, *nodes.output, *nodes.initializer):
+        part.ClearField("metadata_props")  # both contain paths of this machine, and are larger than the graph
+        part.ClearField("doc_string")
     if bundle.rejector is None:  # the rate has no meaning
         for value in [each for each in model.graph.input if each.name == RATE]:
             model.graph.input.remove(value)
@@ -127,14 +130,6 @@ def _onnx_bytes(graph: Graph, bundle: OpenClassifier) -> bytes:
     onnx.checker.check_model(model)
     data: bytes = model.SerializeToString()
     return data
-
-
-def _strip(model: Any) -> None:
-    """Remove notes on the source code, which contain paths of this machine and are larger than the graph."""
-    graph = model.graph
-    for part in (model, graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
-        part.ClearField("metadata_props")
-        part.ClearField("doc_string")
 
 
 def _write(

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse
 
 import openradial
+from openradial.data.inputs import ImageInputs
 from openradial.errors import OpenRadialError
 from openradial.server import schemas
 from openradial.server.batching import Result
@@ -54,6 +55,7 @@ def create_app(service: Service) -> FastAPI:
 
 def predict_route(service: Service) -> Callable[[Request], Awaitable[Response]]:
     """Return the handler of ``POST /v1/predict``."""
+    takes_images = isinstance(service.bundle.preprocessing, ImageInputs)
 
     async def predict(request: Request) -> Response:
         """Return a class or unknown for each input. An input that cannot be read gets an error at its position."""
@@ -63,7 +65,7 @@ def predict_route(service: Service) -> Callable[[Request], Awaitable[Response]]:
                 pass
 
         with service.memory.lease() as reserve:
-            asked = await read_request(request, service.limits, reserve, images=service.takes_images)
+            asked = await read_request(request, service.limits, reserve, images=takes_images)
             results = await service.predict(asked, disconnected)
         request.state.log = {"inputs": len(results), "unknown": count_unknown(results)}
         return _response(results, service.false_reject_rate if asked.rate is None else asked.rate)

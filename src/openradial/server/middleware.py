@@ -50,16 +50,10 @@ class ServiceMiddleware:
         finally:
             seconds = time.perf_counter() - start
             self.service.metrics.count_request(_route(scope), status, seconds)
-            log_event(
-                LogLevel.ERROR if status >= 500 and status != 503 else LogLevel.INFO,
-                "request",
-                method=scope["method"],
-                path=path,
-                status=status,
-                ms=round(1000 * seconds, 2),
-                client=scope["client"][0] if scope.get("client") else "-",
-                **scope.get("state", {}).get("log", {}),
-            )
+            level = LogLevel.ERROR if status >= 500 and status != 503 else LogLevel.INFO
+            facts = {"method": scope["method"], "path": path, "status": status, "ms": round(1000 * seconds, 2)}
+            facts["client"] = scope["client"][0] if scope.get("client") else "-"
+            log_event(level, "request", **facts, **scope.get("state", {}).get("log", {}))
 
 
 def _route(scope: Scope) -> str:

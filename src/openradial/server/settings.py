@@ -36,6 +36,5 @@ class Limits:
         for large, small in (("memory", "body"), ("queue", "items")):
             most, one = getattr(self, large), getattr(self, small)
             if one > most:
-                raise OptionError(
-                    f"{large} must hold one request, got {large}={most}, {small}={one}; raise {large} or lower {small}"
-                )
+                way_out = f"raise {large} or lower {small}"
+                raise OptionError(f"{large} must hold one request, got {large}={most}, {small}={one}; {way_out}")

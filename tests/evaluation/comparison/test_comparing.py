@@ -9,9 +9,8 @@ from openradial import metrics
 from openradial.errors import OptionError, TrainingError
 from openradial.evaluation.comparison import METHODS, Comparison, LayerScore, compare
 from openradial.evaluation.comparison import comparison as steps
-from openradial.evaluation.comparison.methods import DISTANCE, NEAR, RECIPE, Method
+from openradial.evaluation.comparison.methods import DISTANCE, NEAR, RECIPE, Method, Scores, measured
 from openradial.evaluation.comparison.report import groups, markdown, summarised
-from openradial.evaluation.comparison.scoring import Scores, measured
 from openradial.heads import RadialHead
 from openradial.scorers import NeighbourScorer
 

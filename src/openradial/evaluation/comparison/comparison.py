@@ -14,9 +14,16 @@ from openradial import models
 from openradial.data.batches import Batches
 from openradial.data.splits import train_test_split
 from openradial.errors import DataError, OptionError, TrainingError, check_choice, check_count
-from openradial.evaluation.comparison.methods import METHODS, NETWORKS, Contender, Method, NetworkSettings
+from openradial.evaluation.comparison.methods import (
+    METHODS,
+    NETWORKS,
+    Contender,
+    Method,
+    NetworkSettings,
+    Scores,
+    measured,
+)
 from openradial.evaluation.comparison.protocols import SETS, Protocol, all_known, class_split, left_out, shortened
-from openradial.evaluation.comparison.scoring import Scores, measured
 from openradial.files import write_text
 from openradial.nn import hidden_layers
 from openradial.training import Settings, fit

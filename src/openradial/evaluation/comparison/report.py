@@ -39,8 +39,7 @@ def summarised(rows: Sequence[MethodRow]) -> list[dict[str, Any]]:
         entry["novel"] = {
             each: {number: _spread([row["novel"][each][number] for row in own]) for number in NUMBERS} for each in sets
         }
-        means = [statistics.fmean(row["novel"][each]["auroc"] for each in sets) for row in own]
-        entry["mean_auroc"] = _spread(means)
+        entry["mean_auroc"] = _spread([statistics.fmean(row["novel"][each]["auroc"] for each in sets) for row in own])
         result.append(entry)
     return result
 
