@@ -1,10 +1,13 @@
-"""Settings of the service: limits, log level and log format. Needs no optional package."""
+"""Settings of the service: limits, log, and the token for authentication. Needs no optional package."""
 
+import ipaddress
+import os
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from openradial.errors import OptionError, check_count, check_positive
 
+TOKEN = "OPENRADIAL_TOKEN"
 LogLevel = StrEnum("LogLevel", ["DEBUG", "INFO", "WARNING", "ERROR"])
 LogFormat = StrEnum("LogFormat", ["PLAIN", "JSON"])
 
@@ -38,3 +41,27 @@ class Limits:
             if one > most:
                 way_out = f"raise {large} or lower {small}"
                 raise OptionError(f"{large} must hold one request, got {large}={most}, {small}={one}; {way_out}")
+
+
+def token_from_environment() -> str | None:
+    """Return the token that clients must send, or None if none is set."""
+    token = os.environ.get(TOKEN)
+    if token is not None and not (token and token.isascii() and token.isprintable() and " " not in token):
+        raise OptionError(f"{TOKEN} must be printable ASCII characters without spaces; set another, or unset it")
+    return token
+
+
+def check_exposure(host: str, token: str | None, *, without_token: bool = False) -> None:
+    """Raise if other computers could reach a service without a token, unless ``without_token`` allows it.
+
+    >>> check_exposure("127.0.0.1", None)
+    """
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
+    if token is None and not without_token and not is_loopback:
+        raise OptionError(
+            f"other computers can reach {host}, so a token is required: set {TOKEN}, or allow access without a token "
+            "with --without-token"
+        )
