@@ -84,7 +84,7 @@ def test_another_target_is_bad_use(export):
 
 def test_a_model_that_is_not_there_is_exit_code_1(export, tmp_path):
     code, _, err, _ = export(tmp_path / "none")
-    assert (code, err) == (1, f"error: expected a bundle's folder, but {tmp_path / 'none'} does not exist\n")
+    assert (code, err) == (1, f"error: expected the folder of a bundle, but {tmp_path / 'none'} does not exist\n")
 
 
 def test_a_module_of_the_users_beside_the_run_is_found(export, tmp_path, monkeypatch):

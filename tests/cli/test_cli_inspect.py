@@ -33,7 +33,7 @@ def test_a_model_is_described_by_section(inspect):
         "Network",
         "Inputs",
         "Decision",
-        "Facts",
+        "Metadata",
         "Versions",
         "Files",
         f"checksums match; card in {MODEL / 'card.md'}",
@@ -63,6 +63,6 @@ def test_a_damaged_model_is_one_line_and_exit_code_1(inspect, tmp_path):
     code, out, err = inspect(folder)
     assert (code, out) == (1, "")
     assert err == (
-        f"error: {folder}/weights.safetensors is not whole: it has 0 bytes and should have 19,164; "
+        f"error: {folder}/weights.safetensors is incomplete: it has 0 bytes instead of 19,164; "
         "take another copy of the bundle\n"
     )

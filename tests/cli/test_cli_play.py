@@ -94,7 +94,7 @@ def test_a_browser_is_opened_where_that_is_wanted(command, visitor, monkeypatch)
 def test_a_folder_without_a_model_is_refused_in_one_line(command, tmp_path):
     code, out, err = command(tmp_path / "none")
     assert (code, out) == (1, "")
-    assert err == f"error: expected a bundle's folder, but {tmp_path / 'none'} does not exist\n"
+    assert err == f"error: expected the folder of a bundle, but {tmp_path / 'none'} does not exist\n"
 
 
 def test_a_port_that_is_taken_is_refused_in_one_line(command):

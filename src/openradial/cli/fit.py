@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from openradial.fitting import FitReport, PreparedData
     from openradial.training import Settings
 
+KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 PAUSE = 5.0  # seconds between two lines of progress
 DATA = "A folder of images per class, a table, or a data set: digits, mnist ..."
 # options of openradial.fit by panel of the help, with type and help; without a value, the defaults of fit apply
@@ -218,10 +219,8 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
     for panel, options in OPTIONS.items():
         for name, (kind, text) in options.items():
             flag = (f"--{name.replace('_', '-')}",) if kind is bool else ()
-            annotation: Any = Annotated[kind | None, typer.Option(*flag, help=text, rich_help_panel=panel)]
-            parameters.append(
-                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-            )
+            kind = Annotated[kind | None, typer.Option(*flag, help=text, rich_help_panel=panel)]
+            parameters.append(inspect.Parameter(name, KEYWORD_ONLY, default=None, annotation=kind))
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command

@@ -1,7 +1,5 @@
 """``openradial inspect``: show the contents of a model."""
 
-import json
-
 import typer
 
 from openradial.cli.modules import Json, Model
@@ -14,7 +12,7 @@ def inspect_command(model: Model, as_json: Json = False) -> None:
 
     record = describe(model)
     if as_json:
-        typer.echo(json.dumps(record, indent=1))
+        typer.echo(record.to_json(), nl=False)
         return
     for title, facts in sections(record).items():
         typer.echo(title)

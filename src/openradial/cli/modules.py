@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
 Runtime = StrEnum("Runtime", ["TORCH", "ONNX"])
 Model = Annotated[Path, typer.Argument(help="The folder of a model, written by openradial fit.")]
-Modules = Annotated[
-    list[str] | None, typer.Option("--module", help="Python module that defines the network. Repeatable.")
-]
+Modules = Annotated[list[str] | None, typer.Option("--module", help="Python module of the network. Repeatable.")]
 Rate = Annotated[float | None, typer.Option(help="Another false-reject rate than the model's.")]
 Port = Annotated[int, typer.Option(help="Port; 0 chooses a free one.", min=0, max=65535)]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -74,9 +74,8 @@ class Batcher:
             if self._closed:
                 raise unavailable("the service is stopping; retry later")
             if self._queued + len(inputs) > self.limits.queue:
-                raise unavailable(
-                    f"the queue is full: {self._queued:,} inputs wait, the limit is {self.limits.queue:,}; retry later"
-                )
+                full = f"{self._queued:,} inputs wait, the limit is {self.limits.queue:,}"
+                raise unavailable(f"the queue is full: {full}; retry later")
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="openradial-model", daemon=True)
                 self._thread.start()

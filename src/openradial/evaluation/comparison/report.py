@@ -66,7 +66,8 @@ def _table(entries: list[dict[str, Any]]) -> list[str]:
         numbers = [entry["accuracy"], *([entry["mean_auroc"]] if several else [])]
         numbers += [entry["novel"][each][number] for each in sets for number in NUMBERS]
         numbers += [entry["false_reject_rate"], entry["ece"]]
-        cells = [entry["method"], *map(_cell, numbers), f"{entry['training_seconds'][0]:.0f}"]
+        shown = [f"{mean:.4f}" if error is None else f"{mean:.4f} ± {error:.4f}" for mean, error in numbers]
+        cells = [entry["method"], *shown, f"{entry['training_seconds'][0]:.0f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
@@ -74,11 +75,6 @@ def _table(entries: list[dict[str, Any]]) -> list[str]:
 def _spread(values: Sequence[float]) -> list[float | None]:
     error = 2 * statistics.stdev(values) if len(values) > 1 else None
     return [statistics.fmean(values), error]
-
-
-def _cell(value: Sequence[float | None]) -> str:
-    mean, error = value
-    return f"{mean:.4f}" if error is None else f"{mean:.4f} ± {error:.4f}"
 
 
 def draw(summary: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None:
