@@ -52,7 +52,7 @@ def as_json(raw):
 def assert_says(found, expected):
     """An answer says what predictions say, up to the rounding that the size of a batch may change."""
     assert len(found) == len(expected)
-    for row, wanted in zip(found, (each.as_dict() for each in expected), strict=True):
+    for row, wanted in zip(found, [each.as_dict() for each in expected], strict=True):
         assert row.keys() == wanted.keys()
         for name in ("label", "is_unknown", "nearest"):
             assert row[name] == wanted[name]

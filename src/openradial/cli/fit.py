@@ -44,7 +44,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "json": (bool, "Print the numbers as JSON."),
     },
     "Network, head and scores": {
-        "model": (str, "A network by name, or module:factory; by default chosen by the data."),
+        "model": (str, "A network by name, or module:factory; by default selected by the data."),
         "option": (list[str], "An option of the network, as name=value. Repeatable."),
         "weights": (str, "Initial weights: imagenet, or a file."),
         "reset": (str, "Layers that ignore the weights: classifier, fully_connected or none."),
@@ -99,12 +99,12 @@ def fit_command(
     from openradial.fitting import StoppedError, fit
     from openradial.training.settings import read_toml
 
-    chosen = {name: value for name, value in {"data": data, **given}.items() if value is not None}
-    config, as_json = chosen.pop("config", None), chosen.pop("json", False)
-    if chosen.pop("no_neighbours", False):
-        chosen["neighbours"] = False
-    network_options = dict(map(_pair, chosen.pop("option", [])))
-    options = {**({} if config is None else read_toml(config)), **chosen}
+    selected = {name: value for name, value in {"data": data, **given}.items() if value is not None}
+    config, as_json = selected.pop("config", None), selected.pop("json", False)
+    if selected.pop("no_neighbours", False):
+        selected["neighbours"] = False
+    network_options = dict(map(_pair, selected.pop("option", [])))
+    options = {**({} if config is None else read_toml(config)), **selected}
     if network_options:
         options["model_options"] = {**options.get("model_options", {}), **network_options}
     if str(options.get("devices")).isdecimal():

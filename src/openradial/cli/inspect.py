@@ -6,7 +6,7 @@ from openradial.cli.modules import Json, Model
 
 
 def inspect_command(model: Model, as_json: Json = False) -> None:
-    """Show classes, network, inputs, decision, facts and checksums of a model, and verify the checksums."""
+    """Show classes, network, inputs, decision, metadata and checksums of a model, and verify the checksums."""
     from openradial.bundle import describe
     from openradial.bundle.card import lines, sections
 
@@ -14,8 +14,8 @@ def inspect_command(model: Model, as_json: Json = False) -> None:
     if as_json:
         typer.echo(record.to_json(), nl=False)
         return
-    for title, facts in sections(record).items():
+    for title, values in sections(record).items():
         typer.echo(title)
-        for depth, name, text in lines(facts):
+        for depth, name, text in lines(values):
             typer.echo(f"{'  ' * (depth + 1)}{name}: {text}".rstrip())
     typer.echo(f"checksums match; card in {model / 'card.md'}")

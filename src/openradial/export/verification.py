@@ -35,9 +35,9 @@ class Agreement:
     ties: int
 
     def __str__(self) -> str:
-        values = (self.probability, self.unknown_score, self.distance, self.p_value)
-        differences = zip(("probability", "unknown score", "distance", "p-value"), values, strict=True)
-        worst = ", ".join(f"{name} {value:.2g}" for name, value in differences if value is not None)
+        names = ("probability", "unknown_score", "distance", "p_value")
+        differences = {name.replace("p_", "p-").replace("_", " "): getattr(self, name) for name in names}
+        worst = ", ".join(f"{name} {value:.2g}" for name, value in differences.items() if value is not None)
         same = "all decisions equal" if not self.ties else f"all decisions equal but {self.ties} within rounding"
         return f"{self.examples:,} {'given' if self.real else 'random'} inputs: {same}; largest differences: {worst}"
 

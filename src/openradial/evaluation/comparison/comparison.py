@@ -122,9 +122,9 @@ def run_one(comparison: Comparison, protocol: Protocol, seed: int, folder: Path)
         network, kept = comparison.networks[name], folder / name.replace(", ", "-")
         net = trained(network, protocol, training, seed, kept)
         seconds, began = core_seconds(kept), time.process_time()
-        own = [method for method in methods if method.network == name]
+        selected = [method for method in methods if method.network == name]
         head = network.recipe.make_head(protocol.num_classes)
-        numbers = measured(own, head, scores_of(net, protocol, training), protocol.novel)
+        numbers = measured(selected, head, scores_of(net, protocol, training), protocol.novel)
         rows += [row | {"training_seconds": round(seconds, 3)} for row in numbers]
         total += seconds + time.process_time() - began
     facts = {"protocol": protocol.name, "seed": seed, "seconds": round(total, 1)}

@@ -157,12 +157,12 @@ def _calibrated(head: Head, scores: Scores) -> Head:
 
     Without a misclassified example there is nothing to fit, and the head stays as it is.
     """
-    held, y = scores.sets["fit"]["outputs"], scores.labels["fit"]
+    held_out, y = scores.sets["fit"]["outputs"], scores.labels["fit"]
     try:
         if isinstance(head, SoftmaxHead):
-            return SoftmaxHead(head.num_classes, temperature="fit").fit(held, y)
+            return SoftmaxHead(head.num_classes, temperature="fit").fit(held_out, y)
         if isinstance(head, RadialHead):
-            return RadialHead(head.num_classes, beta=fit_beta(head.layer.distances(held), y).beta)
+            return RadialHead(head.num_classes, beta=fit_beta(head.layer.distances(held_out), y).beta)
     except (HeadError, ShapeError):
         return head
     return head.fit(scores.sets["train"]["outputs"], scores.labels["train"])

@@ -106,7 +106,7 @@ def read_novel(path: Path, shape: tuple[int, ...]) -> Tensor:
 
 
 def _protocol(name: str, data: str, train: Examples, test: Examples, novel: dict[str, Tensor]) -> Protocol:
-    kept, held = train_test_split(train, CALIBRATION[data], seed=0)
+    kept, held_out = train_test_split(train, CALIBRATION[data], seed=0)
     pixels, dims = kept.inputs.double() / 255, (0, 2, 3)
     normalise = Normalise(pixels.mean(dims).tolist(), pixels.std(dims).clamp_min(1e-6).tolist())
-    return Protocol(name, data, kept, held, test, novel, normalise)
+    return Protocol(name, data, kept, held_out, test, novel, normalise)

@@ -20,26 +20,26 @@ COLORS = (BLUE, ORANGE, GREEN, PURPLE)
 
 def groups(rows: Iterable[MethodRow]) -> dict[str, list[MethodRow]]:
     """Return rows by what they were measured on: all classes with several seeds, or splits of the classes."""
-    found: dict[str, list[MethodRow]] = {}
+    grouped: dict[str, list[MethodRow]] = {}
     for row in rows:
         name = f"{row['protocol'].split(SPLIT)[0]}, splits of classes" if SPLIT in row["protocol"] else row["protocol"]
-        found.setdefault(name, []).append(row)
-    return found
+        grouped.setdefault(name, []).append(row)
+    return grouped
 
 
 def summarised(rows: Sequence[MethodRow]) -> list[dict[str, Any]]:
     """Return one entry per method: the mean of each number and twice its corrected standard deviation over runs."""
     result = []
     for name in dict.fromkeys(row["method"] for row in rows):
-        own = [row for row in rows if row["method"] == name]
-        entry: dict[str, Any] = {"method": name, "runs": len(own)}
+        runs = [row for row in rows if row["method"] == name]
+        entry: dict[str, Any] = {"method": name, "runs": len(runs)}
         for number in ("accuracy", "ece", "false_reject_rate", "training_seconds"):
-            entry[number] = _spread([row[number] for row in own])
-        sets = list(own[0]["novel"])
+            entry[number] = _spread([row[number] for row in runs])
+        sets = list(runs[0]["novel"])
         entry["novel"] = {
-            each: {number: _spread([row["novel"][each][number] for row in own]) for number in NUMBERS} for each in sets
+            each: {number: _spread([row["novel"][each][number] for row in runs]) for number in NUMBERS} for each in sets
         }
-        entry["mean_auroc"] = _spread([statistics.fmean(row["novel"][each]["auroc"] for each in sets) for row in own])
+        entry["mean_auroc"] = _spread([statistics.fmean(row["novel"][each]["auroc"] for each in sets) for row in runs])
         result.append(entry)
     return result
 
@@ -47,8 +47,8 @@ def summarised(rows: Sequence[MethodRow]) -> list[dict[str, Any]]:
 def markdown(rows: Sequence[MethodRow]) -> str:
     """Return the tables of a comparison as Markdown."""
     parts = []
-    for name, own in groups(rows).items():
-        entries = summarised(own)
+    for name, runs in groups(rows).items():
+        entries = summarised(runs)
         parts += [f"**{name}**, {entries[0]['runs']} runs", "", *_table(entries), ""]
     return "\n".join(parts)
 
