@@ -44,7 +44,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "json": (bool, "Print the numbers as JSON."),
     },
     "Network, head and scores": {
-        "model": (str, "A network by name, or module:factory; by default selected by the data."),
+        "model": (str, "A network by name, or module:factory; by default one for the kind of data."),
         "option": (list[str], "An option of the network, as name=value. Repeatable."),
         "weights": (str, "Initial weights: imagenet, or a file."),
         "reset": (str, "Layers that ignore the weights: classifier, fully_connected or none."),

@@ -19,7 +19,7 @@ from openradial.server.requests import RequestError, unavailable
 from openradial.server.settings import Limits
 
 Result = dict[str, Any] | RequestError  # a row of Predictions.rows(), or the error of that input
-Outcome = list[Result] | Exception  # of a request
+RequestOutcome = list[Result] | Exception  # of a request
 OnBatch = Callable[[int, float], None]  # called with the inputs and seconds of a batch
 
 
@@ -132,7 +132,7 @@ class Batcher:
         return batch
 
 
-def predict_requests(bundle: OpenClassifier, batch: list[QueuedRequest], limits: Limits) -> list[Outcome]:
+def predict_requests(bundle: OpenClassifier, batch: list[QueuedRequest], limits: Limits) -> list[RequestOutcome]:
     """Predict the inputs of several requests, each with its rate; return results, or the error of a request."""
     try:
         return list(_predict_together(bundle, batch, limits))
@@ -159,9 +159,9 @@ def _predict_together(bundle: OpenClassifier, batch: list[QueuedRequest], limits
     return results
 
 
-def _deliver(batch: list[QueuedRequest], results: list[Outcome]) -> None:
+def _deliver(batch: list[QueuedRequest], results: list[RequestOutcome]) -> None:
     """Pass the results to the futures, with one call for each event loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[QueuedRequest, Outcome]]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[QueuedRequest, RequestOutcome]]] = {}
     for request, result in zip(batch, results, strict=True):
         by_loop.setdefault(request.future.get_loop(), []).append((request, result))
     for loop, pairs in by_loop.items():
@@ -169,7 +169,7 @@ def _deliver(batch: list[QueuedRequest], results: list[Outcome]) -> None:
             loop.call_soon_threadsafe(_set_results, pairs)
 
 
-def _set_results(pairs: list[tuple[QueuedRequest, Outcome]]) -> None:
+def _set_results(pairs: list[tuple[QueuedRequest, RequestOutcome]]) -> None:
     for request, result in pairs:
         if request.future.done():
             continue

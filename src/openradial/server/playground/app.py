@@ -20,7 +20,7 @@ from openradial.data.table_encoder import Feature, NumberFeature
 from openradial.server.app import create_app
 from openradial.server.playground.digits import NAMES, SIDE, GreyImage, digit_model, facts, like_mnist, predict_digit
 from openradial.server.playground.learning import SpiralSettings
-from openradial.server.playground.runs import Run, Runs
+from openradial.server.playground.runs import Runs, SpiralRun
 from openradial.server.requests import MemoryBudget, RequestError, parse_object, read_body
 from openradial.server.service import Service
 from openradial.server.settings import Limits
@@ -132,7 +132,7 @@ def spiral_routes(runs: Runs, memory: MemoryBudget, stopped: Callable[[], bool])
     return router
 
 
-async def event_stream(run: Run, known: int, stopped: Callable[[], bool]) -> AsyncIterator[str]:
+async def event_stream(run: SpiralRun, known: int, stopped: Callable[[], bool]) -> AsyncIterator[str]:
     """Yield server-sent events of a run: one for each frame, and one at the end. The run trains while it is read."""
     run.watch(+1)
     try:

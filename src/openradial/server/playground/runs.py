@@ -27,7 +27,7 @@ class Frame(NamedTuple):
     facts: dict[str, Any]
 
 
-class Run:
+class SpiralRun:
     """One run. It trains while it is watched and neither paused nor finished."""
 
     def __init__(self, settings: SpiralSettings) -> None:
@@ -131,11 +131,11 @@ class Runs:
     """The runs of all open pages by id."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, SpiralRun] = {}
         self._changing = threading.Lock()
 
-    def start(self, settings: SpiralSettings) -> Run:
-        run = Run(settings)
+    def start(self, settings: SpiralSettings) -> SpiralRun:
+        run = SpiralRun(settings)
         with self._changing:
             self._runs[run.id] = run
             old = [self._runs.pop(name) for name in list(self._runs)[:-MOST]]
@@ -143,7 +143,7 @@ class Runs:
             each.close()
         return run
 
-    def find(self, name: str) -> Run:
+    def find(self, name: str) -> SpiralRun:
         if (run := self._runs.get(name)) is None:
             raise RequestError(404, "this run has ended; start it again")
         return run
