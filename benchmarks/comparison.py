@@ -19,12 +19,9 @@ from benchmarks.machine import machine
 from benchmarks.peers import agreement, detectors, methods, peers, summary, version
 from benchmarks.run import RESULTS, table, write
 from openradial.evaluation.comparison import Comparison, compare
-from openradial.evaluation.comparison.comparison import scores_of
-from openradial.evaluation.comparison.methods import METHODS
-from openradial.evaluation.comparison.networks import core_seconds, trained
-from openradial.evaluation.comparison.plot import draw
-from openradial.evaluation.comparison.report import groups, markdown, summarised
-from openradial.evaluation.comparison.scoring import measured
+from openradial.evaluation.comparison.comparison import core_seconds, scores_of, trained
+from openradial.evaluation.comparison.methods import METHODS, measured
+from openradial.evaluation.comparison.report import draw, groups, markdown, summarised
 
 
 def main() -> None:

@@ -23,21 +23,21 @@ from openradial.evaluation.comparison.methods import (
     MAHALANOBIS,
     OPENMAX,
     PROBABILITY,
+    LayerScore,
     Method,
-    Score,
 )
 from openradial.heads import OpenMaxHead
 from openradial.scorers import NeighbourScorer
 
-NEAR_50 = Score("k-NN, 50, normalised", FULLY, lambda _: NeighbourScorer(k=50, normalise=True))
-OPENMAX_25 = Score("OpenMax, tail 25, raw form", "outputs", lambda k: OpenMaxHead(k, tail=25, form="raw"))
+NEAR_50 = LayerScore("k-NN, 50, normalised", FULLY, lambda _: NeighbourScorer(k=50, normalise=True))
+OPENMAX_25 = LayerScore("OpenMax, tail 25, raw form", "outputs", lambda k: OpenMaxHead(k, tail=25, form="raw"))
 
 
 class Peer(NamedTuple):
     """A detector of a peer, and the score of ours that should be the same, if there is one."""
 
-    part: Score
-    ours: Score | None
+    part: LayerScore
+    ours: LayerScore | None
 
 
 class Adapter:
@@ -79,8 +79,8 @@ def peers(module: Any, net: nn.Module, num_classes: int) -> list[Peer]:
     def of(make: Callable[[], Any], takes: str) -> Callable[[int], Any]:
         return lambda _: Adapter(make(), takes)
 
-    def part(label: str, place: str, make: Callable[[], Any], takes: str) -> Score:
-        return Score(f"pytorch-ood, {label}", place, of(make, takes))
+    def part(label: str, place: str, make: Callable[[], Any], takes: str) -> LayerScore:
+        return LayerScore(f"pytorch-ood, {label}", place, of(make, takes))
 
     return [
         Peer(part("MaxSoftmax", "outputs", lambda: module.MaxSoftmax(None), "logits"), PROBABILITY),

@@ -23,7 +23,7 @@ from rich.console import Console
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, write
 from openradial.evaluation.comparison import Comparison, compare
-from openradial.evaluation.comparison.comparison import scores_of
+from openradial.evaluation.comparison.comparison import core_seconds, scores_of, trained
 from openradial.evaluation.comparison.methods import (
     CONVOLUTION,
     DIRECTION,
@@ -33,15 +33,17 @@ from openradial.evaluation.comparison.methods import (
     LAST,
     NEAR,
     NEAR_CONVOLUTION,
+    NETWORKS,
     PARZEN,
     RECIPE,
+    Contender,
+    LayerScore,
     Method,
-    Score,
+    Scores,
+    measured,
 )
-from openradial.evaluation.comparison.networks import NETWORKS, Contender, core_seconds, trained
 from openradial.evaluation.comparison.protocols import Protocol
 from openradial.evaluation.comparison.report import groups, markdown, summarised
-from openradial.evaluation.comparison.scoring import Scores, measured
 from openradial.scorers import MahalanobisScorer, NeighbourScorer
 
 OURS = NETWORKS[RECIPE]
@@ -68,13 +70,13 @@ CHANGED: dict[str, dict[str, Contender]] = {
 MEMBERS = 2  # of the small ensemble
 
 
-def near(k: int, place: str, *, direction: bool = True) -> Score:
+def near(k: int, place: str, *, direction: bool = True) -> LayerScore:
     label = f"{k}-NN, {place}{', direction' * direction}"
-    return Score(label, place, lambda _: NeighbourScorer(k=k, normalise=direction))
+    return LayerScore(label, place, lambda _: NeighbourScorer(k=k, normalise=direction))
 
 
 MERGED = (DISTANCE, DIRECTION, DIRECTION_CONVOLUTION)
-SCORES: dict[str, tuple[Score, ...]] = {
+SCORES: dict[str, tuple[LayerScore, ...]] = {
     "distance": (DISTANCE,),
     "fully connected": (DIRECTION,),
     "convolution": (DIRECTION_CONVOLUTION,),
@@ -93,7 +95,7 @@ SCORES: dict[str, tuple[Score, ...]] = {
         near(10, CONVOLUTION, direction=False),
     ),
     "distance + Parzen window": (DISTANCE, PARZEN),
-    "distance + Mahalanobis": (DISTANCE, Score("Mahalanobis", FULLY, lambda _: MahalanobisScorer())),
+    "distance + Mahalanobis": (DISTANCE, LayerScore("Mahalanobis", FULLY, lambda _: MahalanobisScorer())),
 }
 MERGES = ("standardised", "mean", "min", "cauchy")
 
@@ -115,7 +117,7 @@ def methods_of_digits() -> Iterator[Method]:
             yield Method(f"recipe; distance + fully connected, {name}, {merge}", RECIPE, (DISTANCE, part), merge)
 
 
-def merge_of(parts: tuple[Score, ...]) -> str | None:
+def merge_of(parts: tuple[LayerScore, ...]) -> str | None:
     return "fisher" if len(parts) > 1 else None
 
 
@@ -179,7 +181,7 @@ def together(
     return result
 
 
-def parts_of(members: int) -> tuple[Score, ...]:
+def parts_of(members: int) -> tuple[LayerScore, ...]:
     return tuple(
         part._replace(label=f"{part.label} {i}", layer=f"{part.layer} {i}") for i in range(members) for part in MERGED
     )

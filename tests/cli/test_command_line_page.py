@@ -6,7 +6,7 @@ import pytest
 
 from openradial import cli
 from openradial.classifier import Predictions
-from openradial.cli.app import COMMANDS
+from openradial.cli.app import COMMANDS, load
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "command-line.md").read_text()
@@ -18,7 +18,7 @@ def section(name):
 
 
 def options(name):
-    command = COMMANDS[name].load(name)
+    command = load(name)
     return {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
 
 
@@ -64,7 +64,7 @@ def test_exit_codes_are_those_of_the_commands():
 
 
 def test_every_command_is_where_the_list_says():
-    assert all(place.load(name).name == name for name, place in COMMANDS.items())
+    assert all(load(name).name == name for name in COMMANDS)
 
 
 def test_the_python_of_the_guide_runs(python_blocks, tmp_path, monkeypatch, capsys):

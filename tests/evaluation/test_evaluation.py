@@ -10,7 +10,7 @@ from openradial.classifier import OpenClassifier
 from openradial.data.sources import RawInput
 from openradial.errors import DataError, HeadError, OptionError
 from openradial.evaluation import Sample, evaluate, known_sample, novel_sample
-from openradial.evaluation.evaluation import known_misclassified, known_rejected, novel_accepted
+from openradial.evaluation.evaluation import find_mistakes
 
 KNOWN = [((1, 0), 0), ((0.9, 0), 0), ((0.4, 0.5), 0), ((0, 1), 1), ((0, 0.8), 1), ((3, 3), 1)]
 NOVEL = [(5, 5), (0.8, 0.1), (-4, 2)]
@@ -87,9 +87,9 @@ def test_without_novel_data_the_known_ones_are_measured():
 
 def test_mistakes_come_with_the_most_telling_first():
     found = evaluate(table_bundle(), *[[each] if i else each for i, each in enumerate(samples())])
-    assert [(m.row.name, m.true, m.predicted) for m in novel_accepted(found)] == [("n1", "d", "a")]
-    assert [(m.row.name, m.true, m.predicted) for m in known_misclassified(found)] == [("k2", "a", "b")]
-    assert [(m.row.name, m.true, m.predicted) for m in known_rejected(found)] == [("k5", "b", "unknown")]
+    assert [(m.row.name, m.true, m.predicted) for m in find_mistakes(found).novel_accepted] == [("n1", "d", "a")]
+    assert [(m.row.name, m.true, m.predicted) for m in find_mistakes(found).known_misclassified] == [("k2", "a", "b")]
+    assert [(m.row.name, m.true, m.predicted) for m in find_mistakes(found).known_rejected] == [("k5", "b", "unknown")]
 
 
 def test_inputs_that_cannot_be_read_are_left_out_and_named():

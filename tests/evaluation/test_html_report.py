@@ -9,7 +9,7 @@ from evaluation_models import image_bundle, table_bundle
 
 from openradial.data.sources import RawInput
 from openradial.evaluation import Sample, evaluate, write_report
-from openradial.evaluation.figures import figures, thumbnail
+from openradial.evaluation.html_report import figures, thumbnail
 
 
 def image_samples(n=40, unseen=20, seed=0):

@@ -24,7 +24,7 @@ from openradial.export import OnnxModel, TorchModel, to_onnx, to_torch
 from openradial.export.graph import Graph
 from openradial.export.writers import trace
 
-MODEL = Path(__file__).parents[1] / "bundle" / "data" / "v1"
+MODEL = Path(__file__).parents[1] / "bundle" / "data" / "digits"
 
 
 @pytest.fixture(scope="module")

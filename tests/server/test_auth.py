@@ -3,7 +3,7 @@ from asking import ask, call
 from made_bundles import image_bundle, point_bundle, sequence_bundle, table_bundle, text_bundle
 
 from openradial.errors import OptionError
-from openradial.server import auth
+from openradial.server import settings
 
 IMAGES, POINTS, SEQUENCES, TABLE, TEXTS = (
     make() for make in (image_bundle, point_bundle, sequence_bundle, table_bundle, text_bundle)
@@ -37,15 +37,15 @@ def test_health_needs_no_token(make_service):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.1.2.3"])
 def test_loopback_needs_no_token(host):
-    auth.check_exposure(host, None)
+    settings.check_exposure(host, None)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.7", "example.org", ""])
 def test_other_addresses_need_a_token_or_a_clear_word(host):
-    auth.check_exposure(host, "secret")
-    auth.check_exposure(host, None, without_token=True)
+    settings.check_exposure(host, "secret")
+    settings.check_exposure(host, None, without_token=True)
     with pytest.raises(OptionError) as refused:
-        auth.check_exposure(host, None)
+        settings.check_exposure(host, None)
     assert str(refused.value) == (
         f"other computers can reach {host}, so a token is required: set OPENRADIAL_TOKEN, or allow access without a "
         "token with --without-token"
@@ -54,9 +54,9 @@ def test_other_addresses_need_a_token_or_a_clear_word(host):
 
 def test_the_token_comes_from_the_environment(monkeypatch):
     monkeypatch.delenv("OPENRADIAL_TOKEN", raising=False)
-    assert auth.token_from_environment() is None
+    assert settings.token_from_environment() is None
     monkeypatch.setenv("OPENRADIAL_TOKEN", "s3cret")
-    assert auth.token_from_environment() == "s3cret"
+    assert settings.token_from_environment() == "s3cret"
 
 
 @pytest.mark.parametrize("token", ["", "two words", "schlüssel", "line\nline"])
@@ -64,4 +64,4 @@ def test_a_token_that_cannot_be_sent_is_refused(token, monkeypatch):
     monkeypatch.setenv("OPENRADIAL_TOKEN", token)
     sentence = r"^OPENRADIAL_TOKEN must be printable ASCII characters without spaces; set another, or unset it$"
     with pytest.raises(OptionError, match=sentence):
-        auth.token_from_environment()
+        settings.token_from_environment()

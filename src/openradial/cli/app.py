@@ -1,7 +1,7 @@
 """The list of commands. A command's module is imported when it is called, and imports torch when it runs."""
 
 from importlib import import_module
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -9,36 +9,16 @@ from typer.core import TyperGroup
 import openradial
 
 OWN_DATA, RESEARCH, DATA_SETS = "Your own data", "Networks and experiments", "Data sets"
-
-
-class LazyCommand(NamedTuple):
-    """Where a command is defined, its line in the list of commands, and the panel of that list."""
-
-    target: str  # module:function, or module:app for a command with subcommands
-    help: str
-    panel: str
-
-    def load(self, name: str) -> Any:
-        """Import the module and return the command."""
-        module, _, attribute = self.target.partition(":")
-        target, parent = getattr(import_module(f"openradial.cli.{module}"), attribute), typer.Typer()
-        if isinstance(target, typer.Typer):
-            parent.add_typer(target, name=name)
-        else:
-            parent.command(name)(target)
-        return _without_flag_types(typer.main.get_group(parent).commands[name])
-
-
-COMMANDS = {
-    "fit": LazyCommand("fit:fit_command", "Fit a calibrated model to a folder of images or a table.", OWN_DATA),
-    "evaluate": LazyCommand("evaluate:evaluate_command", "Evaluate a model on known and novel data.", OWN_DATA),
-    "predict": LazyCommand("predict:predict_command", "Predict a class or unknown for each input.", OWN_DATA),
-    "inspect": LazyCommand("inspect:inspect_command", "Show classes, network and decision of a model.", OWN_DATA),
-    "export": LazyCommand("export:export_command", "Export a model to ONNX or torch.export.", OWN_DATA),
-    "serve": LazyCommand("serve:serve_command", "Serve a model over HTTP.", OWN_DATA),
-    "play": LazyCommand("play:play_command", "Open a page that compares softmax and radial.", OWN_DATA),
-    "compare": LazyCommand("compare:compare_command", "Compare methods for open-world classification.", RESEARCH),
-    "data": LazyCommand("data:app", "List, download and check data sets.", DATA_SETS),
+COMMANDS = {  # help and panel in the list of commands
+    "fit": ("Fit a calibrated model to a folder of images or a table.", OWN_DATA),
+    "evaluate": ("Evaluate a model on known and novel data.", OWN_DATA),
+    "predict": ("Predict a class or unknown for each input.", OWN_DATA),
+    "inspect": ("Show classes, network and decision of a model.", OWN_DATA),
+    "export": ("Export a model to ONNX or torch.export.", OWN_DATA),
+    "serve": ("Serve a model over HTTP.", OWN_DATA),
+    "play": ("Open a page that compares softmax and radial.", OWN_DATA),
+    "compare": ("Compare methods for open-world classification.", RESEARCH),
+    "data": ("List, download and check data sets.", DATA_SETS),
 }
 HELP = """Open-world classification: a class, or unknown.
 
@@ -55,12 +35,22 @@ openradial [bold]predict[/bold] model photo.jpg more/
 EPILOG = "Exit codes: 0 success, 1 failure, 2 wrong use, 3 some inputs could not be read, 130 interrupted."
 
 
+def load(name: str) -> Any:
+    """Import the module of a command and return the command."""
+    module, parent = import_module(f"openradial.cli.{name}"), typer.Typer()
+    if hasattr(module, "app"):  # it has subcommands
+        parent.add_typer(module.app, name=name)
+    else:
+        parent.command(name)(getattr(module, f"{name}_command"))
+    return _without_flag_types(typer.main.get_group(parent).commands[name])
+
+
 class LazyGroup(TyperGroup):
     """A group that imports a command when it is called, so that help and completion do not wait for it."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)
-        return name, None if name is None else COMMANDS[name].load(name), rest
+        return name, None if name is None else load(name), rest
 
 
 app = typer.Typer(
@@ -70,8 +60,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _name, _command in COMMANDS.items():
-    app.command(_name, help=_command.help, rich_help_panel=_command.panel)(lambda: None)
+for _name, (_help, _panel) in COMMANDS.items():
+    app.command(_name, help=_help, rich_help_panel=_panel)(lambda: None)
 
 
 def command() -> Any:

@@ -23,18 +23,12 @@ def compare_command(
     """Train one network per loss and evaluate every score on the same outputs."""
     require("matplotlib", "plot", "openradial compare")  # before training, not after it
     from openradial.evaluation.comparison import Comparison, compare
-    from openradial.evaluation.comparison.plot import draw
-    from openradial.evaluation.comparison.report import groups, markdown, summarised
+    from openradial.evaluation.comparison.report import draw, groups, markdown, summarised
     from openradial.files import write_text
 
-    runs = 1 if quick else 5
-    comparison = Comparison(
-        data,
-        runs if seeds is None else seeds,
-        runs if splits is None else splits,
-        quick=quick,
-        novel=dict(map(_novel_set, novel or [])),
-    )
+    usual = 1 if quick else 5
+    seeds, splits = (usual if runs is None else runs for runs in (seeds, splits))
+    comparison = Comparison(data, seeds, splits, quick=quick, novel=dict(map(_novel_set, novel or [])))
     console = Console()
     rows = compare(comparison, out, resume=resume, report=lambda text: console.print(text, style="dim"))
     summary = {name: summarised(group) for name, group in groups(rows).items()}

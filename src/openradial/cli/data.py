@@ -93,15 +93,14 @@ def _source(name: str) -> "Source":
 def _row(entry: "CatalogEntry") -> list[str]:
     from openradial.data.download import fetch
 
-    source = entry.source()
-    facts = [entry.name, entry.kind, entry.classes, entry.examples]
-    if source is None:
-        return [*facts, "", "always"]
-    try:
-        fetch(source, download=False)
-    except FetchError:
-        return [*facts, f"{source.size / 1e6:.0f}", ""]
-    return [*facts, f"{source.size / 1e6:.0f}", "yes"]
+    size, here, source = "", "always", entry.source()
+    if source is not None:
+        size, here = f"{source.size / 1e6:.0f}", "yes"
+        try:
+            fetch(source, download=False)
+        except FetchError:
+            here = ""
+    return [entry.name, entry.kind, entry.classes, entry.examples, size, here]
 
 
 def _amount(folder: Path, source: "Source") -> str:

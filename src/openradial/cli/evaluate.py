@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from openradial.cli import BROKEN_INPUTS
-from openradial.cli.modules import Model, Modules, Rate, open_model
+from openradial.cli.modules import Json, Model, Modules, Rate, known_lines, open_model
 from openradial.errors import require
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def evaluate_command(
     false_reject_rate: Rate = None,
     title: Annotated[str | None, typer.Option(help="Title of the report.")] = None,
     module: Modules = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Evaluate a model on known and novel data, and write a report with curves and the most confident mistakes.
 
@@ -35,11 +35,10 @@ def evaluate_command(
     """
     require("matplotlib", "plot", "the report")  # before the work, not after it
     require("jinja2", "report", "the report")
-    from openradial.evaluation import evaluate, known_sample, novel_sample, write_report
+    from openradial.evaluation import evaluate_model, write_report
 
     bundle = open_model(model, module)
-    samples = [novel_sample(bundle, each, label) for each in novel or []]
-    evaluation = evaluate(bundle, known_sample(bundle, known, label), samples, false_reject_rate)
+    evaluation = evaluate_model(bundle, known, novel or [], label=label, false_reject_rate=false_reject_rate)
     page = write_report(evaluation, bundle, out, title or f"Evaluation of {model.resolve().name}")
     broken = sum(len(part.broken) for part in (evaluation.known, *evaluation.novel))
     if as_json:
@@ -51,12 +50,9 @@ def evaluate_command(
 
 
 def _show(evaluation: "Evaluation", page: Path, broken: int) -> None:
-    console, rejects = Console(highlight=False, soft_wrap=True), evaluation.false_rejects
-    console.print(f"accuracy        {100 * evaluation.accuracy.value:.1f} % of {rejects.examples:,} known inputs")
-    interval = f"95 % interval {100 * rejects.low:.1f} to {100 * rejects.high:.1f} %"
-    console.print(
-        f"called unknown  {100 * rejects.measured:.1f} % of them, {100 * rejects.asked:g} % requested; {interval}"
-    )
+    console = Console(highlight=False, soft_wrap=True)
+    for name, text in known_lines(evaluation.accuracy.value, evaluation.false_rejects):
+        console.print(f"{name:<16}{text}")
     if evaluation.novel_metrics:
         table = Table(box=None, pad_edge=False)
         table.add_column("novel inputs (%)")

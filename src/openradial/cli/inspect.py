@@ -1,23 +1,18 @@
 """``openradial inspect``: show the contents of a model."""
 
-from typing import Annotated
-
 import typer
 
-from openradial.cli.modules import Model
+from openradial.cli.modules import Json, Model
 
 
-def inspect_command(
-    model: Model,
-    as_json: Annotated[bool, typer.Option("--json", help="Print bundle.json.")] = False,
-) -> None:
+def inspect_command(model: Model, as_json: Json = False) -> None:
     """Show classes, network, inputs, decision, metadata and checksums of a model, and verify the checksums."""
     from openradial.bundle import describe
     from openradial.bundle.card import lines, sections
 
     record = describe(model)
     if as_json:
-        typer.echo(record.to_json())
+        typer.echo(record.to_json(), nl=False)
         return
     for title, values in sections(record).items():
         typer.echo(title)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from openradial.cli.modules import Modules, open_model
+from openradial.cli.modules import Modules, Port, open_model
 from openradial.server.settings import LogFormat, LogLevel
 
 GRACE = 3  # seconds to finish accepted requests at shutdown
@@ -14,7 +14,7 @@ GRACE = 3  # seconds to finish accepted requests at shutdown
 
 def play_command(
     model: Annotated[Path | None, typer.Argument(help="The folder of your model, written by openradial fit.")] = None,
-    port: Annotated[int, typer.Option(help="Port; 0 chooses a free one.", min=0, max=65535)] = 8080,
+    port: Port = 8080,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     module: Modules = None,
     log_level: Annotated[LogLevel, typer.Option(help="Lowest level to log.")] = LogLevel.WARNING,

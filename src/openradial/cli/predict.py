@@ -3,38 +3,26 @@
 import csv
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from openradial.cli import BROKEN_INPUTS
-from openradial.cli.modules import Modules, Rate, open_model
+from openradial.cli.modules import Modules, Rate, Runtime, open_model
 from openradial.errors import OptionError
 
 if TYPE_CHECKING:
-    from openradial.classifier import OpenClassifier, Predictions
+    from openradial.classifier import OpenClassifier
     from openradial.export import OnnxModel
 
 WIDTHS = {"input": 40, "label": 16, "probability": 13, "distance": 10, "p-value": 10}
 NUMBERS = ("probability", "distance", "p_value", "unknown_score")
-
-
-class OutputFormat(StrEnum):
-    """The format of the predictions."""
-
-    TABLE = "table"
-    JSONL = "jsonl"
-    CSV = "csv"
-
-
-class Runtime(StrEnum):
-    """The library that computes."""
-
-    TORCH = "torch"
-    ONNX = "onnx"
+Write = Callable[[dict[str, Any]], object]
+OutputFormat = StrEnum("OutputFormat", ["TABLE", "JSONL", "CSV"])
 
 
 def predict_command(
@@ -44,13 +32,11 @@ def predict_command(
     inputs: Annotated[
         list[str], typer.Argument(help="Images, folders of images, tables; - reads paths or rows from standard input.")
     ],
-    form: Annotated[OutputFormat, typer.Option("--format", help="A table, or jsonl or csv for programs.")] = (
-        OutputFormat.TABLE
-    ),
+    form: Annotated[
+        OutputFormat, typer.Option("--format", help="A table, or jsonl or csv for programs.")
+    ] = OutputFormat.TABLE,
     false_reject_rate: Rate = None,
-    runtime: Annotated[
-        Runtime, typer.Option(help="torch, or onnx for a file written by openradial export.")
-    ] = Runtime.TORCH,
+    runtime: Annotated[Runtime, typer.Option(help="torch, or onnx for an exported file.")] = Runtime.TORCH,
     module: Modules = None,
 ) -> None:
     """Predict a class or unknown for each input, with probability, distance, p-value and the nearest classes.
@@ -63,9 +49,7 @@ def predict_command(
     from openradial.data import progress
     from openradial.data.sources import count_inputs, stream
 
-    def predict(raw: Sequence[Any]) -> "Predictions":
-        return loaded.predict(raw, false_reject_rate)
-
+    predict = partial(loaded.predict, false_reject_rate=false_reject_rate)
     write, broken = WRITERS[form](sys.stdout), 0
     with progress.bar("predicting", count_inputs(inputs, loaded.preprocessing.kind), unit="inputs") as advance:
         rows = stream(inputs, loaded.preprocessing.kind, columns=loaded.preprocessing.columns)
@@ -93,7 +77,7 @@ def _load(model: Path, runtime: Runtime, modules: list[str] | None) -> "OpenClas
     return export.OnnxModel(model)
 
 
-def _table_writer(stream: TextIO) -> Callable[[dict[str, Any]], None]:
+def _table_writer(stream: TextIO) -> Write:
     stream.write("".join(f"{name:<{width}}" for name, width in WIDTHS.items()) + "nearest classes\n")
 
     def write(record: dict[str, Any]) -> None:
@@ -110,14 +94,11 @@ def _table_writer(stream: TextIO) -> Callable[[dict[str, Any]], None]:
     return write
 
 
-def _jsonl_writer(stream: TextIO) -> Callable[[dict[str, Any]], None]:
-    def write(record: dict[str, Any]) -> None:
-        stream.write(json.dumps(record, ensure_ascii=False) + "\n")
-
-    return write
+def _jsonl_writer(stream: TextIO) -> Write:
+    return lambda record: stream.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-def _csv_writer(stream: TextIO) -> Callable[[dict[str, Any]], None]:
+def _csv_writer(stream: TextIO) -> Write:
     from openradial.classifier import TOP
 
     top_names = [f"{name}_{rank}" for rank in range(1, TOP + 1) for name in ("class", "probability")]

@@ -1,15 +1,16 @@
 """``openradial serve``: serve a model over HTTP."""
 
 import os
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from openradial.cli.modules import Model, Modules, open_model
+from openradial.cli.modules import Model, Modules, Port, open_model
 from openradial.errors import check_count
-from openradial.server.settings import Limits, LogFormat, LogLevel
+from openradial.server.settings import Limits, LogFormat, LogLevel, check_exposure, token_from_environment
 
-LIMITS, LOG = "Limits", "Log"
+limit, log = (partial(typer.Option, rich_help_panel=panel) for panel in ("Limits", "Log"))
 DEFAULTS = Limits()
 
 
@@ -18,7 +19,7 @@ def serve_command(
     host: Annotated[
         str, typer.Option(help="Address to listen on; an address that other computers can reach needs a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 chooses a free one.", min=0, max=65535)] = 8000,
+    port: Port = 8000,
     without_token: Annotated[
         bool, typer.Option("--without-token", help="Allow access without a token from any address.")
     ] = False,
@@ -27,19 +28,15 @@ def serve_command(
     ] = None,
     grace: Annotated[int, typer.Option(help="Seconds to finish accepted requests at shutdown.", min=0)] = 30,
     module: Modules = None,
-    max_body: Annotated[int, typer.Option(help="Bytes of a request.", rich_help_panel=LIMITS)] = DEFAULTS.body,
-    max_pixels: Annotated[int, typer.Option(help="Pixels of an image.", rich_help_panel=LIMITS)] = DEFAULTS.pixels,
-    max_items: Annotated[int, typer.Option(help="Inputs of a request.", rich_help_panel=LIMITS)] = DEFAULTS.items,
-    max_steps: Annotated[
-        int, typer.Option(help="Steps of a sequence, words of a text.", rich_help_panel=LIMITS)
-    ] = DEFAULTS.steps,
-    max_queue: Annotated[int, typer.Option(help="Inputs in the queue.", rich_help_panel=LIMITS)] = DEFAULTS.queue,
-    max_batch: Annotated[int, typer.Option(help="Inputs of a batch.", rich_help_panel=LIMITS)] = DEFAULTS.batch,
-    max_delay: Annotated[
-        float, typer.Option(help="Milliseconds that a request waits for others.", rich_help_panel=LIMITS)
-    ] = DEFAULTS.delay,
-    log_level: Annotated[LogLevel, typer.Option(help="Lowest level to log.", rich_help_panel=LOG)] = LogLevel.INFO,
-    log_format: Annotated[LogFormat, typer.Option(help="Text or JSON.", rich_help_panel=LOG)] = LogFormat.PLAIN,
+    max_body: Annotated[int, limit(help="Bytes of a request.")] = DEFAULTS.body,
+    max_pixels: Annotated[int, limit(help="Pixels of an image.")] = DEFAULTS.pixels,
+    max_items: Annotated[int, limit(help="Inputs of a request.")] = DEFAULTS.items,
+    max_steps: Annotated[int, limit(help="Steps of a sequence, words of a text.")] = DEFAULTS.steps,
+    max_queue: Annotated[int, limit(help="Inputs in the queue.")] = DEFAULTS.queue,
+    max_batch: Annotated[int, limit(help="Inputs of a batch.")] = DEFAULTS.batch,
+    max_delay: Annotated[float, limit(help="Milliseconds that a request waits for others.")] = DEFAULTS.delay,
+    log_level: Annotated[LogLevel, log(help="Lowest level to log.")] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, log(help="Text or JSON.")] = LogFormat.PLAIN,
 ) -> None:
     """Serve a model over HTTP until it is stopped: POST /v1/predict returns a class or unknown for each input.
 
@@ -47,11 +44,11 @@ def serve_command(
     """
     import torch
 
-    from openradial.server import Service, auth, create_app, http_server, monitoring
+    from openradial.server import Service, create_app, http_server, monitoring
 
     limits = Limits(max_body, max_pixels, max_items, max_steps, max_queue, max_batch, max_delay)
-    token = auth.token_from_environment()
-    auth.check_exposure(host, token, without_token=without_token)
+    token = token_from_environment()
+    check_exposure(host, token, without_token=without_token)
     cores = max(1, (os.cpu_count() or 1) - 1) if threads is None else threads
     check_count("threads", cores)
     torch.set_num_threads(cores)

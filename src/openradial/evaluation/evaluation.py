@@ -1,7 +1,9 @@
 """Evaluate a bundle on known and novel data: metrics with intervals, and the most confident mistakes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 
 from openradial import metrics
 from openradial.classifier import OpenClassifier, Predictions
+from openradial.classifier.predictions import Floats, Labels
 from openradial.classifier.streaming import predict_rows
 from openradial.conformal import FalseRejectReport, false_reject_report
 from openradial.data.progress import bar
@@ -20,8 +23,6 @@ from openradial.metrics import Interval
 
 SAMPLES = 300  # of the bootstrap
 METRICS = ("auroc", "fpr_at_tpr", "aupr_novel", "oscr")
-POOLED = "all novel sets"
-Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +31,9 @@ class PredictedSample:
 
     name: str
     rows: list[RawInput]
-    labels: NDArray[np.int64]
+    labels: Labels
     predictions: Predictions
-    truths: tuple[str, ...]
+    truths: list[str]
     broken: tuple[tuple[str, str], ...] = ()  # input and error message
 
     @property
@@ -55,6 +56,9 @@ class NovelMetrics:
     detected: float  # share of inputs called unknown
     metrics: Mapping[str, Interval]
 
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "metrics": {name: value._asdict() for name, value in self.metrics.items()}}
+
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
@@ -70,15 +74,10 @@ class Evaluation:
     novel: tuple[PredictedSample, ...]
     novel_metrics: tuple[NovelMetrics, ...]
     threshold: float
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the metrics as JSON-compatible values."""
-        novel = [
-            {**asdict(each), "metrics": {name: value._asdict() for name, value in each.metrics.items()}}
-            for each in self.novel_metrics
-        ]
-        broken = [name for part in (self.known, *self.novel) for name, _ in part.broken]
         return {
             "known": {
                 "name": self.known.name,
@@ -90,8 +89,8 @@ class Evaluation:
                 "ece": self.ece,
             },
             "ece_with_novel": self.open_ece,
-            "novel": novel,
-            "broken": broken,
+            "novel": [each.as_dict() for each in self.novel_metrics],
+            "broken": [name for part in (self.known, *self.novel) for name, _ in part.broken],
             "notes": list(self.notes),
         }
 
@@ -105,6 +104,14 @@ class Mistake(NamedTuple):
     p_value: float
 
 
+class Mistakes(NamedTuple):
+    """The mistakes of an evaluation by kind, each sorted by unknown score: the largest first where it was rejected."""
+
+    novel_accepted: list[Mistake]
+    known_misclassified: list[Mistake]
+    known_rejected: list[Mistake]
+
+
 def evaluate(
     bundle: OpenClassifier, known: Sample, novel: Sequence[Sample], false_reject_rate: float | None = None
 ) -> Evaluation:
@@ -115,10 +122,7 @@ def evaluate(
     rejector = bundle.rejector
     if rejector is None:
         raise HeadError("the model has no rejector, so it rejects no input; fit it again with a false-reject rate")
-
-    def predict(raw: Sequence[Any]) -> Predictions:
-        return bundle.predict(raw, false_reject_rate)
-
+    predict = partial(bundle.predict, false_reject_rate=false_reject_rate)
     total = sum(len(sample.rows) for sample in (known, *novel))
     with bar("evaluating", total, unit="inputs") as advance:
         seen, *unseen = [_predict(sample, predict, advance) for sample in (known, *novel)]
@@ -154,7 +158,7 @@ def evaluate_model(
     return evaluate(model, known_sample(model, str(known), label), samples, false_reject_rate)
 
 
-def as_one_class(*parts: PredictedSample) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
+def as_one_class(*parts: PredictedSample) -> tuple[Floats, Labels, Labels]:
     """Return the winning probability as that of a single class "correct", in the form of the calibration metrics."""
     labels = np.where(np.concatenate([each.correct for each in parts]), 0, -1)
     probs = np.concatenate([each.predictions.probability for each in parts])
@@ -172,22 +176,18 @@ def _predict(sample: Sample, predict: Callable[[Sequence[Any]], Predictions], ad
         advance(len(run.rows))
     if not parts:
         raise DataError(f"no input of {sample.name} could be read; the first: {broken[0][0]}: {broken[0][1]}")
-    keep = np.flatnonzero(readable)
-    rows, truths = [sample.rows[i] for i in keep], [sample.truths[i] for i in keep]
-    return PredictedSample(
-        sample.name, rows, sample.labels[keep], Predictions.concatenate(parts), tuple(truths), tuple(broken)
-    )
+    rows, truths = list(compress(sample.rows, readable)), list(compress(sample.truths, readable))
+    predictions = Predictions.concatenate(parts)
+    return PredictedSample(sample.name, rows, sample.labels[readable], predictions, truths, tuple(broken))
 
 
 def _pooled(novel: Sequence[PredictedSample]) -> list[PredictedSample]:
     if len(novel) < 2:
         return []
-    rows = [row for each in novel for row in each.rows]
+    rows, truths = ([x for each in novel for x in getattr(each, name)] for name in ("rows", "truths"))
     labels = np.concatenate([each.labels for each in novel])
-    truths = tuple(truth for each in novel for truth in each.truths)
-    return [
-        PredictedSample(POOLED, rows, labels, Predictions.concatenate([each.predictions for each in novel]), truths)
-    ]
+    predictions = Predictions.concatenate([each.predictions for each in novel])
+    return [PredictedSample("all novel sets", rows, labels, predictions, truths)]
 
 
 def _novel_metrics(known: PredictedSample, novel: PredictedSample) -> NovelMetrics:
@@ -196,29 +196,23 @@ def _novel_metrics(known: PredictedSample, novel: PredictedSample) -> NovelMetri
     return NovelMetrics(novel.name, len(novel.labels), detected, {name: intervals[name] for name in METRICS})
 
 
-def novel_accepted(evaluation: Evaluation) -> list[Mistake]:
-    """Return novel inputs that were assigned a class, the smallest unknown score first."""
-    return _mistakes([(each, each.predictions.labels >= 0) for each in evaluation.novel])
-
-
-def known_misclassified(evaluation: Evaluation) -> list[Mistake]:
-    """Return known inputs that were accepted as a wrong class, the smallest unknown score first."""
+def find_mistakes(evaluation: Evaluation) -> Mistakes:
+    """Return the inputs that were decided wrongly, by kind."""
     known = evaluation.known
-    return _mistakes([(known, (known.predictions.labels >= 0) & ~known.correct)])
+    accepted = known.predictions.labels >= 0
+    return Mistakes(
+        novel_accepted=_sorted([(each, each.predictions.labels >= 0) for each in evaluation.novel]),
+        known_misclassified=_sorted([(known, accepted & ~known.correct)]),
+        known_rejected=_sorted([(known, ~accepted)])[::-1],
+    )
 
 
-def known_rejected(evaluation: Evaluation) -> list[Mistake]:
-    """Return known inputs that were called unknown, the largest unknown score first."""
-    return _mistakes([(evaluation.known, evaluation.known.predictions.labels < 0)])[::-1]
-
-
-def _mistakes(parts: Sequence[tuple[PredictedSample, NDArray[np.bool_]]]) -> list[Mistake]:
+def _sorted(parts: Sequence[tuple[PredictedSample, NDArray[np.bool_]]]) -> list[Mistake]:
     """Return the inputs selected by each mask, sorted by unknown score."""
     scored: list[tuple[float, Mistake]] = []
     for part, mask in parts:
         assert part.predictions.p_values is not None
-        truths, names, p_values = part.truths, part.predictions.names, part.predictions.p_values.tolist()
-        selected = np.flatnonzero(mask).tolist()
-        mistakes = [Mistake(part.rows[i], truths[i], names[i], p_values[i]) for i in selected]
-        scored += zip(part.scores[selected].tolist(), mistakes, strict=True)
+        names, p_values, scores = part.predictions.names, part.predictions.p_values.tolist(), part.scores.tolist()
+        wrong = np.flatnonzero(mask).tolist()
+        scored += [(scores[i], Mistake(part.rows[i], part.truths[i], names[i], p_values[i])) for i in wrong]
     return [mistake for _, mistake in sorted(scored, key=lambda pair: pair[0])]

@@ -1,28 +1,39 @@
 """Write an evaluation as one self-contained HTML file: metrics, figures, tables and the most confident mistakes."""
 
+import base64
+import io
 import json
+import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from openradial import metrics
 from openradial.classifier import OpenClassifier
-from openradial.errors import require
-from openradial.evaluation.evaluation import Evaluation, Mistake, known_misclassified, known_rejected, novel_accepted
-from openradial.evaluation.figures import figures, thumbnail
+from openradial.data.inputs import ImageInputs, Inputs
+from openradial.data.sources import RawInput
+from openradial.errors import DataError, require
+from openradial.evaluation.evaluation import Evaluation, Mistake, PredictedSample, as_one_class, find_mistakes
 from openradial.files import write_text
 
-PAGE, NUMBERS = "report.html", "report.json"
 SHOWN, COLUMNS, UNREADABLE = 12, 8, 20  # mistakes of a kind, columns of a table row, unreadable inputs in the report
+INK = "#010203"  # stands for the text colour of the page
+SIZE = (5.0, 3.3)  # inches
+LARGEST = 96  # pixels of a thumbnail
+RATES = np.concatenate([np.linspace(0.001, 0.02, 20), np.linspace(0.025, 0.3, 56)])
 
 
 def write_report(evaluation: Evaluation, bundle: OpenClassifier, folder: Path | str, title: str = "Evaluation") -> Path:
     """Write ``report.html`` and ``report.json`` to a folder and return the path of the page."""
     folder = Path(folder).expanduser()
-    write_text(folder / NUMBERS, json.dumps(evaluation.as_dict(), indent=1) + "\n")
-    write_text(folder / PAGE, render_report(evaluation, bundle, title))
-    return folder / PAGE
+    write_text(folder / "report.json", json.dumps(evaluation.as_dict(), indent=1) + "\n")
+    page = folder / "report.html"
+    write_text(page, render_report(evaluation, bundle, title))
+    return page
 
 
 def render_report(evaluation: Evaluation, bundle: OpenClassifier, title: str = "Evaluation") -> str:
@@ -46,15 +57,10 @@ def render_report(evaluation: Evaluation, bundle: OpenClassifier, title: str = "
 def _mistakes(evaluation: Evaluation, bundle: OpenClassifier) -> list[dict[str, Any]]:
     """Return the groups of mistakes that occur, each with pictures or, where inputs are no images, with a table."""
     groups = []
-    for title, text, mistakes in (
-        (
-            "Novel, but accepted",
-            "Predicted class, true class and p-value; most confident first.",
-            novel_accepted(evaluation),
-        ),
-        ("Known and accepted, but misclassified", "Most confident first.", known_misclassified(evaluation)),
-        ("Known, but called unknown", "Least confident first.", known_rejected(evaluation)),
-    ):
+    titles = ("Novel, but accepted", "Known and accepted, but misclassified", "Known, but called unknown")
+    first = "Most confident first."
+    texts = (f"Predicted class, true class and p-value. {first}", first, "Least confident first.")
+    for title, text, mistakes in zip(titles, texts, find_mistakes(evaluation), strict=True):
         pictures = [(each, thumbnail(each.row, bundle.preprocessing)) for each in mistakes[:SHOWN]]
         shown = {"pictures": pictures} if any(url for _, url in pictures) else {"table": _table(mistakes[:SHOWN])}
         groups += [{"title": title, "text": text, "mistakes": mistakes, **shown}] if mistakes else []
@@ -77,15 +83,94 @@ def _classes(evaluation: Evaluation) -> list[dict[str, Any]]:
     for k in np.unique(known.labels).tolist():
         members = known.labels == k
         confused = np.bincount(known.predictions.nearest[members & ~known.correct], minlength=1)
-        rows.append(
-            {
-                "name": evaluation.classes[k],
-                "examples": int(members.sum()),
-                "accuracy": float(known.correct[members].mean()),
-                "rejected": float((known.predictions.labels[members] < 0).mean()),
-                "confused_with": f"{evaluation.classes[confused.argmax()]} ({confused.max()})"
-                if confused.any()
-                else "",
-            }
-        )
+        worst = f"{evaluation.classes[confused.argmax()]} ({confused.max()})" if confused.any() else ""
+        row = {"name": evaluation.classes[k], "examples": int(members.sum()), "confused_with": worst}
+        row["accuracy"] = float(known.correct[members].mean())
+        row["rejected"] = float((known.predictions.labels[members] < 0).mean())
+        rows.append(row)
     return sorted(rows, key=lambda row: row["accuracy"])
+
+
+def figures(evaluation: Evaluation) -> dict[str, str]:
+    """Return SVG figures by name: scores, rates, roc, oscr, reliability, risk."""
+    require("matplotlib", "plot", "the report")
+    from openradial.evaluation.plots import curves
+
+    known, novel = evaluation.known, {each.name: each for each in evaluation.novel}
+    scores = {name: each.scores for name, each in novel.items()}
+    bins = {"known": metrics.reliability_bins(*as_one_class(known), bins=10)}
+    risks = {"known": metrics.risk_coverage_curve(known.scores, known.correct)}
+    if novel:
+        both = (known, *novel.values())
+        bins["known and novel"] = metrics.reliability_bins(*as_one_class(*both), bins=10)
+        scored = np.concatenate([each.scores for each in both]), np.concatenate([each.correct for each in both])
+        risks["known and novel"] = metrics.risk_coverage_curve(*scored)
+    rocs = {name: metrics.roc_curve(known.scores, each) for name, each in scores.items()}
+    oscrs = {name: metrics.oscr_curve(known.scores, each, known.correct) for name, each in scores.items()}
+    detected = {name: _rejected(each) for name, each in novel.items()}
+    drawn: dict[str, Any] = {
+        "scores": partial(curves.plot_scores, known.scores, scores, evaluation.threshold),
+        "rates": partial(curves.plot_rates, RATES, _rejected(known), detected),
+        "roc": partial(curves.plot_roc, rocs),
+        "oscr": partial(curves.plot_oscr, oscrs),
+        "reliability": partial(curves.plot_reliability, bins),
+        "risk": partial(curves.plot_risk_coverage, risks),
+    }
+    return {name: _svg(name, draw) for name, draw in drawn.items() if novel or name not in ("roc", "oscr")}
+
+
+def thumbnail(row: RawInput, inputs: Inputs) -> str | None:
+    """Return a small image of an input as a data URL, or None if the input is not an image."""
+    if not isinstance(inputs, ImageInputs):
+        return None
+    pillow = require("PIL.Image", "images", "thumbnails")
+    try:
+        image = pillow.fromarray(_pixels(row.raw)) if isinstance(row.raw, np.ndarray) else pillow.open(row.raw)
+        image = image.convert("RGB")
+    except (OSError, ValueError, DataError):
+        return None
+    if max(image.size) < 32:  # enlarge tiny images without blurring them
+        factor = LARGEST // max(image.size)
+        image = image.resize((image.width * factor, image.height * factor), pillow.Resampling.NEAREST)
+    image.thumbnail((LARGEST, LARGEST))
+    image.save(stream := io.BytesIO(), "PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
+
+
+def _pixels(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return grey images as (h, w), and stretch a small range of values, such as 0 to 16, to the full range."""
+    pixels = array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
+    peak = int(pixels.max(initial=1)) or 1
+    return (pixels.astype(np.uint16) * 255 // peak).astype(np.uint8) if peak < 64 else pixels
+
+
+def _rejected(part: PredictedSample) -> NDArray[np.float64]:
+    """Return the share of inputs whose p-value is at most each of RATES."""
+    assert part.predictions.p_values is not None
+    ordered = np.sort(np.nan_to_num(part.predictions.p_values))
+    return np.searchsorted(ordered, RATES, side="right") / len(ordered)
+
+
+def _svg(name: str, draw: Any) -> str:
+    """Return a figure as SVG without fixed size and background; lines and text take the colour of the page."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    from openradial.evaluation.plots.colors import KNOWN_COLOR
+
+    inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    style: dict[Any, Any] = dict.fromkeys(inks, INK)
+    style |= {"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 10, "font.family": "sans-serif"}
+    style |= {"axes.spines.top": False, "axes.spines.right": False}
+    with matplotlib.rc_context(style):
+        figure = Figure(SIZE, layout="constrained")
+        draw(figure.subplots())
+        stream = io.StringIO()
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    svg = stream.getvalue()
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = svg.replace(INK, "currentColor").replace(KNOWN_COLOR.lower(), "var(--known)")
+    svg = svg.replace("'sans-serif'", "inherit").replace("sans-serif", "inherit")
+    svg = svg.replace('id="', f'id="{name}-').replace('"#', f'"#{name}-').replace("url(#", f"url(#{name}-")
+    width, height = (72 * side for side in SIZE)
+    return f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{name}">{svg.split(">", 1)[1]}'

@@ -6,17 +6,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from openradial.classifier import OpenClassifier
+from openradial.classifier.predictions import Labels
 from openradial.data import sources
 from openradial.data.inputs import TableInputs
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
 from openradial.data.sources import Data, RawInput
 from openradial.errors import DataError, listed
-
-Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +69,10 @@ def novel_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
 
 
 def _open(bundle: OpenClassifier, data: str, label: str | None, labelled: bool) -> tuple[Data, bool]:
-    """Open data of the kind that the bundle takes; returns the test part if there is one, and whether there is."""
+    """Open data of the kind that the bundle takes; return the test part if there is one, and whether there is."""
     inputs = bundle.preprocessing
-    options: dict[str, Any] = {}
-    if isinstance(inputs, TableInputs):
-        options = {"features": inputs.encoder.columns, "words": inputs.encoder.word_columns}
+    encoder = inputs.encoder if isinstance(inputs, TableInputs) else None
+    options = {} if encoder is None else {"features": encoder.columns, "words": encoder.word_columns}
     source = sources.open(data, label=label, labelled=labelled, **options)
     if source.kind != inputs.kind:
         raise DataError(f"the model takes {inputs.kind}, but {data} holds {source.kind}")

@@ -28,11 +28,10 @@ Arrays = Mapping[str, NDArray[Any]]
 def export_facts(bundle: OpenClassifier, outputs: tuple[str, ...]) -> dict[str, Any]:
     """Return the metadata that a graph needs to be used without its bundle."""
     rejector = bundle.rejector
-    record = {"kind": bundle.preprocessing.kind, **bundle.preprocessing.record()}
     return {
         "format": FORMAT,
         "classes": list(bundle.classes),
-        "preprocessing": record,
+        "preprocessing": {"kind": bundle.preprocessing.kind, **bundle.preprocessing.record()},
         "outputs": list(outputs),
         "false_reject_rate": None if rejector is None else rejector.false_reject_rate,
         "smallest_rate": None if rejector is None else 1 / (1 + int(GraphRejector(rejector).total.min())),
@@ -50,10 +49,6 @@ class ExportedModel(ABC):
         self.outputs = tuple(facts["outputs"])
         self.false_reject_rate: float | None = facts["false_reject_rate"]
         self.smallest_rate: float | None = facts["smallest_rate"]
-
-    def prepare(self, raw: Any) -> Tensor:
-        """Convert raw inputs to what the graph takes; raise a DataError for a broken one."""
-        return self.preprocessing.ready(raw)
 
     def predict(self, raw: Any, false_reject_rate: float | None = None) -> Predictions:
         """Predict raw inputs, or prepared inputs given as a tensor, in bounded memory."""
@@ -108,13 +103,10 @@ class OnnxModel(ExportedModel):
         given = model if isinstance(model, bytes) else str(_existing(model))
         try:
             self._session = runtime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
-            facts = json.loads(self._session.get_modelmeta().custom_metadata_map["openradial"])
-            super().__init__(facts)
+            super().__init__(json.loads(self._session.get_modelmeta().custom_metadata_map["openradial"]))
         except Exception as error:  # onnxruntime has its own exception types
             name = "the exported graph" if isinstance(model, bytes) else str(model)
-            raise ExportError(
-                f"{name} cannot be run by onnxruntime as an export of openradial ({_why(error)})"
-            ) from error
+            raise _unusable(name, "onnxruntime", error) from error
 
     def _run(self, x: Tensor, rate: float | None) -> Arrays:
         given = {INPUTS: x.cpu().numpy()}
@@ -138,7 +130,7 @@ class TorchModel(ExportedModel):
         except ExportError:
             raise
         except Exception as error:  # a damaged archive can raise almost anything
-            raise ExportError(f"{path} cannot be run by torch as an export of openradial ({_why(error)})") from error
+            raise _unusable(str(path), "torch", error) from error
         self._module = program.module()
 
     @torch.no_grad()
@@ -154,8 +146,7 @@ def quiet() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logging.disable(before)
@@ -170,11 +161,11 @@ def first_line(error: BaseException) -> str:
 def _existing(path: Path | str) -> Path:
     path = Path(path).expanduser()
     if not path.is_file():
-        raise ExportError(
-            f"expected an exported file, but {path} {'is a folder' if path.is_dir() else 'does not exist'}"
-        )
+        problem = "is a folder" if path.is_dir() else "does not exist"
+        raise ExportError(f"expected an exported file, but {path} {problem}")
     return path
 
 
-def _why(error: Exception) -> str:
-    return f"it has no {error}" if isinstance(error, KeyError) else first_line(error)
+def _unusable(name: str, runtime: str, error: Exception) -> ExportError:
+    why = f"it has no {error}" if isinstance(error, KeyError) else first_line(error)
+    return ExportError(f"{name} cannot be run by {runtime} as an export of openradial ({why})")

@@ -14,7 +14,7 @@ from openradial.classifier import OpenClassifier
 from openradial.data.inputs import Inputs
 from openradial.errors import ExportError, OptionError, require
 from openradial.export.graph import INPUTS, RATE, Graph
-from openradial.export.runtimes import ExportedModel, OnnxModel, TorchModel, export_facts, first_line, quiet
+from openradial.export.runtimes import OnnxModel, TorchModel, export_facts, first_line, quiet
 from openradial.export.verification import Agreement, compare, random_inputs
 
 LARGEST = 2**31 - 1  # bytes of one ONNX file
@@ -41,7 +41,7 @@ def to_onnx(bundle: OpenClassifier, path: Path | str, check: Any = None) -> Agre
     for package in ("onnx", "onnxscript", "onnxruntime"):
         require(package, "onnx", "exporting to ONNX")
     graph = Graph(bundle)
-    return _write(path, lambda scratch: scratch.write_bytes(_onnx_bytes(graph, bundle)), OnnxModel, bundle, check)
+    return _write(bundle, path, check, lambda scratch: scratch.write_bytes(_onnx_bytes(graph, bundle)), OnnxModel)
 
 
 def to_torch(bundle: OpenClassifier, path: Path | str, check: Any = None) -> Agreement:
@@ -60,7 +60,7 @@ def to_torch(bundle: OpenClassifier, path: Path | str, check: Any = None) -> Agr
         with quiet(), scratch.open("wb") as stream:
             torch.export.save(program, stream, extra_files={"openradial.json": facts})
 
-    return _write(path, write, TorchModel, bundle, check)
+    return _write(bundle, path, check, write, TorchModel)
 
 
 def trace(graph: Graph, bundle: OpenClassifier) -> torch.export.ExportedProgram:
@@ -72,8 +72,7 @@ def trace(graph: Graph, bundle: OpenClassifier) -> torch.export.ExportedProgram:
                 graph, (example, _default_rate(bundle)), dynamic_shapes=_dynamic(bundle.preprocessing), strict=False
             )
     except Exception as error:  # tracing can raise almost anything
-        scorers = (type(scorer).__name__ for scorer in bundle.scorers)
-        parts = ", ".join([type(bundle.head).__name__, *scorers])
+        parts = ", ".join(type(part).__name__ for part in (bundle.head, *bundle.scorers))
         raise ExportError(
             f"the network {bundle.network[0]} with {parts} cannot be traced ({first_line(error)}); a network with "
             "data-dependent branches cannot be exported"
@@ -99,10 +98,8 @@ def _default_rate(bundle: OpenClassifier) -> Tensor:
 
 
 def _dynamic(inputs: Inputs) -> dict[str, Any]:
-    sizes = {0: torch.export.Dim("b", min=1, max=LONGEST)}
-    for dim, size in enumerate(inputs.shape, 1):
-        if size is None:
-            sizes[dim] = torch.export.Dim("t", min=1, max=LONGEST)
+    variable = [dim for dim, size in enumerate(inputs.shape, 1) if size is None]
+    sizes = {dim: torch.export.Dim("t" if dim else "b", min=1, max=LONGEST) for dim in (0, *variable)}
     return {"inputs": sizes, "false_reject_rate": None}
 
 
@@ -114,13 +111,19 @@ def _onnx_bytes(graph: Graph, bundle: OpenClassifier) -> bytes:
                 program, dynamo=True, verbose=False, input_names=[INPUTS, RATE], output_names=list(graph.outputs)
             )
     except Exception as error:  # the exporter can raise almost anything
-        raise ExportError(
-            f"the network {bundle.network[0]} cannot be converted to ONNX ({first_line(error)})"
-        ) from error
+        reason = first_line(error)
+        raise ExportError(f"the network {bundle.network[0]} cannot be converted to ONNX ({reason})") from error
     assert exported is not None
     model = exported.model_proto
-    _strip(model)
-    _set_default_rate(onnx, model, bundle)
+    nodes = model.graph
+    for part in (model, nodes, *nodes.node, *nodes.value_info, *nodes.input, *nodes.output, *nodes.initializer):
+        part.ClearField("metadata_props")  # both contain paths of this machine, and are larger than the graph
+        part.ClearField("doc_string")
+    if bundle.rejector is None:  # the rate has no meaning
+        for value in [each for each in model.graph.input if each.name == RATE]:
+            model.graph.input.remove(value)
+    else:  # an initializer of the same name makes the rate optional
+        model.graph.initializer.append(onnx.numpy_helper.from_array(_default_rate(bundle).numpy(), RATE))
     onnx.helper.set_model_props(model, {"openradial": json.dumps(export_facts(bundle, graph.outputs))})
     if model.ByteSize() > LARGEST:
         raise ExportError(f"an ONNX file can have at most 2 GB, and this one would have {model.ByteSize():,} bytes")
@@ -129,31 +132,12 @@ def _onnx_bytes(graph: Graph, bundle: OpenClassifier) -> bytes:
     return data
 
 
-def _strip(model: Any) -> None:
-    """Remove notes on the source code, which contain paths of this machine and are larger than the graph."""
-    graph = model.graph
-    for part in (model, graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
-        part.ClearField("metadata_props")
-        part.ClearField("doc_string")
-
-
-def _set_default_rate(onnx: Any, model: Any, bundle: OpenClassifier) -> None:
-    """Make the rate optional by an initializer of the same name; remove it from a graph without a rejector."""
-    inputs = model.graph.input
-    if bundle.rejector is None:
-        for index in [index for index, value in enumerate(inputs) if value.name == RATE]:
-            del inputs[index]
-        return
-    default = onnx.numpy_helper.from_array(_default_rate(bundle).numpy(), RATE)
-    model.graph.initializer.append(default)
-
-
 def _write(
-    path: Path | str,
-    write: Callable[[Path], Any],
-    load: Callable[[Path], ExportedModel],
     bundle: OpenClassifier,
+    path: Path | str,
     check: Any,
+    write: Callable[[Path], Any],
+    load: type[OnnxModel | TorchModel],
 ) -> Agreement:
     """Write to a temporary file, verify it, and only then rename it."""
     path = Path(path).expanduser()

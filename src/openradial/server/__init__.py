@@ -19,14 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Batcher", "Limits", "RequestError", "Service", "create_app", "listen", "serve"]
 
-_MODULES = {
-    "Batcher": "batching",
-    "RequestError": "requests",
-    "Service": "service",
-    "create_app": "app",
-    "listen": "http_server",
-    "serve": "http_server",
-}
+_MODULES = {"Batcher": "batching", "RequestError": "requests", "Service": "service", "create_app": "app"}
+_MODULES |= {"listen": "http_server", "serve": "http_server"}
 
 
 def __getattr__(name: str) -> Any:

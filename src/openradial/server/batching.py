@@ -19,6 +19,7 @@ from openradial.server.requests import RequestError, unavailable
 from openradial.server.settings import Limits
 
 Result = dict[str, Any] | RequestError  # a row of Predictions.rows(), or the error of that input
+RequestOutcome = list[Result] | Exception  # of a request
 OnBatch = Callable[[int, float], None]  # called with the inputs and seconds of a batch
 
 
@@ -73,9 +74,8 @@ class Batcher:
             if self._closed:
                 raise unavailable("the service is stopping; retry later")
             if self._queued + len(inputs) > self.limits.queue:
-                raise unavailable(
-                    f"the queue is full: {self._queued:,} inputs wait, the limit is {self.limits.queue:,}; retry later"
-                )
+                full = f"{self._queued:,} inputs wait, the limit is {self.limits.queue:,}"
+                raise unavailable(f"the queue is full: {full}; retry later")
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="openradial-model", daemon=True)
                 self._thread.start()
@@ -96,7 +96,7 @@ class Batcher:
     def _work(self) -> None:
         while batch := self._next_batch():
             start = time.monotonic()
-            results = predict_requests(self.bundle, [(request.inputs, request.rate) for request in batch], self.limits)
+            results = predict_requests(self.bundle, batch, self.limits)
             self._on_batch(sum(len(request.inputs) for request in batch), time.monotonic() - start)
             _deliver(batch, results)
 
@@ -132,30 +132,26 @@ class Batcher:
         return batch
 
 
-def predict_requests(
-    bundle: OpenClassifier, requests: Sequence[tuple[Sequence[Any], float | None]], limits: Limits
-) -> list[list[Result] | Exception]:
+def predict_requests(bundle: OpenClassifier, batch: list[QueuedRequest], limits: Limits) -> list[RequestOutcome]:
     """Predict the inputs of several requests, each with its rate; return results, or the error of a request."""
     try:
-        return list(_predict_together(bundle, requests, limits))
+        return list(_predict_together(bundle, batch, limits))
     except Exception as error:
-        if len(requests) > 1:  # one by one, only the request that causes the error fails
-            return [predict_requests(bundle, [request], limits)[0] for request in requests]
+        if len(batch) > 1:  # one by one, only the request that causes the error fails
+            return [predict_requests(bundle, [request], limits)[0] for request in batch]
         return [RequestError(422, str(error)) if isinstance(error, OpenRadialError) else error]
 
 
-def _predict_together(
-    bundle: OpenClassifier, requests: Sequence[tuple[Sequence[Any], float | None]], limits: Limits
-) -> list[list[Result]]:
-    results: list[list[Any]] = [[None] * len(inputs) for inputs, _ in requests]
+def _predict_together(bundle: OpenClassifier, batch: list[QueuedRequest], limits: Limits) -> list[list[Result]]:
+    results: list[list[Any]] = [[None] * len(request.inputs) for request in batch]
     groups: dict[tuple[float | None, torch.Size], list[tuple[int, int, Tensor]]] = {}
-    for i, (inputs, rate) in enumerate(requests):
-        for j, value in enumerate(inputs):
+    for i, request in enumerate(batch):
+        for j, value in enumerate(request.inputs):
             x = prepare_input(bundle, value, limits)
             if isinstance(x, RequestError):
                 results[i][j] = x
             else:  # only inputs of the same shape share a batch, so that none is padded for another client
-                groups.setdefault((rate, x.shape), []).append((i, j, x))
+                groups.setdefault((request.rate, x.shape), []).append((i, j, x))
     for (rate, _), members in groups.items():
         predictions = bundle.predict(torch.cat([x for _, _, x in members]), rate)
         for (i, j, _), prediction in zip(members, predictions, strict=True):
@@ -163,9 +159,9 @@ def _predict_together(
     return results
 
 
-def _deliver(batch: list[QueuedRequest], results: list[list[Result] | Exception]) -> None:
+def _deliver(batch: list[QueuedRequest], results: list[RequestOutcome]) -> None:
     """Pass the results to the futures, with one call for each event loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[QueuedRequest, list[Result] | Exception]]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[QueuedRequest, RequestOutcome]]] = {}
     for request, result in zip(batch, results, strict=True):
         by_loop.setdefault(request.future.get_loop(), []).append((request, result))
     for loop, pairs in by_loop.items():
@@ -173,7 +169,7 @@ def _deliver(batch: list[QueuedRequest], results: list[list[Result] | Exception]
             loop.call_soon_threadsafe(_set_results, pairs)
 
 
-def _set_results(pairs: list[tuple[QueuedRequest, list[Result] | Exception]]) -> None:
+def _set_results(pairs: list[tuple[QueuedRequest, RequestOutcome]]) -> None:
     for request, result in pairs:
         if request.future.done():
             continue

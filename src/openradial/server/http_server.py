@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -44,17 +45,9 @@ def serve(app: FastAPI, listening: socket.socket, *, limits: Limits | None = Non
 
     Then accept nothing new, and finish the accepted requests within ``grace`` seconds.
     """
-    config = uvicorn.Config(
-        app,
-        http=connection_class(limits or Limits()),
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=grace,
-    )
+    off: dict[str, Any] = {"ws": "none", "access_log": False, "server_header": False, "proxy_headers": False}
+    protocol = connection_class(limits or Limits())
+    config = uvicorn.Config(app, http=protocol, lifespan="on", log_config=None, timeout_graceful_shutdown=grace, **off)
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
     try:

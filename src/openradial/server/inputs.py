@@ -1,7 +1,6 @@
 """Convert inputs from JSON or uploads to what a bundle takes; an input that cannot be read gets its own error."""
 
 import base64
-import binascii
 import io
 import warnings
 from collections.abc import Callable
@@ -18,8 +17,6 @@ from openradial.errors import DataError, DTypeError, ShapeError, require
 from openradial.server.requests import RequestError
 from openradial.server.settings import Limits
 
-BROKEN = (DataError, ShapeError, DTypeError)  # errors of a single input
-
 
 def prepare_input(bundle: OpenClassifier, value: Any, limits: Limits) -> Tensor | RequestError:
     """Return one input from JSON or an upload as a batch of one, or the error if it cannot be read.
@@ -30,7 +27,7 @@ def prepare_input(bundle: OpenClassifier, value: Any, limits: Limits) -> Tensor 
         return bundle.preprocessing.ready([_read(bundle, value, limits)])
     except RequestError as error:
         return error
-    except BROKEN as error:
+    except (DataError, ShapeError, DTypeError) as error:
         return RequestError(422, error.reason)
 
 
@@ -46,18 +43,14 @@ def _image(value: Any, limits: Limits) -> bytes | NDArray[np.uint8]:
     if isinstance(value, list):
         return _pixels(value)
     if isinstance(value, str):
-        value = _decode(value)
+        try:
+            value = base64.b64decode(value.partition(";base64,")[2] or value, validate=True)
+        except ValueError as error:
+            raise RequestError(422, f"an image given as text must be the file in base64 ({error})") from error
     if not isinstance(value, bytes):
         raise RequestError(422, f"an image must be rows of pixels or a file in base64, got {_kind(value)}")
     _check_size(value, limits.pixels)
     return value
-
-
-def _decode(text: str) -> bytes:
-    try:
-        return base64.b64decode(text.partition(";base64,")[2] or text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise RequestError(422, f"an image given as text must be the file in base64 ({error})") from error
 
 
 def _pixels(value: list[Any]) -> NDArray[np.uint8]:
@@ -70,13 +63,9 @@ def _pixels(value: list[Any]) -> NDArray[np.uint8]:
 def _check_size(data: bytes, most: int) -> None:
     """Raise if the header of an image states too many pixels; decoding detects all other errors."""
     size = jpeg_size(data) or png_size(data) or _size(data)
-    if size is None:
-        raise RequestError(413, f"an image may have at most {most:,} pixels, got far more; send a smaller one")
-    width, height = size[:2]
-    if width * height > most:
-        raise RequestError(
-            413, f"an image may have at most {most:,} pixels, got {width} x {height}; send a smaller one"
-        )
+    if size is None or size[0] * size[1] > most:
+        actual = "far more" if size is None else f"{size[0]} x {size[1]}"
+        raise RequestError(413, f"an image may have at most {most:,} pixels, got {actual}; send a smaller one")
 
 
 def _size(data: bytes) -> tuple[int, int] | None:
@@ -93,20 +82,18 @@ def _size(data: bytes) -> tuple[int, int] | None:
             return 0, 0
 
 
-def _point(value: Any, limits: Limits) -> NDArray[np.float64]:
-    return _numbers("a point", value)
-
-
 def _sequence(value: Any, limits: Limits) -> NDArray[np.float64]:
     values = _numbers("a sequence", value)
-    _check_steps("a sequence", "steps", len(values), limits)
+    if len(values) > limits.steps:
+        raise RequestError(413, f"a sequence may have at most {limits.steps:,} steps, got {len(values):,}; shorten it")
     return values
 
 
 def _text(value: Any, limits: Limits) -> str:
     if not isinstance(value, str):
         raise RequestError(422, f"a text must be a string, got {_kind(value)}")
-    _check_steps("a text", "words", len(value.split()), limits)
+    if (count := len(value.split())) > limits.steps:
+        raise RequestError(413, f"a text may have at most {limits.steps:,} words, got {count:,}; shorten it")
     return value
 
 
@@ -114,11 +101,6 @@ def _row(value: Any, limits: Limits) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RequestError(422, f"a row must be an object of columns and values, got {_kind(value)}")
     return value
-
-
-def _check_steps(what: str, unit: str, count: int, limits: Limits) -> None:
-    if count > limits.steps:
-        raise RequestError(413, f"{what} may have at most {limits.steps:,} {unit}, got {count:,}; shorten it")
 
 
 def _numbers(what: str, value: Any) -> NDArray[np.float64]:
@@ -148,7 +130,7 @@ def _kind(value: Any) -> str:
 
 READERS: dict[type[Any], Callable[[Any, Limits], Any]] = {
     ImageInputs: _image,
-    PointInputs: _point,
+    PointInputs: lambda value, limits: _numbers("a point", value),
     SequenceInputs: _sequence,
     TextInputs: _text,
     TableInputs: _row,

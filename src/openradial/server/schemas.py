@@ -17,8 +17,8 @@ STATUSES = {
 }
 
 
-class ClassProbability(BaseModel):
-    """A class and its probability."""
+class TopClass(BaseModel):
+    """One of the most probable classes."""
 
     name: str = Field(alias="class")
     probability: float | None
@@ -34,7 +34,7 @@ class PredictionRow(BaseModel):
     distance: float | None = Field(description="Distance to the nearest class, if the model computes distances.")
     p_value: float | None = Field(description="How compatible the input is with known data; small means unknown.")
     unknown_score: float | None = Field(description="Larger is more unknown.")
-    top: list[ClassProbability] = Field(description="The most probable classes, in order.")
+    top: list[TopClass] = Field(description="The most probable classes, in order.")
 
 
 class ErrorResponse(BaseModel):
@@ -73,34 +73,17 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse, "description": text} for status, text in STATUSES.items()
 }
 
-RATE_SCHEMA = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 INPUTS = (
     "Images: rows of pixels (0 to 255), or a file in base64. Points: arrays of numbers. Sequences: arrays of steps. "
     "Table rows: objects of columns and values. Texts: strings."
 )
 FILE = {"type": "string", "format": "binary"}
+RATE_SCHEMA = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+INPUTS_SCHEMA = {"type": "array", "minItems": 1, "items": {}, "description": INPUTS}
+JSON_BODY = {"type": "object", "required": ["inputs"], "properties": {"inputs": INPUTS_SCHEMA, RATE: RATE_SCHEMA}}
+FORM = {"type": "object", "properties": {"images": {"type": "array", "items": FILE}, RATE: RATE_SCHEMA}}
+BODIES = {"application/json": JSON_BODY, "multipart/form-data": FORM, "image/*": FILE}
 PREDICT_REQUEST: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["inputs"],
-                    "properties": {
-                        "inputs": {"type": "array", "minItems": 1, "items": {}, "description": INPUTS},
-                        RATE: RATE_SCHEMA,
-                    },
-                }
-            },
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "properties": {"images": {"type": "array", "items": FILE}, RATE: RATE_SCHEMA},
-                }
-            },
-            "image/*": {"schema": FILE},
-        },
-    },
+    "requestBody": {"required": True, "content": {kind: {"schema": schema} for kind, schema in BODIES.items()}},
     "parameters": [{"name": RATE, "in": "query", "required": False, "schema": RATE_SCHEMA}],
 }

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from openradial.classifier import OpenClassifier
-from openradial.data.inputs import ImageInputs, TableInputs
+from openradial.data.inputs import TableInputs
 from openradial.server.batching import Batcher, Result
 from openradial.server.monitoring import ServiceMetrics
 from openradial.server.requests import MemoryBudget, PredictRequest, RequestError, unavailable
@@ -33,11 +33,6 @@ class Service:
         self.batcher = Batcher(bundle, self.limits, self.metrics.count_batch)
 
     @property
-    def takes_images(self) -> bool:
-        """Return whether the model takes images."""
-        return isinstance(self.bundle.preprocessing, ImageInputs)
-
-    @property
     def false_reject_rate(self) -> float | None:
         """Return the rate that the bundle was calibrated for."""
         rejector = self.bundle.rejector
@@ -45,10 +40,9 @@ class Service:
 
     def check_rate(self, rate: float | None) -> None:
         """Raise unless the bundle can decide at this rate."""
-        rejector = self.bundle.rejector
         if rate is None:
             return
-        if rejector is None:
+        if (rejector := self.bundle.rejector) is None:
             raise RequestError(422, "this model has no rejector; leave false_reject_rate out")
         if rejector.per_class:
             rejector.thresholds(rate)
@@ -64,7 +58,10 @@ class Service:
             results = future.result() if done else await self._wait(future, disconnected)
         finally:
             future.cancel()
-        self._count(results)
+        errors, unknown = sum(isinstance(result, RequestError) for result in results), count_unknown(results)
+        self.metrics.errors.inc(errors)
+        self.metrics.unknown.inc(unknown)
+        self.metrics.known.inc(len(results) - errors - unknown)
         return results
 
     async def _wait(
@@ -82,13 +79,6 @@ class Service:
             self.metrics.disconnected.inc()
             raise RequestError(499, "the client disconnected before its response was ready")
         raise unavailable(f"the response took more than {self.limits.response_timeout:g} s; retry later")
-
-    def _count(self, results: Sequence[Result]) -> None:
-        errors = sum(isinstance(result, RequestError) for result in results)
-        unknown = count_unknown(results)
-        self.metrics.errors.inc(errors)
-        self.metrics.unknown.inc(unknown)
-        self.metrics.known.inc(len(results) - errors - unknown)
 
     def warm_up(self) -> None:
         """Predict once, because the first call of a network takes much longer than later ones."""

@@ -7,11 +7,10 @@ import torch
 
 from openradial import metrics
 from openradial.errors import OptionError, TrainingError
-from openradial.evaluation.comparison import METHODS, Comparison, Score, compare
+from openradial.evaluation.comparison import METHODS, Comparison, LayerScore, compare
 from openradial.evaluation.comparison import comparison as steps
-from openradial.evaluation.comparison.methods import DISTANCE, NEAR, RECIPE, Method
+from openradial.evaluation.comparison.methods import DISTANCE, NEAR, RECIPE, Method, Scores, measured
 from openradial.evaluation.comparison.report import groups, markdown, summarised
-from openradial.evaluation.comparison.scoring import Scores, measured
 from openradial.heads import RadialHead
 from openradial.scorers import NeighbourScorer
 
@@ -85,7 +84,7 @@ def test_scorers_learn_from_training_data_alone():
 
     sets, labels = made_sets()
     scores = Scores(sets, labels, 3)
-    part = Score("watched", "fully connected", lambda _: Watching(k=2))
+    part = LayerScore("watched", "fully connected", lambda _: Watching(k=2))
     merged = Method("both", RECIPE, (DISTANCE, part), "standardised")
     scores.merged(merged)
     scores.merged(merged)

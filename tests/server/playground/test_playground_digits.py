@@ -89,18 +89,18 @@ def test_the_prediction_is_that_of_the_bundle(name):
     bundle = digit_model(name)
     for image in gallery():
         found, row = predict_digit(bundle, image), bundle.predict([image[:, :, None]])[0].as_dict()
-        assert found.label == row["label"]
-        assert str(found.nearest) == row["nearest"]
-        assert found.p_value == pytest.approx(row["p_value"])
-        assert found.probabilities[found.nearest] == pytest.approx(row["probability"], rel=1e-5)
-        distance = None if found.distances is None else pytest.approx(found.distances[found.nearest], rel=1e-5)
+        assert found["label"] == row["label"]
+        assert str(found["nearest"]) == row["nearest"]
+        assert found["p_value"] == pytest.approx(row["p_value"])
+        assert found["probabilities"][found["nearest"]] == pytest.approx(row["probability"], rel=1e-5)
+        distance = None if found["distances"] is None else pytest.approx(found["distances"][found["nearest"]], rel=1e-5)
         assert row["distance"] == distance
 
 
 def test_the_radial_classifier_names_the_gallerys_digits_and_doubts_its_clothes_more_than_softmax_does():
     found = {name: [predict_digit(digit_model(name), image) for image in gallery()] for name in NAMES}
-    assert [each.nearest for each in found["radial"][:10]] == list(range(10))
-    rejected = {name: sum(each.label == "unknown" for each in found[name][10:]) for name in NAMES}
+    assert [each["nearest"] for each in found["radial"][:10]] == list(range(10))
+    rejected = {name: sum(each["label"] == "unknown" for each in found[name][10:]) for name in NAMES}
     assert rejected == {"softmax": 4, "radial": 5}  # of 6, which nobody selected: the first of each class
 
 

@@ -12,10 +12,10 @@ from openradial.data.inputs import PointInputs, TableInputs
 from openradial.data.table_encoder import NumberFeature, TableEncoder, WordFeature
 from openradial.server import Service
 from openradial.server.playground import create_playground, learning, runs
+from openradial.server.playground.app import event_stream, input_form
 from openradial.server.playground.digits import digit_model
 from openradial.server.playground.learning import Pace, SpiralSettings
-from openradial.server.playground.routes import event_stream, input_form
-from openradial.server.playground.runs import Run
+from openradial.server.playground.runs import SpiralRun
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +103,7 @@ async def collected(run, stopped):
 
 
 def test_a_stream_ends_when_the_server_stops_and_then_nobody_watches():
-    run = Run(SpiralSettings())
+    run = SpiralRun(SpiralSettings())
     try:
         run.pause()
         assert asyncio.run(collected(run, lambda: True)) == [": hello\n\n"]

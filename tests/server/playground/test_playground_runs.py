@@ -6,7 +6,7 @@ import torch
 
 from openradial.server.playground import learning, runs
 from openradial.server.playground.learning import Pace, SpiralSettings
-from openradial.server.playground.runs import EXTENT, Run, Runs
+from openradial.server.playground.runs import EXTENT, Runs, SpiralRun
 from openradial.server.requests import RequestError
 
 QUICK = Pace(4, 1, 1, 8, learning.PLAIN.training)
@@ -23,7 +23,7 @@ def quick(monkeypatch):
 
 @pytest.fixture
 def run():
-    made = Run(SpiralSettings())
+    made = SpiralRun(SpiralSettings())
     yield made
     made.close()
 
@@ -70,7 +70,7 @@ def test_a_picture_holds_the_outputs_on_the_grid_from_the_bottom(run):
 
 
 def test_a_bayesian_run_shows_its_samples():
-    run = Run(SpiralSettings(bayesian=True))
+    run = SpiralRun(SpiralSettings(bayesian=True))
     try:
         assert len(run.picture(0)) == 2 * 6 * 6 * 6 * 2  # samples, grid, outputs, bytes
         place = run.at(0, 0.0, 0.0)

@@ -8,8 +8,8 @@ from openradial.bundle import describe, load
 from openradial.data import Examples
 from openradial.heads import RadialHead, SoftmaxHead
 from openradial.server.playground import digits
-from openradial.server.playground.train import DigitData, keep, train_digits
 from openradial.training import Settings
+from tools.train_playground import DigitData, keep, train_digits
 
 CLASSES = tuple("0123456789")
 

@@ -1,4 +1,4 @@
-"""Run a comparison: every protocol with every seed; finished runs are kept."""
+"""Run a comparison: every protocol with every seed. Networks are trained once and kept, and so are finished runs."""
 
 import json
 import time
@@ -8,30 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
+from openradial import models
+from openradial.data.batches import Batches
 from openradial.data.splits import train_test_split
 from openradial.errors import DataError, OptionError, TrainingError, check_choice, check_count
-from openradial.evaluation.comparison.methods import METHODS, Method
-from openradial.evaluation.comparison.networks import (
+from openradial.evaluation.comparison.methods import (
+    METHODS,
     NETWORKS,
     Contender,
+    Method,
     NetworkSettings,
-    core_seconds,
-    layers_of,
-    trained,
+    Scores,
+    measured,
 )
-from openradial.evaluation.comparison.protocols import (
-    SETS,
-    SPLITS,
-    Protocol,
-    all_known,
-    class_split,
-    left_out,
-    shortened,
-)
-from openradial.evaluation.comparison.scoring import Scores, measured
+from openradial.evaluation.comparison.protocols import SETS, Protocol, all_known, class_split, left_out, shortened
 from openradial.files import write_text
-from openradial.training import Settings
+from openradial.nn import hidden_layers
+from openradial.training import Settings, fit
 
 MethodRow = dict[str, Any]
 PAPERS = Settings(epochs=10, batch_size=256, schedule="cosine", channels_last=True)
@@ -40,6 +35,8 @@ TRAININGS = {
     "mnist": NetworkSettings("mnist_radial", {}, PAPERS),
     "cifar10": NetworkSettings("mnist_radial", {"channels": 3, "size": 32}, PAPERS),
 }
+SECONDS = "core_seconds.txt"
+CHUNK = 1024  # inputs that go through a network together
 QUICK = {"digits": 20, "mnist": 1, "cifar10": 1}  # epochs
 QUICK_EXAMPLES = 2_000  # test examples, and novel inputs of each set, in quick mode
 
@@ -53,7 +50,7 @@ class Comparison:
 
     data: str = "mnist"
     seeds: int = 5
-    splits: int = SPLITS
+    splits: int = 5
     whole: bool = True
     quick: bool = False
     choosing: bool = False
@@ -118,38 +115,57 @@ def compare(
 
 def run_one(comparison: Comparison, protocol: Protocol, seed: int, folder: Path) -> dict[str, Any]:
     """Train the networks of one run and measure all methods on them; ``seconds`` are CPU seconds of all cores."""
-    rows, training, measuring = [], 0.0, 0.0
-    for network in dict.fromkeys(method.network for method in comparison.methods):
-        kept = folder / network.replace(", ", "-")
-        net = trained(comparison.networks[network], protocol, comparison.training, seed, kept)
+    rows, training, total = [], comparison.training, 0.0
+    layers = {"outputs", *training.layers}
+    methods = [each for each in comparison.methods if {score.layer for score in each.scores} <= layers]
+    for name in dict.fromkeys(method.network for method in comparison.methods):
+        network, kept = comparison.networks[name], folder / name.replace(", ", "-")
+        net = trained(network, protocol, training, seed, kept)
         seconds, began = core_seconds(kept), time.process_time()
-        scores = scores_of(net, protocol, comparison.training)
-        rows += [
-            row | {"training_seconds": round(seconds, 3)} for row in _measure(comparison, network, scores, protocol)
-        ]
-        training, measuring = training + seconds, measuring + time.process_time() - began
-    facts = {"protocol": protocol.name, "seed": seed, "seconds": round(training + measuring, 1)}
+        selected = [method for method in methods if method.network == name]
+        head = network.recipe.make_head(protocol.num_classes)
+        numbers = measured(selected, head, scores_of(net, protocol, training), protocol.novel)
+        rows += [row | {"training_seconds": round(seconds, 3)} for row in numbers]
+        total += seconds + time.process_time() - began
+    facts = {"protocol": protocol.name, "seed": seed, "seconds": round(total, 1)}
     return {"run": facts | {"job": _described(comparison)}, "rows": [row | facts for row in rows]}
 
 
-def _measure(comparison: Comparison, network: str, scores: Scores, protocol: Protocol) -> list[MethodRow]:
-    layers = {"outputs", *comparison.training.layers}
-    methods = [
-        method
-        for method in comparison.methods
-        if method.network == network and {score.layer for score in method.scores} <= layers
-    ]
-    head = comparison.networks[network].recipe.make_head(protocol.num_classes)
-    return measured(methods, head, scores, protocol.novel)
+def trained(contender: Contender, protocol: Protocol, training: NetworkSettings, seed: int, folder: Path) -> nn.Module:
+    """Return the network for a seed: trained, or read from ``folder`` if it was trained before."""
+    torch.manual_seed(seed)
+    net = models.build(training.model, protocol.num_classes, **training.options)
+    settings = replace(training.settings, seed=seed, **contender.settings)
+    batches = Batches(protocol.train, settings.batch_size, shuffle=True, seed=seed, transform=protocol.normalise)
+    objective = contender.recipe.make_objective(contender.recipe.make_head(protocol.num_classes))
+    before, began = core_seconds(folder), time.process_time()
+    history = fit(net, objective, batches, settings=settings, folder=folder, resume=True)
+    write_text(folder / SECONDS, f"{before + time.process_time() - began:.3f}\n")
+    if not history.finished:
+        raise TrainingError(f"stopped by {history.stopped_by}; run the same command with --resume")
+    return net.eval()
 
 
-def scores_of(net: torch.nn.Module, protocol: Protocol, training: NetworkSettings) -> Scores:
-    """Return every layer of a network on every set."""
-    fit, calibration = train_test_split(protocol.calibration, 0.5, seed=1)
-    known = {"train": protocol.train, "fit": fit, "calibration": calibration, "test": protocol.test}
+def core_seconds(folder: Path) -> float:
+    """Return how long the training of a network took, in CPU seconds of all cores."""
+    return float((folder / SECONDS).read_text()) if (folder / SECONDS).exists() else 0.0
+
+
+@torch.no_grad()
+def scores_of(net: nn.Module, protocol: Protocol, training: NetworkSettings) -> Scores:
+    """Return the outputs and hidden layers of a network on every set, ``(n, ...) -> (n, d)`` each."""
+    fitted, calibration = train_test_split(protocol.calibration, 0.5, seed=1)
+    known = {"train": protocol.train, "fit": fitted, "calibration": calibration, "test": protocol.test}
+    names, generator = {"outputs": "outputs", **training.layers}, torch.Generator()
+
+    def layers(inputs: Tensor) -> dict[str, Tensor]:
+        chunks = (protocol.normalise(inputs[i : i + CHUNK], generator) for i in range(0, len(inputs), CHUNK))
+        parts = [hidden_layers(net, x, list(names.values())) for x in chunks]
+        return {name: torch.cat([part[layer] for part in parts]).clone() for name, layer in names.items()}
+
     inputs = {name: examples.inputs for name, examples in known.items()} | dict(protocol.novel)
-    sets = {name: layers_of(net, x, protocol, training.layers) for name, x in inputs.items()}
-    return Scores(sets, {name: examples.labels for name, examples in known.items()}, protocol.num_classes)
+    labels = {name: examples.labels for name, examples in known.items()}
+    return Scores({name: layers(x) for name, x in inputs.items()}, labels, protocol.num_classes)
 
 
 def _described(comparison: Comparison) -> dict[str, Any]:

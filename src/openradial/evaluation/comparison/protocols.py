@@ -15,7 +15,6 @@ from openradial.data.transforms import Normalise
 from openradial.errors import DataError, OptionError, check_choice
 
 SETS = ("digits", "mnist", "cifar10")
-SPLITS = 5  # drawn with the seeds 0 to 4
 KNOWN = 6
 LEFT_OUT = 2  # of the six, to choose a recipe
 CALIBRATION = {"digits": 0.3, "mnist": 1 / 12, "cifar10": 0.1}  # share of the known training data that no network sees
@@ -55,24 +54,25 @@ def all_known(data: str, files: Mapping[str, Path] | None = None) -> Protocol:
     check_choice("data", data, SETS)
     if data != "mnist" and not files:
         raise OptionError(f"all classes of {data} are known: name a novel set, as in --novel NAME=FILE")
-    train, test = load(data, "train"), load(data, "test")
+    train, novel = load(data), {}
     shape = tuple(train.inputs.shape[1:])
-    novel = _novel_for_mnist(shape) if data == "mnist" else {}
+    if data == "mnist":
+        generator = torch.Generator().manual_seed(NOISE_SEED)
+        novel["Fashion-MNIST"] = load("fashion-mnist", "test").inputs
+        novel["QuickDraw"] = load("quickdraw", "test").inputs
+        novel["noise"] = torch.randint(0, 256, (10_000, *shape), dtype=torch.uint8, generator=generator)
     novel |= {name: read_novel(path, shape) for name, path in (files or {}).items()}
-    return _protocol(data, data, train, test, novel)
+    return _protocol(data, data, train, load(data, "test"), novel)
 
 
-def class_split(data: str, seed: int, files: Mapping[str, Path] | None = None) -> Protocol:
+def class_split(data: str, seed: int) -> Protocol:
     """Return a protocol in which six classes, drawn with a seed, are known and the others novel."""
     check_choice("data", data, SETS)
-    train, test = load(data, "train"), load(data, "test")
+    train = load(data)
     split = random_split(train.classes, KNOWN, seed)
     known, _ = divide(train, split)
-    test_known, test_novel = divide(test, split)
-    shape = tuple(train.inputs.shape[1:])
-    novel = {"other classes": test_novel.inputs}
-    novel |= {name: read_novel(path, shape) for name, path in (files or {}).items()}
-    return _protocol(f"{data}, split {seed}", data, known, test_known, novel)
+    test, novel = divide(load(data, "test"), split)
+    return _protocol(f"{data}, split {seed}", data, known, test, {"other classes": novel.inputs})
 
 
 def left_out(data: str, seed: int) -> Protocol:
@@ -99,32 +99,14 @@ def read_novel(path: Path, shape: tuple[int, ...]) -> Tensor:
     if images.ndim == len(shape):
         images = images.unsqueeze(1)  # grey images without a channel
     if tuple(images.shape[1:]) != shape or not len(images) or images.dtype != torch.uint8:
-        raise DataError(
-            f"expected uint8 images of shape {_shown(shape)}, as the known ones, got {images.dtype} of shape "
-            f"{tuple(images.shape)}",
-            path=path,
-        )
+        expected = f"uint8 images of shape (n, {', '.join(map(str, shape))})"
+        actual = f"{images.dtype} of shape {tuple(images.shape)}"
+        raise DataError(f"expected {expected}, as the known ones, got {actual}", path=path)
     return images
 
 
-def _shown(shape: tuple[int, ...]) -> str:
-    return f"(n, {', '.join(map(str, shape))})"
-
-
-def _novel_for_mnist(shape: tuple[int, ...]) -> dict[str, Tensor]:
-    noise = torch.randint(
-        0, 256, (10_000, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(NOISE_SEED)
-    )
-    return {
-        "Fashion-MNIST": load("fashion-mnist", "test").inputs,
-        "QuickDraw": load("quickdraw", "test").inputs,
-        "noise": noise,
-    }
-
-
 def _protocol(name: str, data: str, train: Examples, test: Examples, novel: dict[str, Tensor]) -> Protocol:
-    kept, held = train_test_split(train, CALIBRATION[data], seed=0)
-    pixels = kept.inputs.double() / 255
-    dims = (0, 2, 3)
+    kept, held_out = train_test_split(train, CALIBRATION[data], seed=0)
+    pixels, dims = kept.inputs.double() / 255, (0, 2, 3)
     normalise = Normalise(pixels.mean(dims).tolist(), pixels.std(dims).clamp_min(1e-6).tolist())
-    return Protocol(name, data, kept, held, test, novel, normalise)
+    return Protocol(name, data, kept, held_out, test, novel, normalise)

@@ -1,7 +1,4 @@
-"""The playground: a page that compares the predictions of softmax and the radial layer.
-
-:func:`create_playground` returns the service's application with the page and its routes added.
-"""
+"""The playground: a page that compares the predictions of softmax and the radial layer."""
 
 from openradial.server.playground.app import create_playground
 

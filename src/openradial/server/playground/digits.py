@@ -1,6 +1,5 @@
 """The two digit classifiers that come with the package, and drawings converted to the form of MNIST."""
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -62,30 +61,19 @@ def _start(values: NDArray[np.float32], axis: int) -> int:
     return int(np.clip(round(CENTRE - centre), 0, SIDE - len(mass)))
 
 
-@dataclass(frozen=True)
-class DigitPrediction:
-    """The prediction of one classifier for an image."""
-
-    probabilities: list[float]  # of the ten digits
-    distances: list[float] | None  # to the prototypes; radial head only
-    nearest: int
-    label: str
-    p_value: float
-
-
-def predict_digit(bundle: OpenClassifier, image: GreyImage) -> DigitPrediction:
-    """Predict an image ``(28, 28)``."""
+def predict_digit(bundle: OpenClassifier, image: GreyImage) -> dict[str, Any]:
+    """Predict an image ``(28, 28)``; return JSON values. Distances to the prototypes have the radial head only."""
     x = bundle.preprocessing.ready([image[:, :, None]])
     answer = bundle.decide(bundle.preprocessing.transform(x))
-    label, nearest = int(answer.labels[0]), int(answer.nearest[0])
+    label = int(answer.labels[0])
     assert answer.p_values is not None  # both classifiers have a rejector
-    return DigitPrediction(
-        probabilities=answer.log_probs[0].exp().tolist(),
-        distances=None if answer.distances is None else answer.distances[0].tolist(),
-        nearest=nearest,
-        label=UNKNOWN if label < 0 else bundle.classes[label],
-        p_value=float(answer.p_values[0]),
-    )
+    return {
+        "probabilities": answer.log_probs[0].exp().tolist(),
+        "distances": None if answer.distances is None else answer.distances[0].tolist(),
+        "nearest": int(answer.nearest[0]),
+        "label": UNKNOWN if label < 0 else bundle.classes[label],
+        "p_value": float(answer.p_values[0]),
+    }
 
 
 def facts() -> dict[str, Any]:

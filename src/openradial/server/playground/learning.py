@@ -1,7 +1,8 @@
 """Train two networks on the spiral side by side, one with softmax and one with the radial layer."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any, Self
 
 import torch
@@ -24,7 +25,6 @@ from openradial.training.settings import checked_names
 CLASSES = 3
 POINTS, BATCH = 2000, 50
 RANGES = {"label_noise": (0.0, 0.5), "scale": (0.5, 5.0), "beta": (0.5, 50.0), "seed": (0, 10**6)}
-State = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,8 @@ class SpiralSettings:
             raise OptionError(f"bayesian must be true or false, got {self.bayesian!r}")
         for name, (low, high) in RANGES.items():
             value = getattr(self, name)
-            wanted = int if name == "seed" else (int, float)
-            if isinstance(value, bool) or not isinstance(value, wanted) or not low <= value <= high:
-                what = "a whole number" if name == "seed" else "a number"
+            kinds, what = (int, "a whole number") if name == "seed" else (int | float, "a number")
+            if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
                 raise OptionError(f"{name} must be {what} from {low:g} to {high:g}, got {value!r}")
 
     @classmethod
@@ -55,7 +54,7 @@ class SpiralSettings:
 
     @property
     def pace(self) -> "Pace":
-        """The frames of the run."""
+        """Return the frames of the run."""
         return BAYESIAN if self.bayesian else PLAIN
 
 
@@ -95,7 +94,8 @@ class Learner:
     def __init__(self, settings: SpiralSettings) -> None:
         self.pace = settings.pace
         self.data = spiral(POINTS, label_noise=settings.label_noise, seed=settings.seed)
-        self.batches = self._endless(Batches(self.data, BATCH, shuffle=True, seed=settings.seed))
+        batches = Batches(self.data, BATCH, shuffle=True, seed=settings.seed)
+        self.batches = chain.from_iterable(repeat(batches))  # every pass has another order
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self.net = to_bayesian(Pair()) if settings.bayesian else Pair()
@@ -108,11 +108,11 @@ class Learner:
 
         self.objective = ElboObjective(loss, POINTS // BATCH, BATCH) if settings.bayesian else Objective(loss)
 
-    def state(self) -> State:
+    def state(self) -> dict[str, Tensor]:
         """Return a copy of the weights."""
         return {name: tensor.detach().clone() for name, tensor in self.net.state_dict().items()}
 
-    def advance(self) -> State:
+    def advance(self) -> dict[str, Tensor]:
         """Train on as many batches as lie between two frames, and return the weights."""
         for _ in range(self.pace.steps):
             loss, _ = self.objective(self.net, *next(self.batches))
@@ -120,10 +120,6 @@ class Learner:
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimiser.step()
         return self.state()
-
-    def _endless(self, batches: Batches) -> Iterator[tuple[Tensor, Tensor]]:
-        while True:
-            yield from batches
 
 
 class Viewer:
@@ -134,12 +130,12 @@ class Viewer:
         self.random = to_bayesian(Pair()).eval() if bayesian else None
 
     @torch.no_grad()
-    def outputs(self, state: State, x: Tensor, samples: int) -> Tensor:
+    def outputs(self, state: dict[str, Tensor], x: Tensor, samples: int) -> Tensor:
         """Return the outputs at points, ``(b, 2) -> (samples, b, 6)``; plain networks have one sample."""
         if self.random is None:
-            outputs: Tensor = functional_call(self.plain, dict(state), (x,))
+            outputs: Tensor = functional_call(self.plain, state, (x,))
             return outputs[None]
-        self.random.load_state_dict(dict(state))
+        self.random.load_state_dict(state)
         q = posterior(self.random)
         # a separate generator: networks that train meanwhile draw from the global one
         noise = torch.randn(samples, len(q.mean), generator=torch.Generator().manual_seed(0))
@@ -149,11 +145,8 @@ class Viewer:
 
 def accuracies(outputs: Tensor, y: Tensor, settings: SpiralSettings) -> dict[str, float]:
     """Return the accuracy of each head; ``outputs`` are ``(samples, b, 6)``."""
-    softmax, radial = probabilities(outputs, settings)
-    return {
-        name: float((probs.mean(0).argmax(-1) == y).float().mean())
-        for name, probs in (("softmax", softmax), ("radial", radial))
-    }
+    heads = zip(("softmax", "radial"), probabilities(outputs, settings), strict=True)
+    return {name: float((probs.mean(0).argmax(-1) == y).float().mean()) for name, probs in heads}
 
 
 def probabilities(outputs: Tensor, settings: SpiralSettings) -> tuple[Tensor, Tensor]:

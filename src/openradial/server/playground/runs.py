@@ -2,15 +2,14 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from secrets import token_hex
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from openradial.server.monitoring import log_event
-from openradial.server.playground.learning import Learner, SpiralSettings, State, Viewer, accuracies, fresh_points
+from openradial.server.playground.learning import Learner, SpiralSettings, Viewer, accuracies, fresh_points
 from openradial.server.requests import RequestError
 from openradial.server.settings import LogLevel
 
@@ -21,15 +20,14 @@ MOST = 4  # runs at the same time: a new one replaces the oldest
 REST = 0.04  # least seconds between two frames, so that they can be followed by eye
 
 
-@dataclass(frozen=True, eq=False)
-class Frame:
+class Frame(NamedTuple):
     """The networks at one moment, and their accuracy on test points."""
 
-    state: State
+    state: dict[str, Tensor]
     facts: dict[str, Any]
 
 
-class Run:
+class SpiralRun:
     """One run. It trains while it is watched and neither paused nor finished."""
 
     def __init__(self, settings: SpiralSettings) -> None:
@@ -48,22 +46,15 @@ class Run:
 
     @property
     def is_done(self) -> bool:
-        """Whether no more frames will come."""
+        """Return whether no more frames will come."""
         return self.closed or self.problem is not None or len(self.frames) == self.pace.frames
 
     def describe(self) -> dict[str, Any]:
         """Return what a page needs before the first frame."""
         data = self.learner.data
-        return {
-            "id": self.id,
-            "frames": self.pace.frames,
-            "steps": self.pace.steps,
-            "samples": self.pace.samples,
-            "places": self.pace.places,
-            "extent": list(EXTENT),
-            "points": [[round(value, 3) for value in point] for point in data.inputs[:SHOWN].tolist()],
-            "labels": data.labels[:SHOWN].tolist(),
-        }
+        pace = {name: getattr(self.pace, name) for name in ("frames", "steps", "samples", "places")}
+        points = [[round(value, 3) for value in point] for point in data.inputs[:SHOWN].tolist()]
+        return {"id": self.id, **pace, "extent": EXTENT, "points": points, "labels": data.labels[:SHOWN].tolist()}
 
     def pause(self) -> None:
         self._set(paused=True)
@@ -98,7 +89,7 @@ class Run:
         o = self._outputs(frame, torch.tensor([[x, y]]), AT_CROSS)[:, 0]
         return {"softmax": o[:, :3].tolist(), "radial": o[:, 3:].tolist()}
 
-    def _outputs(self, frame: int, x: torch.Tensor, samples: int) -> torch.Tensor:
+    def _outputs(self, frame: int, x: Tensor, samples: int) -> Tensor:
         if not 0 <= frame < len(self.frames):
             raise RequestError(404, f"the run has the frames 0 to {len(self.frames) - 1} so far, got {frame}")
         with self._looking:
@@ -119,7 +110,7 @@ class Run:
             self._changed.wait_for(lambda: self.is_done or (self.watchers > 0 and not self.paused))
             return not self.is_done
 
-    def _add(self, state: State) -> None:
+    def _add(self, state: dict[str, Tensor]) -> None:
         with self._looking:
             o = self._viewer.outputs(state, self._test.inputs, self.pace.samples)
         index = len(self.frames)
@@ -140,11 +131,11 @@ class Runs:
     """The runs of all open pages by id."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, SpiralRun] = {}
         self._changing = threading.Lock()
 
-    def start(self, settings: SpiralSettings) -> Run:
-        run = Run(settings)
+    def start(self, settings: SpiralSettings) -> SpiralRun:
+        run = SpiralRun(settings)
         with self._changing:
             self._runs[run.id] = run
             old = [self._runs.pop(name) for name in list(self._runs)[:-MOST]]
@@ -152,9 +143,8 @@ class Runs:
             each.close()
         return run
 
-    def find(self, name: str) -> Run:
-        run = self._runs.get(name)
-        if run is None:
+    def find(self, name: str) -> SpiralRun:
+        if (run := self._runs.get(name)) is None:
             raise RequestError(404, "this run has ended; start it again")
         return run
 

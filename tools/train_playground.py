@@ -1,4 +1,4 @@
-"""Train the playground's two digit classifiers: ``python -m openradial.server.playground.train``.
+"""Train the playground's two digit classifiers: ``python -m tools.train_playground``.
 
 Both have the paper's network for MNIST, the same images, the same number of epochs and a rejector that was calibrated
 on the same images. One is trained with softmax, the other by the radial recipe, whose score here is the distance
@@ -48,7 +48,7 @@ class DigitData:
 
 
 def train_digits(head: str, data: DigitData, settings: Settings) -> OpenClassifier:
-    """One of the two classifiers, trained, calibrated and measured."""
+    """Return one of the two classifiers, trained, calibrated and measured."""
     torch.manual_seed(settings.seed)
     net = models.build(NETWORKS[head], 10)
     recipe = default_recipe(net, NETWORKS[head], "images", head=head, layers=())
@@ -57,15 +57,15 @@ def train_digits(head: str, data: DigitData, settings: Settings) -> OpenClassifi
     fit(net, recipe.make_objective(parts), batches, settings=settings)
     net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     net.half().float()
-    held = InOrder(Batches(data.calibration, 1000, transform=INPUTS.normalise()))
-    model = calibrate(net, parts, recipe, RATE, train=held, combination=None, calibration=held)
+    held_out = InOrder(Batches(data.calibration, 1000, transform=INPUTS.normalise()))
+    model = calibrate(net, parts, recipe, RATE, train=held_out, combination=None, calibration=held_out)
     model = model.replace(network=(NETWORKS[head], {}), classes=data.train.classes, preprocessing=INPUTS)
     metadata = {"data": "mnist", "training": settings.as_dict(), "measured": measured(model, data)}
     return model.replace(metadata=metadata)
 
 
 def measured(bundle: OpenClassifier, data: DigitData) -> dict[str, float]:
-    """How a classifier does on images that it has not seen: digits, and clothes in their place."""
+    """Return the metrics of a classifier on images that it has not seen: digits, and clothes in their place."""
     known, novel = bundle.predict(data.test.inputs), bundle.predict(data.novel.inputs)
     return {
         "accuracy": float((known.nearest == data.test.labels.numpy()).mean()),
@@ -95,7 +95,7 @@ def main(arguments: list[str] | None = None) -> None:
     for head in given.head or NAMES:
         bundle = train_digits(head, data, settings)
         keep(bundle, given.out / head)
-        print(head, bundle.metadata["measured"])  # noqa: T201
+        print(head, bundle.metadata["measured"])
 
 
 if __name__ == "__main__":
