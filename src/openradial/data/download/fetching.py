@@ -10,21 +10,21 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
 from openradial.data.download.clients import UnavailableError, get
-from openradial.data.download.sources import Files, Mirror, Package, Source, algorithm_of, checksum
-from openradial.errors import FetchError
+from openradial.data.download.sources import Files, Package, Source, mismatch
+from openradial.errors import FetchError, listed
 from openradial.files import cache_home
 
 SEEN = "checked.json"  # sizes and times of files whose checksums were right
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """What is wrong with one file of a set."""
 
     file: Path
@@ -72,37 +72,31 @@ def check(source: Source, *, root: Path | str | None = None) -> list[Problem]:
 def _fetch(source: Source, home: Path) -> None:
     tried = []
     for origin in source.origins:
+        files = origin.files or source.files
         with _scratch(home, source) as scratch:
             made = scratch / "made"
             made.mkdir()
             try:
-                get(origin, made, scratch / "downloads" if isinstance(origin, Package) else scratch)
-                problems = _problems(made, origin.files or source.files)
+                get(origin, files, made, scratch / "downloads" if isinstance(origin, Package) else scratch)
+                problems = _problems(made, files)
                 if problems:
                     raise UnavailableError(f"{problems[0].file.name}: {problems[0].reason}")
             except UnavailableError as error:
-                tried.append((origin, str(error)))
+                tried.append(f"{origin}: {error}")
                 continue
             except OSError as error:
                 raise _disk_error(error, source, home) from error
-            _remember(made, origin.files or source.files)
-            _install(made, home)
+            seen = {name: [expected, *_stamp(made / name)] for name, expected in files.items()}
+            (made / SEEN).write_text(json.dumps(seen, indent=1) + "\n")
+            if home.exists():  # damaged, or an older version
+                home.rename(scratch / "old")
+            made.rename(home)
             return
-    raise FetchError(_way_out(source, home, tried))
-
-
-def _way_out(source: Source, home: Path, tried: list[tuple[Mirror | Package, str]]) -> str:
-    failed = "; ".join(f"{origin}: {reason}" for origin, reason in tried)
-    return (
-        f"{source.name} is not in {home} and cannot be fetched ({failed}); get {_listed(source.files)} from "
-        f"{source.homepage} on a connected machine, put them into one folder and pass it as root "
-        f"(--root FOLDER), or set OPENRADIAL_DATA to it"
+    raise FetchError(
+        f"{source.name} is not in {home} and cannot be fetched ({'; '.join(tried)}); get {listed(list(source.files), 4)} "
+        f"from {source.homepage} on a connected machine, put them into one folder and pass it as root "
+        "(--root FOLDER), or set OPENRADIAL_DATA to it"
     )
-
-
-def _listed(files: Files) -> str:
-    names = list(files)
-    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
 
 
 def _disk_error(error: OSError, source: Source, home: Path) -> Exception:
@@ -126,8 +120,7 @@ def _user_folder(source: Source, root: Path | str | None) -> Path | None:
     if not given:
         return None
     base = Path(given).expanduser()
-    wanted = [(folder, form) for folder in (base, base / source.name) for form in source.forms()]
-    for folder, form in wanted:
+    for folder, form in product((base, base / source.name), source.forms()):
         if not all((folder / name).exists() or (folder / f"{name}.gz").exists() for name in form):
             continue
         problems = _problems(folder, form)
@@ -136,7 +129,7 @@ def _user_folder(source: Source, root: Path | str | None) -> Path | None:
         return folder
     if root is not None:
         raise FetchError(
-            f"{base} does not contain {source.name}: expected {_listed(source.files)} there "
+            f"{base} does not contain {source.name}: expected {listed(list(source.files), 4)} there "
             f"or in {source.name}/; leave root out to fetch one"
         )
     return None
@@ -147,15 +140,14 @@ def _problems(folder: Path, files: Files) -> list[Problem]:
 
 
 def _problem(path: Path, expected: str) -> Problem | None:
-    packed = path.with_name(f"{path.name}.gz")
-    if not path.exists() and not packed.exists():
+    file = path if path.exists() else path.with_name(f"{path.name}.gz")
+    if not file.exists():
         return Problem(path, "missing")
-    unpacked = not path.exists()
     try:
-        actual = checksum(packed if unpacked else path, algorithm_of(expected), unpacked=unpacked)
+        difference = mismatch(file, expected, unpacked=file != path)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        return Problem(packed, f"damaged ({error})")
-    return None if actual == expected else Problem(packed if unpacked else path, f"has {actual}, expected {expected}")
+        return Problem(file, f"damaged ({error})")
+    return Problem(file, difference) if difference else None
 
 
 def _is_complete(source: Source, home: Path) -> bool:
@@ -170,28 +162,14 @@ def _is_complete(source: Source, home: Path) -> bool:
         return False
 
 
-def _remember(folder: Path, files: Files) -> None:
-    seen = {name: [expected, *_stamp(folder / name)] for name, expected in files.items()}
-    (folder / SEEN).write_text(json.dumps(seen, indent=1) + "\n")
-
-
 def _stamp(path: Path) -> list[int]:
     facts = path.stat()
     return [facts.st_size, facts.st_mtime_ns]
 
 
-def _install(made: Path, home: Path) -> None:
-    """Move a finished folder into the cache, at once."""
-    if home.exists():  # damaged, or an older version
-        old = made.with_name("old")
-        home.rename(old)
-    made.rename(home)
-
-
 @contextlib.contextmanager
 def _scratch(home: Path, source: Source) -> Iterator[Path]:
     try:
-        home.parent.mkdir(parents=True, exist_ok=True)
         made = tempfile.mkdtemp(prefix=f".{home.name}-", suffix=".part", dir=home.parent)
     except OSError as error:
         raise _disk_error(error, source, home) from error
