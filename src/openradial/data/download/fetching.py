@@ -93,9 +93,9 @@ def _fetch(source: Source, home: Path) -> None:
             made.rename(home)
             return
     raise FetchError(
-        f"{source.name} is not in {home} and cannot be fetched ({'; '.join(tried)}); get {listed(list(source.files), 4)} "
-        f"from {source.homepage} on a connected machine, put them into one folder and pass it as root "
-        "(--root FOLDER), or set OPENRADIAL_DATA to it"
+        f"{source.name} is not in {home} and cannot be fetched ({'; '.join(tried)}); get "
+        f"{listed(list(source.files), 4)} from {source.homepage} on a connected machine, put them into one folder and "
+        "pass it as root (--root FOLDER), or set OPENRADIAL_DATA to it"
     )
 
 
