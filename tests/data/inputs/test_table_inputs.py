@@ -40,7 +40,7 @@ def test_gaps_are_filled_as_in_training(gap):
         ({"length": [1], "colour": "red"}, "length", r"expected a number, got \[1\]"),
         ({"length": np.inf, "colour": "red"}, "length", "expected a finite number, got inf"),
         ({"length": 1e300, "colour": "red"}, "length", r"1e\+300.*float32"),
-        ({"length": 1.0, "colour": "green"}, "colour", "'green'.*training table"),
+        ({"length": 1.0, "colour": "green"}, "colour", "training table does not have 'green'"),
         ([1.0, "red"], None, "a row must be a mapping from column to value, got list"),
     ],
 )

@@ -118,8 +118,8 @@ def _take(archive: Path, take: Mapping[str, str], target: Path) -> None:
 
 def _unpack(archive: Path, tree: Path) -> None:
     if archive.suffix in UNPACKED:
-        filtered = {} if archive.suffix == ".whl" else {"filter": "data"}
-        shutil.unpack_archive(archive, tree, UNPACKED[archive.suffix], **filtered)
+        kind = UNPACKED[archive.suffix]
+        shutil.unpack_archive(archive, tree, kind, filter=None if kind == "zip" else "data")
         return
     if shutil.which("dpkg-deb") is None:
         raise UnavailableError("dpkg-deb is not installed")
