@@ -26,9 +26,8 @@ class View(NamedTuple):
         check_count("size", self.size)
         check_choice("channels", str(self.channels), ("1", "3"))
         if not 0 < self.crop <= 1:
-            raise OptionError(
-                f"crop must be the share of the short side to keep, above 0 and at most 1, got {self.crop}"
-            )
+            wanted = "the share of the short side to keep, above 0 and at most 1"
+            raise OptionError(f"crop must be {wanted}, got {self.crop}")
 
 
 class Request(NamedTuple):
@@ -55,9 +54,8 @@ class _Decoder(Dataset[Outcome]):
         slot, request = job
         pixels, outcome = self.slots[slot].numpy(), Outcome({}, {})
         for i, path in enumerate(request.paths):
-            draws = None if request.draws is None else request.draws[i]
             try:
-                kind = self._decode(path, draws, pixels[i])
+                kind = self._decode(path, None if request.draws is None else request.draws[i], pixels[i])
             except DataError as error:
                 outcome.broken[i] = error.reason
             else:
@@ -115,16 +113,9 @@ def decode(
 def _in_processes(
     decoder: _Decoder, jobs: Iterable[tuple[int, Request]], workers: int, prefetch: int
 ) -> Iterator[Outcome]:
+    options: dict[str, Any] = {"num_workers": workers, "prefetch_factor": prefetch, "collate_fn": _same}
     # a separate generator leaves the random numbers of the training unchanged
-    loader: DataLoader[Outcome] = DataLoader(
-        decoder,
-        batch_size=None,
-        sampler=jobs,
-        num_workers=workers,
-        prefetch_factor=prefetch,
-        collate_fn=_same,
-        generator=torch.Generator(),
-    )
+    loader = DataLoader(decoder, batch_size=None, sampler=jobs, generator=torch.Generator(), **options)
     try:
         yield from loader
     except RuntimeError as error:
