@@ -177,9 +177,8 @@ class TableEncoder:
             made = (WordFeature(**each) if "categories" in each else NumberFeature(**each) for each in features)
             return cls(tuple(made), **{name: _plain(value) for name, value in facts.items()})
         except (AttributeError, ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"expected the JSON of a table encoder ({FORMAT!r}), got {text[:40]!r} ({error}); save it with to_json"
-            ) from error
+            message = f"expected the JSON of a table encoder ({FORMAT!r}), got {text[:40]!r} ({error})"
+            raise DataError(f"{message}; save it with to_json") from error
 
     def _encode(self, feature: Feature, column: Column) -> NDArray[np.float32]:
         if isinstance(column, Words) != isinstance(feature, WordFeature):
@@ -204,10 +203,8 @@ class TableEncoder:
             raise DataError(f"{message}{nearest(lacking[0], names)}")
         extra = [name for name in table.columns if name not in self.columns]
         if extra:
-            raise DataError(
-                f"the table has columns that the training table did not have: {listed(extra)}; "
-                "read it with encoder.read, or name the columns in features"
-            )
+            message = f"the table has columns that the training table did not have: {listed(extra)}"
+            raise DataError(f"{message}; read it with encoder.read, or name the columns in features")
 
     def _check_missing(self, name: str, column: Column) -> None:
         gaps = column.missing()
@@ -220,10 +217,8 @@ class TableEncoder:
         index = {name: i for i, name in enumerate(self.classes)}
         left = [name for i, name in enumerate(table.classes) if name not in index and (table.labels == i).any()]
         if left and novel == "error":
-            raise DataError(
-                f"the table has classes that the training table did not have: {listed(left)}; "
-                f"choose novel='unknown' to label them -1{nearest(left[0], self.classes)}"
-            )
+            message = f"the table has classes that the training table did not have: {listed(left)}"
+            raise DataError(f"{message}; choose novel='unknown' to label them -1{nearest(left[0], self.classes)}")
         return torch.tensor([*(index.get(name, -1) for name in table.classes), -1])[table.labels]
 
 

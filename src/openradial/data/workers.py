@@ -121,10 +121,11 @@ def _in_processes(
     except RuntimeError as error:
         if "DataLoader worker" not in str(error) or "Caught" in str(error):
             raise
-        raise DataError(
-            f"a process that decodes images ended unexpectedly ({str(error).splitlines()[0]}); often memory ran out: "
-            "use fewer workers or smaller batches, or workers=0 to decode in this process"
-        ) from error
+        message = (
+            f"a process that decodes images ended unexpectedly ({str(error).splitlines()[0]}); often memory ran out"
+        )
+        way_out = "use fewer workers or smaller batches, or workers=0 to decode in this process"
+        raise DataError(f"{message}: {way_out}") from error
 
 
 def _same(outcome: Any) -> Any:

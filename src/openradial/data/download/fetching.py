@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import zlib
 from collections.abc import Iterator
 from itertools import product
@@ -19,7 +18,7 @@ from filelock import FileLock, Timeout
 from openradial.data.download.clients import UnavailableError, get
 from openradial.data.download.sources import Files, Package, Source, mismatch
 from openradial.errors import FetchError, listed
-from openradial.files import cache_home
+from openradial.files import cache_home, scratch_folder
 
 SEEN = "checked.json"  # sizes and times of files whose checksums were right
 
@@ -46,9 +45,8 @@ def fetch(source: Source, *, root: Path | str | None = None, download: bool = Tr
     a user's folder are used where they lie. Two processes that want the same set fetch it once.
     """
     if root is not None and not Path(root).expanduser().is_dir():
-        raise FetchError(
-            f"root must be a folder with the files of {source.name}, but {root} is not a folder; leave it out to fetch"
-        )
+        wanted = f"a folder with the files of {source.name}"
+        raise FetchError(f"root must be {wanted}, but {root} is not a folder; leave it out to fetch")
     home = folder(source)
     if _is_complete(source, home):
         return home
@@ -57,9 +55,14 @@ def fetch(source: Source, *, root: Path | str | None = None, download: bool = Tr
         return user_folder
     if not download:
         raise FetchError(f"{source.name} is not in {home}; run: openradial data get {source.name}")
-    with _lock(source, home):
-        if not _is_complete(source, home):  # else another process was faster
-            _fetch(source, home)
+    try:
+        with _lock(source, home):
+            if not _is_complete(source, home):  # else another process was faster
+                _fetch(source, home)
+    except FetchError:
+        raise
+    except OSError as error:
+        raise _disk_error(error, source, home) from error
     return home
 
 
@@ -73,19 +76,18 @@ def _fetch(source: Source, home: Path) -> None:
     tried = []
     for origin in source.origins:
         files = origin.files or source.files
-        with _scratch(home, source) as scratch:
+        with scratch_folder(home) as scratch:
             made = scratch / "made"
             made.mkdir()
             try:
                 get(origin, files, made, scratch / "downloads" if isinstance(origin, Package) else scratch)
-                problems = _problems(made, files)
-                if problems:
-                    raise UnavailableError(f"{problems[0].file.name}: {problems[0].reason}")
             except UnavailableError as error:
                 tried.append(f"{origin}: {error}")
                 continue
-            except OSError as error:
-                raise _disk_error(error, source, home) from error
+            problems = _problems(made, files)
+            if problems:
+                tried.append(f"{origin}: {problems[0].file.name}: {problems[0].reason}")
+                continue
             seen = {name: [expected, *_stamp(made / name)] for name, expected in files.items()}
             (made / SEEN).write_text(json.dumps(seen, indent=1) + "\n")
             if home.exists():  # damaged, or an older version
@@ -102,15 +104,12 @@ def _fetch(source: Source, home: Path) -> None:
 def _disk_error(error: OSError, source: Source, home: Path) -> Exception:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         free = shutil.disk_usage(home.parent).free
-        return FetchError(
-            f"{source.name} needs about {source.size / 1e6:.0f} MB and {home.parent} has {free / 1e6:.0f} MB left; "
-            "make room or set OPENRADIAL_CACHE to a folder on a larger disk"
-        )
+        problem = f"needs about {source.size / 1e6:.0f} MB and {home.parent} has {free / 1e6:.0f} MB left"
+        way_out = "make room or set OPENRADIAL_CACHE to a folder on a larger disk"
+        return FetchError(f"{source.name} {problem}; {way_out}")
     if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.EEXIST, errno.ENOTDIR):
-        return FetchError(
-            f"{home.parent} must be a folder that can be written, got: {error.strerror}; "
-            "set OPENRADIAL_CACHE to a folder that you can write to"
-        )
+        problem = f"{home.parent} must be a folder that can be written, got: {error.strerror}"
+        return FetchError(f"{problem}; set OPENRADIAL_CACHE to a folder that you can write to")
     return error
 
 
@@ -128,10 +127,8 @@ def _user_folder(source: Source, root: Path | str | None) -> Path | None:
             raise FetchError(f"{problems[0]}; replace this copy of {source.name}, or leave it out to fetch one")
         return folder
     if root is not None:
-        raise FetchError(
-            f"{base} does not contain {source.name}: expected {listed(list(source.files), 4)} there "
-            f"or in {source.name}/; leave root out to fetch one"
-        )
+        wanted = f"expected {listed(list(source.files), 4)} there or in {source.name}/"
+        raise FetchError(f"{base} does not contain {source.name}: {wanted}; leave root out to fetch one")
     return None
 
 
@@ -168,30 +165,15 @@ def _stamp(path: Path) -> list[int]:
 
 
 @contextlib.contextmanager
-def _scratch(home: Path, source: Source) -> Iterator[Path]:
-    try:
-        made = tempfile.mkdtemp(prefix=f".{home.name}-", suffix=".part", dir=home.parent)
-    except OSError as error:
-        raise _disk_error(error, source, home) from error
-    try:
-        yield Path(made)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-
-
-@contextlib.contextmanager
 def _lock(source: Source, home: Path) -> Iterator[None]:
     """Hold the right to fetch a set; what a killed process left behind is removed."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(home.with_name(f".{home.name}.lock"))
     try:
-        home.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(home.with_name(f".{home.name}.lock"))
-        try:
-            lock.acquire(timeout=1)
-        except Timeout:
-            sys.stderr.write(f"waiting for another process that fetches {source.name}\n")
-            lock.acquire()
-    except OSError as error:
-        raise _disk_error(error, source, home) from error
+        lock.acquire(timeout=1)
+    except Timeout:
+        sys.stderr.write(f"waiting for another process that fetches {source.name}\n")
+        lock.acquire()
     try:
         for left in home.parent.glob(f".{home.name}-*.part"):
             shutil.rmtree(left, ignore_errors=True)

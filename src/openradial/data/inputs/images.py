@@ -97,10 +97,9 @@ class ImageInputs(Inputs):
 
     def _from_array(self, image: NDArray[Any]) -> NDArray[np.uint8]:
         if image.dtype != np.uint8 or image.ndim not in (2, 3) or image.shape[2:] not in ((), (1,), (3,), (4,)):
-            raise DataError(
-                "an array of pixels must be uint8 of shape (h, w) or (h, w, c) with 1, 3 or 4 channels, got "
-                f"{image.dtype} of shape {image.shape}; a tensor of prepared inputs is (b, c, h, w)"
-            )
+            wanted = "uint8 of shape (h, w) or (h, w, c) with 1, 3 or 4 channels"
+            message = f"an array of pixels must be {wanted}, got {image.dtype} of shape {image.shape}"
+            raise DataError(f"{message}; a tensor of prepared inputs is (b, c, h, w)")
         if not image.size:
             raise DataError(f"an image must have pixels, got an array of shape {image.shape}")
         grey = image[:, :, None] if image.ndim == 2 else image

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from openradial.data.inputs.base import Inputs, set_statistics
-from openradial.data.transforms import Standardise
 from openradial.data.vocabulary import Vocabulary
 from openradial.errors import DataError, OptionError, check_count
 
@@ -79,7 +78,7 @@ class SequenceInputs(Inputs):
         return pad_sequence(rows, batch_first=True, padding_value=np.nan)
 
     def transform(self, x: Tensor) -> Tensor:
-        return Standardise(list(self.mean), list(self.std))(x)
+        return (x - x.new_tensor(self.mean)) / x.new_tensor(self.std)
 
     def _sequence(self, row: ArrayLike) -> Any:
         values = _floats("a sequence", row)

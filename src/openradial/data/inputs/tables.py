@@ -81,9 +81,5 @@ class TableInputs(Inputs):
 
 
 def number_columns(rows: NDArray[Any], names: Sequence[str]) -> dict[str, Column]:
-    """Return an array ``(n, columns)`` as columns by name; NaN is a missing value, infinite numbers are refused."""
-    infinite = np.argwhere(np.isinf(rows))
-    if len(infinite):
-        row, column = infinite[0].tolist()
-        raise DataError(f"expected a finite number, got {rows[row, column]}", row=row + 1, column=names[column])
+    """Return an array ``(n, columns)`` as columns by name; NaN is a missing value."""
     return {name: Numbers(column.astype(np.float64)) for name, column in zip(names, rows.T, strict=True)}

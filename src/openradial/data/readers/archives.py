@@ -1,9 +1,6 @@
 """Archives given by a user, unpacked once into the cache, under a name made of their checksum."""
 
-import os
-import shutil
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -14,7 +11,7 @@ from filelock import FileLock
 from openradial.data.download import checksum
 from openradial.data.progress import bar
 from openradial.errors import DataError
-from openradial.files import cache_home
+from openradial.files import cache_home, scratch_folder
 
 
 def unpacked(archive: Path) -> Path:
@@ -39,19 +36,18 @@ def unpacked(archive: Path) -> Path:
 
 
 def _unpack(archive: Path, home: Path, is_zip: bool) -> None:
-    scratch = Path(tempfile.mkdtemp(prefix=f".{home.name}-", suffix=".part", dir=home.parent))
-    try:
-        with bar(f"unpacking {archive.name}", archive.stat().st_size, unit="bytes") as advance:
-            for done in _unzip(archive, scratch) if is_zip else _untar(archive, scratch):
-                advance(done)
-        os.chmod(scratch, 0o755)  # temporary folders are for their owner alone
-        scratch.rename(home)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise DataError(f"{archive} is damaged ({error}); get it again") from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with scratch_folder(home) as scratch:
+        made = scratch / "made"  # temporary folders are for their owner alone
+        made.mkdir()
+        try:
+            with bar(f"unpacking {archive.name}", archive.stat().st_size, unit="bytes") as advance:
+                for done in _unzip(archive, made) if is_zip else _untar(archive, made):
+                    advance(done)
+        except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise DataError(f"{archive} is damaged ({error}); get it again") from error
+        made.rename(home)
 
 
 def _untar(archive: Path, target: Path) -> Iterator[int]:

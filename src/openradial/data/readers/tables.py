@@ -35,6 +35,10 @@ class Table:
             if len(column) != len(self.labels):
                 lengths = f"{name!r} has {len(column)} values for {len(self.labels)} rows"
                 raise DataError(f"columns must be of one length: {lengths}")
+            if isinstance(column, Numbers) and np.isinf(column.values).any():
+                row = int(np.isinf(column.values).argmax())
+                message = f"expected a finite number, got {column.values[row]}; correct it, or leave it empty"
+                raise DataError(message, row=row + 1, column=name)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -85,11 +89,6 @@ def read_table(
         if rows == 0:
             raise DataError("expected rows below the column names, got none")
         table = {name: column for name, column in columns.items() if name != label}
-        for name, column in table.items():
-            if isinstance(column, Numbers) and np.isinf(column.values).any():
-                row = int(np.isinf(column.values).argmax())
-                message = f"expected a finite number, got {column.values[row]}; correct it, or leave it empty"
-                raise DataError(message, row=row + 1, column=name)
         if label is None:
             return Table(table, torch.full((rows,), -1), ())
         return Table(table, *classes_of(label, columns[label]))

@@ -68,9 +68,8 @@ def _from_records(batches: dict[str, bytes], where: Path) -> Examples:
             wanted = f"a multiple of {RECORD} bytes"
             raise DataError(f"{name}.bin of {where} should have {wanted}, got {len(content)}; get it again")
     records = np.frombuffer(b"".join(batches.values()), np.uint8).reshape(-1, RECORD)
-    _check_labels(records[:, 0], where)
-    images = records[:, 1:].reshape(-1, 3, 32, 32).copy()
-    return Examples(torch.from_numpy(images), torch.from_numpy(records[:, 0].astype(np.int64)), CLASSES)
+    images = torch.from_numpy(records[:, 1:].reshape(-1, 3, 32, 32).copy())
+    return _examples(images, records[:, 0].astype(np.int64), where)
 
 
 def _tar_records(archive: Path, names: tuple[str, ...]) -> dict[str, bytes]:
@@ -84,16 +83,18 @@ def _tar_records(archive: Path, names: tuple[str, ...]) -> dict[str, bytes]:
 
 
 def _from_sheets(folder: Path, split: str) -> Examples:
-    parts = []
+    parts, path = [], folder / LABELS[split]
     with progress.bar("CIFAR-10", len(BATCHES[split]), unit="sheets") as advance:
         for name in BATCHES[split]:
             parts.append(_sheet(folder / f"{name}.png"))
             advance(1)
-    images = torch.cat(parts)
-    labels = _sheet_labels(folder / LABELS[split])
-    if len(labels) != len(images):
-        raise DataError(f"{folder} has {len(images)} images but {LABELS[split]} has {len(labels)} labels; get it again")
-    return Examples(images, torch.from_numpy(labels), CLASSES)
+    try:
+        labels = np.array(json.loads(path.read_bytes()))
+    except ValueError as error:
+        raise DataError(f"{path} should be a list of labels in JSON, but {error}; remove it to get it again") from error
+    if labels.ndim != 1 or labels.dtype != np.int64:
+        raise DataError(f"{path} should be a list of whole numbers, got {labels.dtype} of shape {labels.shape}")
+    return _examples(torch.cat(parts), labels, path)
 
 
 def _sheet(path: Path) -> Tensor:
@@ -109,18 +110,12 @@ def _sheet(path: Path) -> Tensor:
     return torch.from_numpy(pixels).view(-1, 32, 32, 3).permute(0, 3, 1, 2).contiguous()
 
 
-def _sheet_labels(path: Path) -> NDArray[np.int64]:
-    try:
-        labels = np.array(json.loads(path.read_bytes()))
-    except ValueError as error:
-        raise DataError(f"{path} should be a list of labels in JSON, but {error}; remove it to get it again") from error
-    if labels.ndim != 1 or labels.dtype != np.int64:
-        raise DataError(f"{path} should be a list of whole numbers, got {labels.dtype} of shape {labels.shape}")
-    _check_labels(labels, path)
-    return labels
-
-
-def _check_labels(labels: NDArray[np.integer], where: Path) -> None:
+def _examples(images: Tensor, labels: NDArray[np.int64], path: Path) -> Examples:
+    if len(labels) != len(images):
+        raise DataError(
+            f"{path.parent} has {len(images)} images but {path.name} has {len(labels)} labels; get it again"
+        )
     wrong = labels[(labels < 0) | (labels >= len(CLASSES))]
     if len(wrong):
-        raise DataError(f"{where} should have labels 0..{len(CLASSES) - 1}, got {wrong[0]}; remove it to get it again")
+        raise DataError(f"{path} should have labels 0..{len(CLASSES) - 1}, got {wrong[0]}; remove it to get it again")
+    return Examples(images, torch.from_numpy(labels), CLASSES)
