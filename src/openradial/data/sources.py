@@ -70,7 +70,7 @@ def open(
     parts of one data set.
 
     Args:
-        source: A path or the name of a data set.
+        source: A path or a name.
         label: The column of a table, or the array of an NPZ file, that holds the classes.
         labelled: Whether every example must have a label. If not, a table needs no label column, and images may lie
             in any folder.
@@ -97,12 +97,7 @@ def stream(
     Images: files, folders (with their sub-folders) and NPZ files; from the standard input one path per line.
     Tables: every format that :func:`open` reads, with the given columns; from the standard input CSV or JSON Lines.
     Texts: one per file, or one per line of the standard input. Points and sequences: NPZ, points also CSV.
-
-    Args:
-        paths: Files and folders.
-        kind: The kind of inputs that the model takes, as in :class:`DataSource`.
-        columns: The columns that a table must have.
-        stdin: What to read instead of the standard input.
+    ``kind`` is that of the inputs that the model takes, as in :class:`DataSource`.
     """
     for path in map(str, paths):
         if path == STDIN:

@@ -203,13 +203,8 @@ def train_test_split(
     """Hold out a share of each class for testing; both parts keep the order of the examples.
 
     A class with two or more examples has at least one in each part; a class with one has it in the first part.
-
-    Args:
-        examples: Examples or a table.
-        test: The share of each class that the second part gets.
-        seed: The seed of the random order.
-        groups: One integer per example, such as :func:`identical_groups` returns. Examples of a group
-            stay in one part; the shares of the classes are then met as closely as the groups allow.
+    ``groups`` are one integer per example, such as :func:`identical_groups` returns. Examples of a group stay in one
+    part; the shares ``test`` of the classes are then met as closely as the groups allow.
     """
     if not 0 < test < 1:
         raise OptionError(f"test must be a share between 0 and 1, got {test!r}")

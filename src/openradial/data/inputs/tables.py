@@ -58,7 +58,7 @@ class TableInputs(Inputs):
     def chunks(self, raw: Any) -> Iterator[Any]:
         table = self._table(raw) if isinstance(raw, np.ndarray) else raw
         if isinstance(table, Table):
-            yield from map(table.select, torch.arange(len(table)).split(self.rows_at_once(table)))
+            yield from map(table.select, torch.split(torch.arange(len(table)), self.rows_at_once(table)))
         else:
             yield from super().chunks(table)
 

@@ -323,10 +323,7 @@ def _arrow_column(name: str, values: Any, as_words: bool) -> Column:
         raise DataError(message, column=name)
     values = values.cast(kind)
     if is_word or as_words:
-        encoded = values.combine_chunks().dictionary_encode()
-        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        texts = ["" if value is None else cells.text_of(value) for value in encoded.dictionary.to_pylist()]
-        return cells.sort_categories(codes, [*texts, ""])  # code -1 selects the last one
+        return cells.word_column(values.to_pylist())
     return Numbers(np.array(values.cast(arrow.float64(), safe=False).to_numpy(), dtype=np.float64))
 
 
@@ -354,4 +351,4 @@ def _ragged(values: Sequence[str], names: Sequence[str], row: int) -> DataError:
 
 
 def _one_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    return next(iter(str(error).splitlines()), type(error).__name__)

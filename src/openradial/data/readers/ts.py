@@ -133,8 +133,8 @@ def _filled(values: Values, where: str) -> Values:
     """Fill in missing values from the same channel."""
     missing = np.isnan(values)
     if missing.all(axis=0).any():
-        channel = int(missing.all(axis=0).argmax())
-        raise DataError(f"{where}: channel {channel} has no value at all; leave this example out")
+        empty = int(missing.all(axis=0).argmax())
+        raise DataError(f"{where}: channel {empty} has no value at all; leave this example out")
     for channel in np.flatnonzero(missing.any(axis=0)):
         gap = missing[:, channel]
         values[gap, channel] = np.interp(np.flatnonzero(gap), np.flatnonzero(~gap), values[~gap, channel])

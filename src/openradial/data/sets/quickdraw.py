@@ -105,10 +105,9 @@ def _parse(packed: bytes, split: str, where: str) -> Images:
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise DataError(f"{where} should hold one list of {PIXELS} numbers per line, but {error}") from error
     if drawings.ndim != 2 or drawings.shape[1] != PIXELS or not (drawings.min() >= 0 and drawings.max() <= 1):
-        raise DataError(
-            f"{where} should hold drawings of {PIXELS} numbers in 0..1, got shape {drawings.shape}"
-            + (f" and numbers in {drawings.min()}..{drawings.max()}" if drawings.size else "")
-        )
+        numbers = f" and numbers in {drawings.min()}..{drawings.max()}" if drawings.size else ""
+        actual = f"shape {drawings.shape}{numbers}"
+        raise DataError(f"{where} should hold drawings of {PIXELS} numbers in 0..1, got {actual}")
     return np.rint(drawings * 255).astype(np.uint8)
 
 

