@@ -168,7 +168,6 @@ class FolderBatches(_Batches):
         super().__init__(folder.labels, batch_size, **options)
         self.folder, self.skip_broken, self.prefetch = folder, skip_broken, prefetch
         self.view = View(size, channels, crop, random_box)
-        self.view.check()
         self.workers = default_workers() if workers is None else workers
         check_count("workers", self.workers, least=0)
         check_count("prefetch", prefetch)

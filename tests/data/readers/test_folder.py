@@ -7,9 +7,8 @@ from PIL import Image
 
 from openradial.data.readers import folder as module
 from openradial.data.readers.folder import compare_classes, scan, scan_listed
-from openradial.data.readers.images import read_image
 from openradial.errors import DataError
-from tests.data.pictures import encoded, jpeg, noise, tree
+from tests.data.pictures import encoded, jpeg, noise, read_image, tree
 
 
 @pytest.fixture

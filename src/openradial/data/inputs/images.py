@@ -44,7 +44,7 @@ class ImageInputs(Inputs):
     crop: float = 1.0
 
     def __post_init__(self) -> None:
-        View(self.size, self.channels, self.crop).check()
+        View(self.size, self.channels, self.crop)  # checks them
         set_statistics(self, self.channels)
         self.normalise()  # checks that mean and std have as many values
 

@@ -83,14 +83,14 @@ class ImageFolder:
         self, size: int, *, channels: int = 3, crop: float = 1.0, skip_broken: bool = False, workers: int | None = None
     ) -> Examples:
         """Decode all images, their centres resized to ``(channels, size, size)``."""
-        View(size, channels).check()
+        view = View(size, channels, crop)
         wanted, free = len(self) * channels * size * size, free_memory()
         if free is not None and wanted > 0.9 * free:
             images = f"{len(self):,} images of {channels} x {size} x {size}"
             message = f"{images} take {wanted / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free"
             raise DataError(f"{message}; decode them as they are needed (FolderBatches), or take a smaller size")
         inputs = torch.empty(len(self), channels, size, size, dtype=torch.uint8)
-        folder, keep = self._decoded("decoding", View(size, channels, crop), skip_broken, workers, inputs)
+        folder, keep = self._decoded("decoding", view, skip_broken, workers, inputs)
         return Examples(inputs if len(folder) == len(self) else inputs[keep], folder.labels, self.classes)
 
     def _decoded(

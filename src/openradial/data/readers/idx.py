@@ -21,7 +21,16 @@ def read_idx(path: Path | str) -> NDArray[Any]:
     """Return the array in an idx file, or in one packed as ``.gz``."""
     path = Path(path)
     content = read_packed_or_not(path)
-    dtype, shape, start = _header(content, path)
+    magic = content[:4]
+    if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in TYPES or not magic[3]:
+        wanted = "an idx magic number (00 00, a type 08..0e, the number of dimensions)"
+        actual = magic.hex(" ") or "an empty file"
+        raise DataError(f"{path} should begin with {wanted}, got {actual}; this is not an idx file")
+    dtype, start = np.dtype(TYPES[magic[2]]), 4 + 4 * magic[3]
+    if len(content) < start:
+        problem = f"but it ends after {len(content)} bytes; {GET_AGAIN}"
+        raise DataError(f"{path} should have {magic[3]} sizes of 4 bytes, {problem}")
+    shape = np.frombuffer(content, ">u4", count=magic[3], offset=4).tolist()
     expected = start + math.prod(shape) * dtype.itemsize
     if len(content) != expected:
         wanted = f"{expected} bytes for {' x '.join(map(str, shape))} numbers"
@@ -68,18 +77,3 @@ def read_packed_or_not(path: Path) -> bytes:
         raise DataError(f"{path} should be a gzip file, but {error}; {GET_AGAIN}") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _header(content: bytes, path: Path) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-    """Return element type, shape, and the offset of the numbers."""
-    magic = content[:4]
-    if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in TYPES or not magic[3]:
-        wanted = "an idx magic number (00 00, a type 08..0e, the number of dimensions)"
-        actual = magic.hex(" ") or "an empty file"
-        raise DataError(f"{path} should begin with {wanted}, got {actual}; this is not an idx file")
-    start = 4 + 4 * magic[3]
-    if len(content) < start:
-        problem = f"but it ends after {len(content)} bytes; {GET_AGAIN}"
-        raise DataError(f"{path} should have {magic[3]} sizes of 4 bytes, {problem}")
-    shape = tuple(int(size) for size in np.frombuffer(content, ">u4", count=magic[3], offset=4))
-    return np.dtype(TYPES[magic[2]]), shape, start

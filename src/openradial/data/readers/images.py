@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.nn.functional import interpolate
 
-from openradial.errors import DataError, check_choice, check_count, require
+from openradial.errors import DataError, require
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -38,21 +37,6 @@ class Cut(NamedTuple):
 
     pixels: Pixels
     kind: str
-
-
-def read_image(path: str | PathLike[str], *, size: int | None = None, crop: float = 1.0, channels: int = 3) -> Tensor:
-    """Read an image file as ``(c, h, w)`` uint8; with ``size``, its centre resized to a square."""
-    check_choice("channels", str(channels), ("1", "3"))
-    try:
-        data = read_bytes(path)
-        if size is None:
-            pixels = _chosen(data, lambda w, h: (0, 0, w, h), None, channels).pixels
-        else:
-            check_count("size", size)
-            pixels = cut(data, size, lambda w, h: centre_box(w, h, crop), channels).pixels
-    except DataError as error:
-        raise DataError(f"the image {error.message}; replace the file or leave it out", path=path) from error
-    return torch.from_numpy(pixels.transpose(2, 0, 1).copy())
 
 
 def read_bytes(path: str | PathLike[str]) -> bytes:

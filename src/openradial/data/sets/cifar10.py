@@ -111,10 +111,10 @@ def _sheet(path: Path) -> Tensor:
 
 
 def _examples(images: Tensor, labels: NDArray[np.int64], path: Path) -> Examples:
-    if len(labels) != len(images):
-        lengths = f"{len(images)} images but {path.name} has {len(labels)} labels"
-        raise DataError(f"{path.parent} has {lengths}; get it again")
     wrong = labels[(labels < 0) | (labels >= len(CLASSES))]
     if len(wrong):
         raise DataError(f"{path} should have labels 0..{len(CLASSES) - 1}, got {wrong[0]}; remove it to get it again")
+    if len(labels) != len(images):
+        lengths = f"{len(images)} images but {path.name} has {len(labels)} labels"
+        raise DataError(f"{path.parent} has {lengths}; get it again")
     return Examples(images, torch.from_numpy(labels), CLASSES)
