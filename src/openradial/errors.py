@@ -1,19 +1,6 @@
 """The errors a user can cause, and the checks that raise them.
 
-    OpenRadialError
-    ├── ShapeError    (ValueError)   a tensor has the wrong shape
-    ├── DTypeError    (TypeError)    a tensor has the wrong element type
-    ├── TargetError   (IndexError)   a target names a class that does not exist
-    ├── OptionError   (ValueError)   a setting is out of its range
-    ├── HeadError     (ValueError)   the classifier of a network cannot be found, or a head is not fitted
-    ├── DataError     (ValueError)   data are damaged or do not have the expected form
-    ├── FetchError    (OSError)      a data set or weights cannot be obtained
-    ├── WeightsError  (ValueError)   weights do not fit the network
-    ├── TrainingError (RuntimeError) training cannot continue, or not from this checkpoint
-    ├── BundleError   (ValueError)   a saved classifier is damaged, changed, or not for this version
-    ├── ExportError   (RuntimeError) a classifier cannot be exported, or its export does not agree with it
-    └── MissingError  (ImportError)  an optional package is not installed
-
+All of them are an :class:`OpenRadialError`, and also the built-in error that one would expect.
 Each message says what was expected, what came, and the way out.
 """
 
@@ -98,10 +85,10 @@ class DataError(OpenRadialError, ValueError):
         return self.message if self.column is None else f"column {self.column!r}: {self.message}"
 
     def __str__(self) -> str:
-        where = [] if self.path is None else [self.path]
-        where += [] if self.row is None else [f"row {self.row}"]
-        where += [] if self.column is None else [f"column {self.column!r}"]
-        return f"{', '.join(where)}: {self.message}" if where else self.message
+        row = None if self.row is None else f"row {self.row}"
+        column = None if self.column is None else f"column {self.column!r}"
+        where = ", ".join(filter(None, (self.path, row, column)))
+        return f"{where}: {self.message}" if where else self.message
 
 
 class FetchError(OpenRadialError, OSError):
@@ -139,8 +126,7 @@ def check_positive(name: str, value: float) -> None:
 
 def check_cutoff(value: object) -> None:
     """Raise unless ``value`` is None, ``"disjoint"`` or a radius."""
-    is_known = value is None or (isinstance(value, str) and value == "disjoint")
-    if not (is_known or _is_positive(value)):
+    if not (value is None or (isinstance(value, str) and value == "disjoint") or _is_positive(value)):
         raise OptionError(f"cutoff must be None, a radius above 0 or 'disjoint', got {value!r}")
 
 
@@ -168,10 +154,8 @@ def require(package: str, extra: str, purpose: str) -> ModuleType:
     try:
         return import_module(package)
     except ImportError as error:
-        name = package.partition(".")[0]
-        raise MissingError(
-            f"{purpose} needs the package {name}, which is not installed; run: pip install 'openradial[{extra}]'"
-        ) from error
+        message = f"{purpose} needs the package {package.partition('.')[0]}, which is not installed"
+        raise MissingError(f"{message}; run: pip install 'openradial[{extra}]'") from error
 
 
 def nearest(name: str, names: Sequence[str]) -> str:

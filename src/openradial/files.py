@@ -1,7 +1,9 @@
 """Files that are written at once or not at all: text, and tensors as safetensors with text in the header."""
 
 import os
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -54,6 +56,14 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def scratch_folder(path: Path) -> Iterator[Path]:
+    """Make a temporary folder beside a path, so that what is finished in it can be renamed to the path."""
+    options = {"prefix": f".{path.name}-", "suffix": ".part", "dir": str(path.parent)}
+    with tempfile.TemporaryDirectory(**options, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def cache_home() -> Path:

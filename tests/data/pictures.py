@@ -3,7 +3,20 @@
 import io
 
 import numpy as np
+import torch
 from PIL import Image
+
+from openradial.data.inputs import ImageInputs
+from openradial.data.readers import images
+
+
+def read_image(path, *, size=None, crop=1.0, channels=3):
+    """Read one image file as ``(c, h, w)``: all of it, or with ``size`` its centre as a model takes it."""
+    centre = ImageInputs(size or 8, channels, crop=crop).prepare(path)[0]  # names a broken file
+    if size is not None:
+        return centre
+    pixels = images._chosen(images.read_bytes(path), lambda w, h: (0, 0, w, h), None, channels).pixels
+    return torch.from_numpy(pixels.transpose(2, 0, 1).copy())
 
 
 def noise(width, height, seed=0):

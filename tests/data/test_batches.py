@@ -16,10 +16,10 @@ from openradial.data import batches as module
 from openradial.data.batches import Batches, FolderBatches, loader_for, shares
 from openradial.data.examples import Examples
 from openradial.data.readers.folder import scan
-from openradial.data.readers.images import RandomBox, read_image
+from openradial.data.readers.images import RandomBox
 from openradial.data.transforms import Compose, Normalise, RandomFlip, RandomShift
 from openradial.errors import DataError, OptionError
-from tests.data.pictures import encoded, jpeg, noise, tree
+from tests.data.pictures import encoded, jpeg, noise, read_image, tree
 
 sizes = st.integers(1, 60)
 

@@ -44,10 +44,8 @@ def shares(n: int, batch_size: int, *, rank: int = 0, world: int = 1, drop_last:
         else:
             raise OptionError(f"{n} examples cannot be shared among {world} processes; use at most {n} processes")
     if n and not ends:
-        raise OptionError(
-            f"drop_last leaves no batch of {n} examples with {batch_size} for each of {world} processes; "
-            "take a smaller batch_size"
-        )
+        problem = f"leaves no batch of {n} examples with {batch_size} for each of {world} processes"
+        raise OptionError(f"drop_last {problem}; take a smaller batch_size")
     bounds = [(start, end - start) for start, end in zip([0, *ends], ends, strict=False)]
     return [slice(start + m * rank // world, start + m * (rank + 1) // world) for start, m in bounds]
 
@@ -170,7 +168,6 @@ class FolderBatches(_Batches):
         super().__init__(folder.labels, batch_size, **options)
         self.folder, self.skip_broken, self.prefetch = folder, skip_broken, prefetch
         self.view = View(size, channels, crop, random_box)
-        self.view.check()
         self.workers = default_workers() if workers is None else workers
         check_count("workers", self.workers, least=0)
         check_count("prefetch", prefetch)
@@ -203,11 +200,8 @@ class FolderBatches(_Batches):
         names = {self.folder.paths[indices[i]]: reason for i, reason in outcome.broken.items()}
         if names and not self.skip_broken:
             name, reason = next(iter(names.items()))
-            raise DataError(
-                f"the image {reason}; replace it, or leave broken images out with skip_broken=True (--skip-broken); "
-                "ImageFolder.check finds all of them",
-                path=name,
-            )
+            way_out = "replace it, or leave broken images out with skip_broken=True (--skip-broken)"
+            raise DataError(f"the image {reason}; {way_out}; ImageFolder.check finds all of them", path=name)
         self.broken.update(names)
         keep = torch.ones(len(indices), dtype=torch.bool)
         keep[list(outcome.broken)] = False

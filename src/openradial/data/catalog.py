@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import Any, Literal
 
 from openradial.data.download import Source
@@ -14,41 +15,38 @@ Kind = Literal["images", "table", "points", "sequences", "texts"]
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """A data set in the catalogue. Its module is imported when it is needed."""
+    """A data set in the catalogue. Its module, named like its function, is imported when it is needed."""
 
     name: str
     kind: Kind
     classes: str
     examples: str  # train / test
-    where: str  # module:function
-    fetched: bool = True
 
     def source(self) -> Source | None:
         """Return where its files come from; None for data sets without files."""
-        source: Source | None = self._module().SOURCE if self.fetched else None
-        return source
+        return getattr(self._module(), "SOURCE", None)
 
     def load(self, split: str = "train", **options: Any) -> Examples:
         """Load the examples of a split; options are those of the function that loads the data set."""
-        function: Callable[..., Examples] = getattr(self._module(), self.where.partition(":")[2])
+        function: Callable[..., Examples] = getattr(self._module(), self.name.replace("-", "_"))
         return function(split=split, **options)
 
-    def _module(self) -> Any:
-        return import_module(f"openradial.data.sets.{self.where.partition(':')[0]}")
+    def _module(self) -> ModuleType:
+        return import_module(f"openradial.data.sets.{self.name.replace('-', '_')}")
 
 
 ENTRIES = {
     entry.name: entry
     for entry in (
-        CatalogEntry("spiral", "points", "any", "any", "spiral:spiral", fetched=False),
-        CatalogEntry("digits", "images", "10", "1,442 / 355", "digits:digits", fetched=False),
-        CatalogEntry("mnist", "images", "10", "60,000 / 10,000", "mnist:mnist"),
-        CatalogEntry("fashion-mnist", "images", "10", "60,000 / 10,000", "fashion_mnist:fashion_mnist"),
-        CatalogEntry("quickdraw", "images", "345", "27,600 / 6,900", "quickdraw:quickdraw"),
-        CatalogEntry("cifar10", "images", "10", "50,000 / 10,000", "cifar10:cifar10"),
-        CatalogEntry("reuters", "texts", "15", "5,548 / 2,321", "reuters:reuters"),
-        CatalogEntry("japanese-vowels", "sequences", "9", "270 / 370", "japanese_vowels:japanese_vowels"),
-        CatalogEntry("ucr", "sequences", "2 to 50", "51 sets", "ucr:ucr"),
+        CatalogEntry("spiral", "points", "any", "any"),
+        CatalogEntry("digits", "images", "10", "1,442 / 355"),
+        CatalogEntry("mnist", "images", "10", "60,000 / 10,000"),
+        CatalogEntry("fashion-mnist", "images", "10", "60,000 / 10,000"),
+        CatalogEntry("quickdraw", "images", "345", "27,600 / 6,900"),
+        CatalogEntry("cifar10", "images", "10", "50,000 / 10,000"),
+        CatalogEntry("reuters", "texts", "15", "5,548 / 2,321"),
+        CatalogEntry("japanese-vowels", "sequences", "9", "270 / 370"),
+        CatalogEntry("ucr", "sequences", "2 to 50", "51 sets"),
     )
 }
 

@@ -29,18 +29,14 @@ class Examples:
     def __post_init__(self) -> None:
         n, k = len(self.inputs), len(self.classes)
         if self.labels.shape != (n,) or self.labels.dtype != torch.int64:
-            raise DataError(
-                f"labels must be int64 of shape ({n},), one per input, "
-                f"got {self.labels.dtype} of shape {tuple(self.labels.shape)}"
-            )
+            actual = f"{self.labels.dtype} of shape {tuple(self.labels.shape)}"
+            raise DataError(f"labels must be int64 of shape ({n},), one per input, got {actual}")
         if len(set(self.classes)) != k:
             twice = next(name for name in self.classes if self.classes.count(name) > 1)
             raise DataError(f"class names must differ, got {twice!r} twice")
         if n and not (self.labels.min() >= -1 and self.labels.max() < k):
-            raise DataError(
-                f"labels must lie in 0..{k - 1} for {k} classes, or be -1 for unknown, "
-                f"got {self.labels.min()}..{self.labels.max()}"
-            )
+            actual = f"{self.labels.min()}..{self.labels.max()}"
+            raise DataError(f"labels must lie in 0..{k - 1} for {k} classes, or be -1 for unknown, got {actual}")
 
     def __len__(self) -> int:
         return len(self.inputs)

@@ -18,24 +18,11 @@ from numpy.typing import NDArray
 from openradial.data import catalog
 from openradial.data.catalog import Kind
 from openradial.data.examples import Examples
+from openradial.data.readers import table_files
 from openradial.data.readers.columns import array_column
 from openradial.data.readers.folder import ImageFolder, free_memory, image_files, scan, scan_unlabelled
 from openradial.data.readers.images import ImageStatistics, image_statistics
-from openradial.data.readers.table_files import (
-    CSV,
-    NPZ,
-    TABLES,
-    TABLES_TEXT,
-    TableRow,
-    check_table,
-    csv_rows,
-    ending_of,
-    open_text,
-    read_arrays,
-    stream_lines,
-    stream_table,
-    table_errors,
-)
+from openradial.data.readers.table_files import CSV, NPZ, TABLES, TABLES_TEXT, ending_of, read_arrays, table_errors
 from openradial.data.readers.tables import Table, classes_of, read_table
 from openradial.errors import DataError, OptionError, listed, nearest
 
@@ -83,7 +70,7 @@ def open(
     parts of one data set.
 
     Args:
-        source: A path or the name of a data set.
+        source: A path or a name.
         label: The column of a table, or the array of an NPZ file, that holds the classes.
         labelled: Whether every example must have a label. If not, a table needs no label column, and images may lie
             in any folder.
@@ -97,9 +84,8 @@ def open(
         images = _open_images(path, label, labelled) if ending_of(path) in NPZ and path.is_file() else None
         return images or _open_table(path, label, labelled, features, words)
     if path.exists():
-        raise OptionError(
-            f"data must be a folder of images, a table ({TABLES_TEXT}) or the name of a data set, got {path}"
-        )
+        wanted = f"a folder of images, a table ({TABLES_TEXT}) or the name of a data set"
+        raise OptionError(f"data must be {wanted}, got {path}")
     return _open_named(str(source), label)
 
 
@@ -111,12 +97,7 @@ def stream(
     Images: files, folders (with their sub-folders) and NPZ files; from the standard input one path per line.
     Tables: every format that :func:`open` reads, with the given columns; from the standard input CSV or JSON Lines.
     Texts: one per file, or one per line of the standard input. Points and sequences: NPZ, points also CSV.
-
-    Args:
-        paths: Files and folders.
-        kind: The kind of inputs that the model takes, as in :class:`DataSource`.
-        columns: The columns that a table must have.
-        stdin: What to read instead of the standard input.
+    ``kind`` is that of the inputs that the model takes, as in :class:`DataSource`.
     """
     for path in map(str, paths):
         if path == STDIN:
@@ -164,11 +145,11 @@ def _open_folder(path: Path, label: str | None, labelled: bool) -> DataSource:
     if label is not None:
         raise OptionError(f"label names a column of a table, but {path} is a folder: its sub-folders are the classes")
     test = next((path / name for name in TESTS if (path / "train").is_dir() and (path / name).is_dir()), None)
+    train_path = path if test is None else path / "train"
     if not labelled:
-        if test is None:
-            return DataSource(str(path), "images", scan_unlabelled(path))
-        return DataSource(str(path), "images", scan_unlabelled(path / "train"), scan_unlabelled(test))
-    train = scan(path if test is None else path / "train")
+        held_out = None if test is None else scan_unlabelled(test)
+        return DataSource(str(path), "images", scan_unlabelled(train_path), held_out)
+    train = scan(train_path)
     held_out = None if test is None else scan(test, classes=train.classes)
     return DataSource(str(path), "images", train, held_out, image_statistics=image_statistics(train.paths))
 
@@ -177,7 +158,7 @@ def _open_table(
     path: Path, label: str | None, labelled: bool, features: Sequence[str] | None, words: Collection[str]
 ) -> DataSource:
     with table_errors(path):
-        check_table(path)
+        table_files.check_table(path)
     if label is None and labelled:
         raise OptionError(f"a table needs the column that holds the classes: name it with label (--label), for {path}")
     return DataSource(str(path), "table", read_table(path, label=label, features=features, words=words), label=label)
@@ -192,10 +173,9 @@ def _open_images(path: Path, label: str | None, labelled: bool) -> DataSource | 
             return None
         n, channels, height, width = pixels.shape
         if channels not in (1, 3) or height != width or not n:
-            raise DataError(
-                f"expected square images with one or three channels, got {n} of {height} x {width} with {channels}; "
-                "crop or pad them, or write them as image files"
-            )
+            actual = f"{n} of {height} x {width} with {channels}"
+            message = f"expected square images with one or three channels, got {actual}"
+            raise DataError(f"{message}; crop or pad them, or write them as image files")
         inputs = torch.from_numpy(np.ascontiguousarray(pixels))
         if not labelled and label is None:
             return DataSource(str(path), "images", Examples(inputs, torch.full((n,), -1), ()))
@@ -236,14 +216,12 @@ def _image_array(arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint8] | None:
 
 def _label_array(path: Path, label: str | None, names: list[str]) -> str:
     wanted = (label,) if label is not None else LABELS
-    for name in wanted:
-        if name in names:
-            return name
+    found = next((name for name in wanted if name in names), None)
+    if found is not None:
+        return found
+    message = f"{path} must hold the classes of its images in an array {' or '.join(wanted)}"
     hint = nearest(label, names) if label is not None else ""
-    raise OptionError(
-        f"{path} must hold the classes of its images in an array {' or '.join(wanted)}, got {listed(names) or 'none'}; "
-        f"name it with label (--label){hint}"
-    )
+    raise OptionError(f"{message}, got {listed(names) or 'none'}; name it with label (--label){hint}")
 
 
 def _stream_path(path: Path, kind: str, columns: Sequence[str]) -> Iterator[RawInput]:
@@ -252,9 +230,14 @@ def _stream_path(path: Path, kind: str, columns: Sequence[str]) -> Iterator[RawI
     if path.is_dir():
         raise OptionError(f"this model takes {kind}, but {path} is a folder; name files")
     if kind == "texts":
-        return iter([_text_file(path)])
+        try:
+            return iter([RawInput(str(path), path.read_text(encoding="utf-8"))])
+        except (OSError, UnicodeDecodeError) as error:
+            message = f"cannot be read as text in UTF-8 ({error})"
+            return iter([RawInput(str(path), None, DataError(message, path=path))])
     if kind == "table":
-        return (_raw(str(path), row) for row in stream_table(path, columns))
+        rows = table_files.stream_table(path, columns)
+        return (RawInput(f"{path}:{number}", values, error) for number, values, error in rows)
     return _stream_arrays(path, kind)
 
 
@@ -275,40 +258,28 @@ def _stream_images(path: Path) -> Iterator[RawInput]:
     return iter([RawInput(str(path), str(path))])
 
 
-def _text_file(path: Path) -> RawInput:
-    try:
-        return RawInput(str(path), path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        return RawInput(str(path), None, DataError(f"cannot be read as text in UTF-8 ({error})", path=path))
-
-
 def _stream_arrays(path: Path, kind: str) -> Iterator[RawInput]:
     if ending_of(path) in CSV and kind == "points":
-        with table_errors(path), open_text(path) as stream:
-            _, *rows = csv_rows(stream)
+        with table_errors(path), table_files.open_text(path) as stream:
+            _, *rows = table_files.csv_rows(stream)
         return (RawInput(f"{path}:{number}", row) for number, row in enumerate(rows, 1))
     if ending_of(path) not in NPZ:
         raise OptionError(f"this model takes {kind} from NPZ files, got {path.name!r}")
     dims, arrays = 3 if kind == "sequences" else 2, read_arrays(path)
     fitting = [array for array in arrays.values() if array.ndim == dims and array.dtype.kind in "iuf"]
     if len(fitting) != 1:
-        raise DataError(
-            f"expected one array of {dims} dimensions, got {len(fitting)} among {listed(list(arrays)) or 'none'}",
-            path=path,
-        )
+        actual = f"{len(fitting)} among {listed(list(arrays)) or 'none'}"
+        raise DataError(f"expected one array of {dims} dimensions, got {actual}", path=path)
     return (RawInput(f"{path}:{number}", row) for number, row in enumerate(fitting[0], 1))
 
 
 def _stream_lines(stream: TextIO, kind: str, columns: Sequence[str]) -> Iterator[RawInput]:
     if kind == "table":
-        return (_raw(STDIN, row) for row in stream_lines(stream, columns))
+        rows = table_files.stream_lines(stream, columns)
+        return (RawInput(f"{STDIN}:{number}", values, error) for number, values, error in rows)
     lines = (line.rstrip("\r\n") for line in stream)
     if kind == "images":
         return (RawInput(line, line) for line in lines if line)
     if kind == "texts":
         return (RawInput(f"{STDIN}:{number}", line) for number, line in enumerate(lines, 1) if line)
     raise OptionError(f"this model takes {kind}, which cannot be read from the standard input; name an NPZ file")
-
-
-def _raw(name: str, row: TableRow) -> RawInput:
-    return RawInput(f"{name}:{row.number}", row.values, row.error)

@@ -5,6 +5,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -22,7 +23,6 @@ from openradial.errors import DataError, OptionError, check_count, listed, neare
 from openradial.files import write_text
 
 KNOWN, NOVEL, FACTS = "known.txt", "novel.txt", "split.json"
-RULES = "random:N, names:A,B,... or file:PATH"
 SPLIT_STREAM = 20471  # any number, so that no data set is drawn from the same random stream
 AnyExamples = TypeVar("AnyExamples", Examples, Table)
 
@@ -72,10 +72,8 @@ class Split:
         facts = _read_facts(folder / FACTS)
         split = cls(read_names(folder / KNOWN), read_names(folder / NOVEL), facts)
         if facts.get("lists", _fingerprint(split)) != _fingerprint(split):
-            raise DataError(
-                f"{KNOWN} and {NOVEL} in {folder} are not the lists that {FACTS} was written for; "
-                f"make the split again, or remove {FACTS} if you changed the lists on purpose"
-            )
+            message = f"{KNOWN} and {NOVEL} in {folder} are not the lists that {FACTS} was written for"
+            raise DataError(f"{message}; make the split again, or remove {FACTS} if you changed the lists on purpose")
         return split
 
 
@@ -121,12 +119,10 @@ def named_split(
     given = tuple(known if known is not None else novel or ())
     for name in given:
         if name not in names:
-            raise DataError(
-                f"{name!r} is not a class of these data{nearest(name, names) or f'; it has {listed(names)}'}"
-            )
+            hint = nearest(name, names) or f"; it has {listed(names)}"
+            raise DataError(f"{name!r} is not a class of these data{hint}")
     rest = tuple(name for name in names if name not in set(given))
-    facts = {"rule": "names"}
-    return Split(given, rest, facts) if known is not None else Split(rest, given, facts)
+    return Split(*((given, rest) if known is not None else (rest, given)), {"rule": "names"})
 
 
 def parse_known(rule: str, classes: Sequence[str], *, seed: int = 0) -> Split:
@@ -137,7 +133,7 @@ def parse_known(rule: str, classes: Sequence[str], *, seed: int = 0) -> Split:
     """
     kind, _, value = rule.partition(":")
     if not value.strip() or kind not in ("random", "names", "file"):
-        raise OptionError(f"known must be {RULES}, got {rule!r}")
+        raise OptionError(f"known must be random:N, names:A,B,... or file:PATH, got {rule!r}")
     if kind == "random":
         if not value.strip().isdecimal():
             raise OptionError(f"random: needs a number of classes, as in random:100, got {value!r}")
@@ -151,12 +147,17 @@ def divide(examples: AnyExamples, split: Split) -> tuple[AnyExamples, AnyExample
 
     Examples without a class (label -1) go with the novel ones and stay without.
     """
-    _check_covered(examples.classes, split)
-    labels = _renumbered(examples, split.known)
-    is_known = labels >= 0
+    left = [name for name in examples.classes if name not in set(split.classes)]
+    extra = [name for name in split.classes if name not in set(examples.classes)]
+    if left or extra:
+        problem = f"every class of the examples: {listed(left)} neither known nor novel"
+        problem = problem if left else f"only classes of the examples: they have no {listed(extra)}"
+        hint = nearest(left[0], split.classes) if left else nearest(extra[0], examples.classes)
+        raise DataError(f"a split must name {problem}; make the split from these classes{hint}")
+    is_known = _renumbered(examples, split.known) >= 0
     known, novel = examples.select(is_known), examples.select(~is_known)
     return (
-        replace(known, labels=labels[is_known], classes=split.known),
+        replace(known, labels=_renumbered(known, split.known), classes=split.known),
         replace(novel, labels=_renumbered(novel, split.novel), classes=split.novel),
     )
 
@@ -202,13 +203,8 @@ def train_test_split(
     """Hold out a share of each class for testing; both parts keep the order of the examples.
 
     A class with two or more examples has at least one in each part; a class with one has it in the first part.
-
-    Args:
-        examples: Examples or a table.
-        test: The share of each class that the second part gets.
-        seed: The seed of the random order.
-        groups: One integer per example, such as :func:`identical_groups` returns. Examples of a group
-            stay in one part; the shares of the classes are then met as closely as the groups allow.
+    ``groups`` are one integer per example, such as :func:`identical_groups` returns. Examples of a group stay in one
+    part; the shares ``test`` of the classes are then met as closely as the groups allow.
     """
     if not 0 < test < 1:
         raise OptionError(f"test must be a share between 0 and 1, got {test!r}")
@@ -216,11 +212,16 @@ def train_test_split(
     labels = examples.labels.cpu().numpy()
     keys = np.empty(len(labels), dtype=np.int64)
     # a random stream apart from that of data sets drawn with the same seed, or the split would follow their values
-    keys[_shuffled(len(labels), seed, SPLIT_STREAM)] = np.arange(len(labels))
+    keys[_shuffled(len(labels), (seed, SPLIT_STREAM))] = np.arange(len(labels))
     _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     wanted = np.clip(np.rint(counts * test), np.minimum(counts - 1, 1), counts - 1).astype(np.int64)
-    members = None if groups is None else _group_numbers(groups, len(labels))
-    if members is None or members.max(initial=-1) + 1 == len(labels):  # no two examples belong together
+    groups = torch.arange(len(labels)) if groups is None else groups
+    given = groups.numpy(force=True) if isinstance(groups, Tensor) else np.asarray(groups)
+    if given.shape != labels.shape or given.dtype.kind not in "iu":
+        wanted_groups = f"{len(labels)} integers, one per example"
+        raise OptionError(f"groups must be {wanted_groups}, got {given.dtype} of shape {given.shape}")
+    members = np.unique(given, return_inverse=True)[1]
+    if members.max(initial=-1) + 1 == len(labels):  # no two examples belong together
         order = np.lexsort((keys, codes))  # class by class, at random within each
         rank = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
         held_out = np.zeros(len(labels), dtype=bool)
@@ -229,15 +230,6 @@ def train_test_split(
         held_out = _groups_for_test(members, codes, keys, wanted, counts)[members]
     for_test = torch.from_numpy(held_out).to(examples.labels.device)
     return examples.select(~for_test), examples.select(for_test)
-
-
-def _group_numbers(groups: NDArray[np.integer] | Tensor, n: int) -> NDArray[np.int64]:
-    """Return groups as consecutive numbers from 0."""
-    given = groups.cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
-    if given.shape != (n,) or given.dtype.kind not in "iu":
-        raise OptionError(f"groups must be {n} integers, one per example, got {given.dtype} of shape {given.shape}")
-    numbers: NDArray[np.int64] = np.unique(given, return_inverse=True)[1]
-    return numbers
 
 
 def _groups_for_test(
@@ -293,28 +285,18 @@ def _bits(values: NDArray[Any]) -> NDArray[Any]:
 def _identical_rows(rows: NDArray[Any]) -> NDArray[np.int64]:
     content = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
     width, seen = len(content) // max(1, len(rows)), dict[bytes, int]()
-    first = (
-        seen.setdefault(hashlib.blake2b(content[i * width : (i + 1) * width], digest_size=16).digest(), i)
-        for i in range(len(rows))
-    )
+    parts = (content[i * width : (i + 1) * width] for i in range(len(rows)))
+    first = (seen.setdefault(hashlib.blake2b(part, digest_size=16).digest(), i) for i, part in enumerate(parts))
     return np.fromiter(first, dtype=np.int64, count=len(rows))
 
 
 def _identical_files(paths: list[str]) -> NDArray[np.int64]:
-    by_size: dict[int, list[int]] = {}
+    sizes = [os.path.getsize(path) if os.path.exists(path) else -1 for path in paths]
+    counts, groups, seen = Counter(sizes), np.arange(len(paths)), dict[bytes, int]()
     for i, path in enumerate(paths):
-        try:
-            by_size.setdefault(os.stat(path).st_size, []).append(i)
-        except OSError:
-            continue  # whoever decodes the file names the error
-    groups, seen = np.arange(len(paths)), dict[tuple[int, bytes], int]()
-    for size, same_size in by_size.items():
-        for i in same_size if len(same_size) > 1 else ():
-            try:
-                with open(paths[i], "rb") as file:
-                    groups[i] = seen.setdefault((size, hashlib.file_digest(file, "blake2b").digest()), i)
-            except OSError:
-                continue
+        if counts[sizes[i]] > 1:  # only files of one size can be equal
+            with suppress(OSError), open(path, "rb") as file:  # whoever decodes the file names the error
+                groups[i] = seen.setdefault(hashlib.file_digest(file, "blake2b").digest(), i)
     return groups
 
 
@@ -347,8 +329,8 @@ def read_names(path: Path | str) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.split("\n") if line.strip())
 
 
-def _shuffled(n: int, *seed: int) -> NDArray[np.int64]:
-    return np.argsort(np.random.PCG64(seed if len(seed) > 1 else seed[0]).random_raw(n), kind="stable")
+def _shuffled(n: int, seed: int | tuple[int, int]) -> NDArray[np.int64]:
+    return np.argsort(np.random.PCG64(seed).random_raw(n), kind="stable")
 
 
 def _renumbered(examples: Examples | Table, names: Sequence[str]) -> Tensor:
@@ -358,30 +340,14 @@ def _renumbered(examples: Examples | Table, names: Sequence[str]) -> Tensor:
     return torch.tensor(indices, device=examples.labels.device)[examples.labels]
 
 
-def _check_covered(classes: Sequence[str], split: Split) -> None:
-    left = [name for name in classes if name not in set(split.classes)]
-    if left:
-        raise DataError(
-            f"a split must name every class of the examples: {listed(left)} neither known nor novel; "
-            f"make the split from these classes{nearest(left[0], split.classes)}"
-        )
-    extra = [name for name in split.classes if name not in set(classes)]
-    if extra:
-        raise DataError(
-            f"a split must name only classes of the examples: they have no {listed(extra)}; "
-            f"make the split from these classes{nearest(extra[0], classes)}"
-        )
-
-
 def _check_names(names: Sequence[str]) -> None:
     for name, count in Counter(names).items():
         if count > 1:
             raise DataError(f"a split names each class once, got {name!r} {count} times")
         # each name must survive a text file with one name per line
         if name != name.strip() or not name or any(c in "\r\n" or "\ud800" <= c <= "\udfff" for c in name):
-            raise DataError(
-                f"a class name must be one line of text without blanks around it, got {name!r}; rename the class"
-            )
+            wanted = "one line of text without blanks around it"
+            raise DataError(f"a class name must be {wanted}, got {name!r}; rename the class")
 
 
 def _lines(names: Sequence[str]) -> str:

@@ -32,9 +32,31 @@ class NumberFeature:
     shift: float
     scale: float
 
+    @classmethod
+    def fit(cls, name: str, column: Numbers, standardise: bool) -> Self:
+        values = column.values[~column.missing()]
+        if values.min() == values.max():  # rounding could give it a mean beside its value and a tiny deviation
+            mean, std = float(values[0]), 1.0
+        else:
+            with np.errstate(over="ignore"):
+                mean, std = float(values.mean()), _deviation(values) if standardise else 1.0
+        if not (np.isfinite(mean) and np.isfinite(std)):
+            raise DataError(f"numbers up to {np.abs(values).max()} are too large to average; rescale them", column=name)
+        return cls(name, mean, mean if standardise else 0.0, std)
+
     @property
-    def width(self) -> int:
-        return 1
+    def inputs(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def encode(self, column: Numbers) -> NDArray[np.float32]:
+        filled = np.where(column.missing(), self.mean, column.values)
+        with np.errstate(over="ignore"):
+            encoded = ((filled - self.shift) / self.scale).astype(np.float32)[:, None]
+        if not np.isfinite(encoded).all():
+            row = int((~np.isfinite(encoded)).argmax())
+            message = f"{column.values[row]} is too large for float32; rescale the column"
+            raise DataError(message, row=row + 1, column=self.name)
+        return encoded
 
 
 @dataclass(frozen=True)
@@ -45,9 +67,34 @@ class WordFeature:
     categories: tuple[str, ...]
     shares: tuple[float, ...]
 
+    @classmethod
+    def fit(cls, name: str, column: Words) -> Self:
+        counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.categories))
+        used = np.flatnonzero(counts)
+        if len(used) > MOST_CATEGORIES:
+            message = f"expected at most {MOST_CATEGORIES} different words, got {len(used)}"
+            raise DataError(f"{message}; leave the column out of features, or group its words", column=name)
+        shares = counts[used] / counts.sum()
+        return cls(name, tuple(column.categories[i] for i in used), tuple(shares.tolist()))
+
     @property
-    def width(self) -> int:
-        return len(self.categories)
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}={word}" for word in self.categories)
+
+    def encode(self, column: Words) -> NDArray[np.float32]:
+        # each category of the column is encoded once, and gaps; each example selects one of these rows
+        rows = np.array(column.categories, dtype=object)[:, None] == np.array(self.categories, dtype=object)
+        encoded: NDArray[np.float32] = np.vstack([rows, self.shares]).astype(np.float32)[column.codes]
+        return encoded
+
+    def check_categories(self, column: Words) -> None:
+        """Raise for a word that the training table does not have."""
+        unseen = np.array([word not in self.categories for word in column.categories] + [False])[column.codes]
+        if unseen.any():
+            row = int(unseen.argmax())
+            word = column.categories[column.codes[row]]
+            message = f"the training table does not have {word!r} in this column; correct it, or choose unknown='zeros'"
+            raise DataError(f"{message}{nearest(word, self.categories)}", row=row + 1, column=self.name)
 
 
 Feature = NumberFeature | WordFeature
@@ -80,7 +127,7 @@ class TableEncoder:
         encoder = cls((), table.classes, missing, unknown)
         for name, column in table.columns.items():
             encoder._check_missing(name, column)
-        features = [_learn(name, column, standardise) for name, column in table.columns.items()]
+        features = (_fit_feature(name, column, standardise) for name, column in table.columns.items())
         return replace(encoder, features=tuple(features))
 
     @property
@@ -91,15 +138,7 @@ class TableEncoder:
     @property
     def inputs(self) -> tuple[str, ...]:
         """What each input is: the column, or ``column=category``."""
-        return tuple(
-            name
-            for feature in self.features
-            for name in (
-                [f"{feature.name}={word}" for word in feature.categories]
-                if isinstance(feature, WordFeature)
-                else [feature.name]
-            )
-        )
+        return tuple(name for feature in self.features for name in feature.inputs)
 
     @property
     def word_columns(self) -> tuple[str, ...]:
@@ -117,95 +156,76 @@ class TableEncoder:
         """
         check_choice("novel", novel, ("error", "unknown"))
         self._check_columns(table)
-        inputs = np.empty((len(table), sum(feature.width for feature in self.features)), dtype=np.float32)
+        inputs = np.empty((len(table), len(self.inputs)), dtype=np.float32)
         start = 0
         for feature in self.features:
-            column = _of_kind(feature, table.columns[feature.name])
-            self._check_missing(feature.name, column)
-            inputs[:, start : start + feature.width] = self._encode(feature, column)
-            start += feature.width
+            end = start + len(feature.inputs)
+            inputs[:, start:end] = self._encode(feature, table.columns[feature.name])
+            start = end
         return Examples(torch.from_numpy(inputs), self._labels(table, novel), self.classes)
 
     def to_json(self) -> str:
-        features = [asdict(feature) for feature in self.features]
-        facts = {"format": FORMAT, "missing": self.missing, "unknown": self.unknown, "classes": self.classes}
-        return json.dumps({**facts, "features": features}, indent=1)
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         try:
             facts = json.loads(text)
-            if facts["format"] != FORMAT:
-                raise ValueError(f"format {facts['format']!r}")
-            features = tuple(_feature(feature) for feature in facts["features"])
-            return cls(features, tuple(facts["classes"]), facts["missing"], facts["unknown"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"expected the JSON of a table encoder ({FORMAT!r}), got {text[:40]!r} ({error}); save it with to_json"
-            ) from error
+            if (given := facts.pop("format")) != FORMAT:
+                raise ValueError(f"format {given!r}")
+            features = [{name: _plain(value) for name, value in feature.items()} for feature in facts.pop("features")]
+            made = (WordFeature(**each) if "categories" in each else NumberFeature(**each) for each in features)
+            return cls(tuple(made), **{name: _plain(value) for name, value in facts.items()})
+        except (AttributeError, ValueError, KeyError, TypeError) as error:
+            message = f"expected the JSON of a table encoder ({FORMAT!r}), got {text[:40]!r} ({error})"
+            raise DataError(f"{message}; save it with to_json") from error
 
     def _encode(self, feature: Feature, column: Column) -> NDArray[np.float32]:
+        if isinstance(column, Words) != isinstance(feature, WordFeature):
+            if not column.missing().all():  # a column without any value may be of either kind
+                raise _kind_error(feature, column)
+            n, is_number = len(column), isinstance(feature, NumberFeature)
+            column = Numbers(np.full(n, np.nan)) if is_number else Words(np.full(n, -1), ())
+        self._check_missing(feature.name, column)
         if isinstance(feature, NumberFeature):
             assert isinstance(column, Numbers)
-            return _encode_numbers(feature, column)
+            return feature.encode(column)
         assert isinstance(column, Words)
         if self.unknown == "error":
-            _check_categories(feature, column)
-        return _encode_words(feature, column)
+            feature.check_categories(column)
+        return feature.encode(column)
 
     def _check_columns(self, table: Table) -> None:
         lacking = [name for name in self.columns if name not in table.columns]
         if lacking:
-            raise DataError(
-                f"the table lacks the columns {listed(lacking)} of the training table; "
-                f"it has {listed(list(table.columns))}{nearest(lacking[0], list(table.columns))}"
-            )
+            names = list(table.columns)
+            message = f"the table lacks the columns {listed(lacking)} of the training table; it has {listed(names)}"
+            raise DataError(f"{message}{nearest(lacking[0], names)}")
         extra = [name for name in table.columns if name not in self.columns]
         if extra:
-            raise DataError(
-                f"the table has columns that the training table did not have: {listed(extra)}; "
-                "read it with encoder.read, or name the columns in features"
-            )
+            message = f"the table has columns that the training table did not have: {listed(extra)}"
+            raise DataError(f"{message}; read it with encoder.read, or name the columns in features")
 
     def _check_missing(self, name: str, column: Column) -> None:
         gaps = column.missing()
         if self.missing == "error" and gaps.any():
-            raise DataError(
-                f"expected a value, but {int(gaps.sum())} are missing; fill them in, leave the column out, or choose "
-                "missing='mean'",
-                row=int(gaps.argmax()) + 1,
-                column=name,
-            )
+            way_out = "fill them in, leave the column out, or choose missing='mean'"
+            message = f"expected a value, but {int(gaps.sum())} are missing; {way_out}"
+            raise DataError(message, row=int(gaps.argmax()) + 1, column=name)
 
     def _labels(self, table: Table, novel: Novel) -> Tensor:
         index = {name: i for i, name in enumerate(self.classes)}
         left = [name for i, name in enumerate(table.classes) if name not in index and (table.labels == i).any()]
         if left and novel == "error":
-            raise DataError(
-                f"the table has classes that the training table did not have: {listed(left)}; "
-                f"choose novel='unknown' to label them -1{nearest(left[0], self.classes)}"
-            )
+            message = f"the table has classes that the training table did not have: {listed(left)}"
+            raise DataError(f"{message}; choose novel='unknown' to label them -1{nearest(left[0], self.classes)}")
         return torch.tensor([*(index.get(name, -1) for name in table.classes), -1])[table.labels]
 
 
-def _learn(name: str, column: Column, standardise: bool) -> Feature:
-    present = ~column.missing()
-    if not present.any():
+def _fit_feature(name: str, column: Column, standardise: bool) -> Feature:
+    if column.missing().all():
         raise DataError("the column has no values at all; leave it out of features", column=name)
-    if isinstance(column, Words):
-        return _learn_words(name, column)
-    return _learn_numbers(name, column.values[present], standardise)
-
-
-def _learn_numbers(name: str, values: NDArray[np.float64], standardise: bool) -> NumberFeature:
-    if values.min() == values.max():  # rounding could give it a mean beside its value and a tiny deviation
-        mean, std = float(values[0]), 1.0
-    else:
-        with np.errstate(over="ignore"):
-            mean, std = float(values.mean()), _deviation(values) if standardise else 1.0
-    if not (np.isfinite(mean) and np.isfinite(std)):
-        raise DataError(f"numbers up to {np.abs(values).max()} are too large to average; rescale them", column=name)
-    return NumberFeature(name, mean, mean if standardise else 0.0, std)
+    return WordFeature.fit(name, column) if isinstance(column, Words) else NumberFeature.fit(name, column, standardise)
 
 
 def _deviation(values: NDArray[np.float64]) -> float:
@@ -218,75 +238,14 @@ def _deviation(values: NDArray[np.float64]) -> float:
     return std or 1.0
 
 
-def _learn_words(name: str, column: Words) -> WordFeature:
-    counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.categories))
-    used = np.flatnonzero(counts)
-    if len(used) > MOST_CATEGORIES:
-        raise DataError(
-            f"expected at most {MOST_CATEGORIES} different words, got {len(used)}; leave the column out of features, "
-            "or group its words",
-            column=name,
-        )
-    shares = counts[used] / counts.sum()
-    return WordFeature(name, tuple(column.categories[i] for i in used), tuple(shares.tolist()))
-
-
-def _of_kind(feature: Feature, column: Column) -> Column:
-    """Return the column, whose kind must be that of the training table; one without any value may be of either."""
-    if isinstance(column, Words) == isinstance(feature, WordFeature):
-        return column
-    if column.missing().all():
-        gaps = len(column)
-        return Numbers(np.full(gaps, np.nan)) if isinstance(feature, NumberFeature) else Words(np.full(gaps, -1), ())
+def _kind_error(feature: Feature, column: Column) -> DataError:
     row = int((~column.missing()).argmax())
-    value = column.categories[column.codes[row]] if isinstance(column, Words) else float(column.values[row])
     was, now = ("numbers", "words") if isinstance(column, Words) else ("words", "numbers")
     way_out = "correct it" if was == "numbers" else f"read the table with words=({feature.name!r},)"
-    raise DataError(
-        f"the training table has {was} in this column, got {now}: {value!r}; {way_out}",
-        row=row + 1,
-        column=feature.name,
-    )
+    message = f"the training table has {was} in this column, got {now}: {column.to_list()[row]!r}; {way_out}"
+    return DataError(message, row=row + 1, column=feature.name)
 
 
-def _encode_numbers(feature: NumberFeature, column: Numbers) -> NDArray[np.float32]:
-    filled = np.where(np.isnan(column.values), feature.mean, column.values)
-    with np.errstate(over="ignore"):
-        encoded = ((filled - feature.shift) / feature.scale).astype(np.float32)[:, None]
-    if not np.isfinite(encoded).all():
-        row = int((~np.isfinite(encoded)).argmax())
-        raise DataError(
-            f"{column.values[row]} is too large for float32; rescale the column", row=row + 1, column=feature.name
-        )
-    return encoded
-
-
-def _check_categories(feature: WordFeature, column: Words) -> None:
-    unseen = np.array([word not in feature.categories for word in column.categories] + [False])[column.codes]
-    if unseen.any():
-        row = int(unseen.argmax())
-        word = column.categories[column.codes[row]]
-        raise DataError(
-            f"the training table does not have {word!r} in this column; correct it, or choose unknown='zeros'"
-            f"{nearest(word, feature.categories)}",
-            row=row + 1,
-            column=feature.name,
-        )
-
-
-def _encode_words(feature: WordFeature, column: Words) -> NDArray[np.float32]:
-    """Encode each category of the column once, and gaps; each example selects one of these rows."""
-    index = {word: i for i, word in enumerate(feature.categories)}
-    rows = np.zeros((len(column.categories) + 1, feature.width), dtype=np.float32)
-    for i, word in enumerate(column.categories):
-        if word in index:
-            rows[i, index[word]] = 1
-    rows[-1] = feature.shares
-    encoded: NDArray[np.float32] = rows[column.codes]
-    return encoded
-
-
-def _feature(facts: dict[str, Any]) -> Feature:
-    if "categories" in facts:
-        return WordFeature(facts["name"], tuple(facts["categories"]), tuple(facts["shares"]))
-    return NumberFeature(**facts)
+def _plain(value: Any) -> Any:
+    """Return a list of JSON as a tuple."""
+    return tuple(value) if isinstance(value, list) else value

@@ -71,17 +71,14 @@ class Normalise:
         for value in np.atleast_1d(self.std):
             check_positive("std", float(value))
         if np.size(self.mean) != np.size(self.std):
-            raise OptionError(
-                f"mean and std must have one value per channel each, got {np.size(self.mean)} and {np.size(self.std)}"
-            )
+            sizes = f"{np.size(self.mean)} and {np.size(self.std)}"
+            raise OptionError(f"mean and std must have one value per channel each, got {sizes}")
 
     def __call__(self, x: Tensor, generator: Generator | None = None) -> Tensor:
         channels = np.size(self.mean)
         if channels > 1 and (x.ndim != 4 or x.shape[1] != channels):
-            raise ShapeError(
-                f"mean and std are for {channels} channels, got images of shape {tuple(x.shape)}; "
-                f"give one value, or one for each channel of (n, c, h, w)"
-            )
+            message = f"mean and std are for {channels} channels, got images of shape {tuple(x.shape)}"
+            raise ShapeError(f"{message}; give one value, or one for each channel of (n, c, h, w)")
         unit = 255.0 if x.dtype == torch.uint8 else 1.0
         shape = (channels, 1, 1) if x.ndim == 4 else (1,)
         factor = (1 / (unit * np.asarray(self.std, np.float64))).astype(np.float32).reshape(shape)
@@ -122,14 +119,3 @@ class RandomShift:
         down, right = torch.randint(2 * p + 1, (2, n), generator=generator).to(x.device)
         windows = pad(x, (p, p, p, p)).unfold(2, h, 1).unfold(3, w, 1)  # (n, c, 2p + 1, 2p + 1, h, w), a view
         return windows[torch.arange(n, device=x.device), :, down, right]
-
-
-@dataclass(frozen=True)
-class Standardise:
-    """``(x - mean) / std`` on the last axis."""
-
-    mean: list[float]
-    std: list[float]
-
-    def __call__(self, x: Tensor, generator: Generator | None = None) -> Tensor:
-        return (x - x.new_tensor(self.mean)) / x.new_tensor(self.std)

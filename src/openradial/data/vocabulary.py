@@ -67,14 +67,11 @@ class Vocabulary:
         """
         if max_words is not None:
             check_count("max_words", max_words)
-        rows = [self._row(text, max_words) for text in texts]
+        words = (words_of(text)[:max_words] for text in texts)
+        rows = [torch.tensor([self._numbers.get(word, UNKNOWN) for word in row] or [UNKNOWN]) for row in words]
         return pad_sequence(rows, batch_first=True) if rows else torch.zeros(0, 0, dtype=torch.int64)
 
     def decode(self, tokens: Tensor) -> list[str]:
         """Return the texts of tokens ``(n, t)``; unknown words are shown as ``?``."""
         names = ("", "?", *self.words)
         return [" ".join(names[token] for token in row if token != PADDING) for row in tokens.tolist()]
-
-    def _row(self, text: str, max_words: int | None) -> Tensor:
-        row = [self._numbers.get(word, UNKNOWN) for word in words_of(text)[:max_words]]
-        return torch.tensor(row or [UNKNOWN])

@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,11 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from openradial.data.readers.images import RandomBox, centre_box, cut, read_bytes
+from openradial.data.readers.images import Box, RandomBox, centre_box, cut, read_bytes
 from openradial.errors import DataError, OptionError, check_choice, check_count
 
 
-class View(NamedTuple):
+@dataclass(frozen=True)
+class View:
     """The part of an image to keep: its centre, or a random box if random numbers come with the request."""
 
     size: int
@@ -22,13 +25,18 @@ class View(NamedTuple):
     crop: float = 1.0
     random: RandomBox | None = None
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         check_count("size", self.size)
         check_choice("channels", str(self.channels), ("1", "3"))
         if not 0 < self.crop <= 1:
-            raise OptionError(
-                f"crop must be the share of the short side to keep, above 0 and at most 1, got {self.crop}"
-            )
+            wanted = "the share of the short side to keep, above 0 and at most 1"
+            raise OptionError(f"crop must be {wanted}, got {self.crop}")
+
+    def box(self, draws: NDArray[np.float64] | None, width: int, height: int) -> Box:
+        """Return the part of an image of this size to keep."""
+        if self.random is not None and draws is not None:
+            return self.random.choose(draws, width, height)
+        return centre_box(width, height, self.crop)
 
 
 class Request(NamedTuple):
@@ -53,29 +61,18 @@ class _Decoder(Dataset[Outcome]):
 
     def __getitem__(self, job: tuple[int, Request]) -> Outcome:
         slot, request = job
-        pixels, outcome = self.slots[slot].numpy(), Outcome({}, {})
+        targets, outcome, view = self.slots[slot].numpy(), Outcome({}, {}), self.view
         for i, path in enumerate(request.paths):
-            draws = None if request.draws is None else request.draws[i]
+            choose = partial(view.box, None if request.draws is None else request.draws[i])
             try:
-                kind = self._decode(path, draws, pixels[i])
+                pixels, kind = cut(read_bytes(path), view.size, choose, view.channels)
             except DataError as error:
                 outcome.broken[i] = error.reason
-            else:
-                if kind != "RGB":
-                    outcome.kinds[i] = kind
+                continue
+            np.copyto(targets[i], pixels.transpose(2, 0, 1))
+            if kind != "RGB":
+                outcome.kinds[i] = kind
         return outcome
-
-    def _decode(self, path: str, draws: NDArray[np.float64] | None, target: NDArray[np.uint8]) -> str:
-        view = self.view
-
-        def choose(width: int, height: int) -> tuple[int, int, int, int]:
-            if view.random is not None and draws is not None:
-                return view.random.choose(draws, width, height)
-            return centre_box(width, height, view.crop)
-
-        pixels, kind = cut(read_bytes(path), view.size, choose, view.channels)
-        np.copyto(target, pixels.transpose(2, 0, 1))
-        return kind
 
 
 def default_workers() -> int:
@@ -94,7 +91,6 @@ def decode(
     """
     check_count("workers", workers, least=0)
     check_count("prefetch", prefetch)
-    view.check()
     count = workers * prefetch + 1  # those in progress, and the one that the caller reads
     slots = torch.empty(count, batch_size, view.channels, view.size, view.size, dtype=torch.uint8)
     if workers:
@@ -115,25 +111,17 @@ def decode(
 def _in_processes(
     decoder: _Decoder, jobs: Iterable[tuple[int, Request]], workers: int, prefetch: int
 ) -> Iterator[Outcome]:
+    options: dict[str, Any] = {"num_workers": workers, "prefetch_factor": prefetch, "collate_fn": _same}
     # a separate generator leaves the random numbers of the training unchanged
-    loader: DataLoader[Outcome] = DataLoader(
-        decoder,
-        batch_size=None,
-        sampler=jobs,
-        num_workers=workers,
-        prefetch_factor=prefetch,
-        collate_fn=_same,
-        generator=torch.Generator(),
-    )
+    loader = DataLoader(decoder, batch_size=None, sampler=jobs, generator=torch.Generator(), **options)
     try:
         yield from loader
     except RuntimeError as error:
         if "DataLoader worker" not in str(error) or "Caught" in str(error):
             raise
-        raise DataError(
-            f"a process that decodes images ended unexpectedly ({str(error).splitlines()[0]}); often memory ran out: "
-            "use fewer workers or smaller batches, or workers=0 to decode in this process"
-        ) from error
+        message = f"a process that decodes images ended unexpectedly ({str(error).splitlines()[0]})"
+        way_out = "often memory ran out: use fewer workers or smaller batches, or workers=0 to decode in this process"
+        raise DataError(f"{message}; {way_out}") from error
 
 
 def _same(outcome: Any) -> Any:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from openradial.data.readers.images import DRAWS, RandomBox, centre_box, cut, jpeg_size, png_size, read_image
+from openradial.data.readers.images import DRAWS, RandomBox, centre_box, cut, jpeg_size, png_size
 from openradial.errors import DataError, MissingError, OptionError
-from tests.data.pictures import encoded, jpeg, noise
+from tests.data.pictures import encoded, jpeg, noise, read_image
 
 
 def read(tmp_path, content, **options):
@@ -107,7 +107,7 @@ def test_the_kind_of_a_file_is_told(mode, kind, format):
 )
 def test_a_broken_image_is_named_with_the_reason(tmp_path, content, reason):
     message = f"{tmp_path / 'image.jpg'}: the image {reason}"
-    with pytest.raises(DataError, match=f"^{re.escape(message)}.*; replace the file or leave it out$"):
+    with pytest.raises(DataError, match=f"^{re.escape(message)}.*; replace it or leave it out$"):
         read(tmp_path, content)
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from openradial.data.download import fetch
-from openradial.data.sets.mnist import CLASSES, FILES, SOURCE, mnist
+from openradial.data.sets.mnist import CLASSES, SOURCE, mnist
 from openradial.errors import FetchError, OptionError
 
 
@@ -34,7 +34,7 @@ def test_the_labels_are_those_of_the_literature(real):
 def test_a_users_packed_files_are_read_where_they_lie(real, tmp_path, monkeypatch):
     own = tmp_path / "own"
     own.mkdir()
-    for name in FILES:
+    for name in SOURCE.files:
         with gzip.open(own / f"{name}.gz", "wb", compresslevel=1) as out:
             out.write((fetch(SOURCE) / name).read_bytes())
     monkeypatch.setenv("OPENRADIAL_CACHE", str(tmp_path / "cache"))

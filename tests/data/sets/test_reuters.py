@@ -106,8 +106,8 @@ def test_packed_files_of_a_user_are_read(small):
     [
         (b"[{", r"reuters-000.json should be a list of documents in JSON, but .*; remove it to get it again"),
         (b"\xff\xfe\xfd", r"reuters-000.json should be a list of documents in JSON, but"),
-        (b"{}", r"reuters-000.json should be a list of documents in JSON, got {}; remove it"),
-        (b"[1]", r"reuters-000.json should be a list of documents in JSON, got \[1\]; remove it"),
+        (b"{}", r"reuters-000.json should be a list of documents in JSON, but it begins with {}; remove it"),
+        (b"[1]", r"reuters-000.json should be a list of documents in JSON, but it begins with \[1\]; remove it"),
         (json.dumps([document("a", date="1987")]).encode(), r"should have dates like 26-FEB-1987 15:01:01, got '1987'"),
         (json.dumps([document("a", date="31-FOO-1987")]).encode(), r"should have dates like .*, got '31-FOO-1987'"),
         (json.dumps([document("a", date="31-FEB-1987")]).encode(), r"should have dates like .*, got '31-FEB-1987'"),

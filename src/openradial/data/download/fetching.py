@@ -7,24 +7,23 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
 from openradial.data.download.clients import UnavailableError, get
-from openradial.data.download.sources import Files, Mirror, Package, Source, algorithm_of, checksum
-from openradial.errors import FetchError
-from openradial.files import cache_home
+from openradial.data.download.sources import Files, Package, Source, mismatch
+from openradial.errors import FetchError, listed
+from openradial.files import cache_home, scratch_folder
 
 SEEN = "checked.json"  # sizes and times of files whose checksums were right
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """What is wrong with one file of a set."""
 
     file: Path
@@ -46,9 +45,8 @@ def fetch(source: Source, *, root: Path | str | None = None, download: bool = Tr
     a user's folder are used where they lie. Two processes that want the same set fetch it once.
     """
     if root is not None and not Path(root).expanduser().is_dir():
-        raise FetchError(
-            f"root must be a folder with the files of {source.name}, but {root} is not a folder; leave it out to fetch"
-        )
+        wanted = f"a folder with the files of {source.name}"
+        raise FetchError(f"root must be {wanted}, but {root} is not a folder; leave it out to fetch")
     home = folder(source)
     if _is_complete(source, home):
         return home
@@ -57,9 +55,14 @@ def fetch(source: Source, *, root: Path | str | None = None, download: bool = Tr
         return user_folder
     if not download:
         raise FetchError(f"{source.name} is not in {home}; run: openradial data get {source.name}")
-    with _lock(source, home):
-        if not _is_complete(source, home):  # else another process was faster
-            _fetch(source, home)
+    try:
+        with _lock(source, home):
+            if not _is_complete(source, home):  # else another process was faster
+                _fetch(source, home)
+    except FetchError:
+        raise
+    except OSError as error:
+        raise _disk_error(error, source, home) from error
     return home
 
 
@@ -72,51 +75,41 @@ def check(source: Source, *, root: Path | str | None = None) -> list[Problem]:
 def _fetch(source: Source, home: Path) -> None:
     tried = []
     for origin in source.origins:
-        with _scratch(home, source) as scratch:
+        files = origin.files or source.files
+        with scratch_folder(home) as scratch:
             made = scratch / "made"
             made.mkdir()
             try:
-                get(origin, made, scratch / "downloads" if isinstance(origin, Package) else scratch)
-                problems = _problems(made, origin.files or source.files)
-                if problems:
-                    raise UnavailableError(f"{problems[0].file.name}: {problems[0].reason}")
+                get(origin, files, made, scratch / "downloads" if isinstance(origin, Package) else scratch)
             except UnavailableError as error:
-                tried.append((origin, str(error)))
+                tried.append(f"{origin}: {error}")
                 continue
-            except OSError as error:
-                raise _disk_error(error, source, home) from error
-            _remember(made, origin.files or source.files)
-            _install(made, home)
+            problems = _problems(made, files)
+            if problems:
+                tried.append(f"{origin}: {problems[0].file.name}: {problems[0].reason}")
+                continue
+            seen = {name: [expected, *_stamp(made / name)] for name, expected in files.items()}
+            (made / SEEN).write_text(json.dumps(seen, indent=1) + "\n")
+            if home.exists():  # damaged, or an older version
+                home.rename(scratch / "old")
+            made.rename(home)
             return
-    raise FetchError(_way_out(source, home, tried))
-
-
-def _way_out(source: Source, home: Path, tried: list[tuple[Mirror | Package, str]]) -> str:
-    failed = "; ".join(f"{origin}: {reason}" for origin, reason in tried)
-    return (
-        f"{source.name} is not in {home} and cannot be fetched ({failed}); get {_listed(source.files)} from "
-        f"{source.homepage} on a connected machine, put them into one folder and pass it as root "
-        f"(--root FOLDER), or set OPENRADIAL_DATA to it"
+    raise FetchError(
+        f"{source.name} is not in {home} and cannot be fetched ({'; '.join(tried)}); get "
+        f"{listed(list(source.files), 4)} from {source.homepage} on a connected machine, put them into one folder and "
+        "pass it as root (--root FOLDER), or set OPENRADIAL_DATA to it"
     )
-
-
-def _listed(files: Files) -> str:
-    names = list(files)
-    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
 
 
 def _disk_error(error: OSError, source: Source, home: Path) -> Exception:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         free = shutil.disk_usage(home.parent).free
-        return FetchError(
-            f"{source.name} needs about {source.size / 1e6:.0f} MB and {home.parent} has {free / 1e6:.0f} MB left; "
-            "make room or set OPENRADIAL_CACHE to a folder on a larger disk"
-        )
+        problem = f"needs about {source.size / 1e6:.0f} MB and {home.parent} has {free / 1e6:.0f} MB left"
+        way_out = "make room or set OPENRADIAL_CACHE to a folder on a larger disk"
+        return FetchError(f"{source.name} {problem}; {way_out}")
     if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.EEXIST, errno.ENOTDIR):
-        return FetchError(
-            f"{home.parent} must be a folder that can be written, got: {error.strerror}; "
-            "set OPENRADIAL_CACHE to a folder that you can write to"
-        )
+        problem = f"{home.parent} must be a folder that can be written, got: {error.strerror}"
+        return FetchError(f"{problem}; set OPENRADIAL_CACHE to a folder that you can write to")
     return error
 
 
@@ -126,8 +119,7 @@ def _user_folder(source: Source, root: Path | str | None) -> Path | None:
     if not given:
         return None
     base = Path(given).expanduser()
-    wanted = [(folder, form) for folder in (base, base / source.name) for form in source.forms()]
-    for folder, form in wanted:
+    for folder, form in product((base, base / source.name), source.forms()):
         if not all((folder / name).exists() or (folder / f"{name}.gz").exists() for name in form):
             continue
         problems = _problems(folder, form)
@@ -135,10 +127,8 @@ def _user_folder(source: Source, root: Path | str | None) -> Path | None:
             raise FetchError(f"{problems[0]}; replace this copy of {source.name}, or leave it out to fetch one")
         return folder
     if root is not None:
-        raise FetchError(
-            f"{base} does not contain {source.name}: expected {_listed(source.files)} there "
-            f"or in {source.name}/; leave root out to fetch one"
-        )
+        wanted = f"expected {listed(list(source.files), 4)} there or in {source.name}/"
+        raise FetchError(f"{base} does not contain {source.name}: {wanted}; leave root out to fetch one")
     return None
 
 
@@ -147,15 +137,14 @@ def _problems(folder: Path, files: Files) -> list[Problem]:
 
 
 def _problem(path: Path, expected: str) -> Problem | None:
-    packed = path.with_name(f"{path.name}.gz")
-    if not path.exists() and not packed.exists():
+    file = path if path.exists() else path.with_name(f"{path.name}.gz")
+    if not file.exists():
         return Problem(path, "missing")
-    unpacked = not path.exists()
     try:
-        actual = checksum(packed if unpacked else path, algorithm_of(expected), unpacked=unpacked)
+        difference = mismatch(file, expected, unpacked=file != path)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        return Problem(packed, f"damaged ({error})")
-    return None if actual == expected else Problem(packed if unpacked else path, f"has {actual}, expected {expected}")
+        return Problem(file, f"damaged ({error})")
+    return Problem(file, difference) if difference else None
 
 
 def _is_complete(source: Source, home: Path) -> bool:
@@ -170,50 +159,21 @@ def _is_complete(source: Source, home: Path) -> bool:
         return False
 
 
-def _remember(folder: Path, files: Files) -> None:
-    seen = {name: [expected, *_stamp(folder / name)] for name, expected in files.items()}
-    (folder / SEEN).write_text(json.dumps(seen, indent=1) + "\n")
-
-
 def _stamp(path: Path) -> list[int]:
     facts = path.stat()
     return [facts.st_size, facts.st_mtime_ns]
 
 
-def _install(made: Path, home: Path) -> None:
-    """Move a finished folder into the cache, at once."""
-    if home.exists():  # damaged, or an older version
-        old = made.with_name("old")
-        home.rename(old)
-    made.rename(home)
-
-
-@contextlib.contextmanager
-def _scratch(home: Path, source: Source) -> Iterator[Path]:
-    try:
-        home.parent.mkdir(parents=True, exist_ok=True)
-        made = tempfile.mkdtemp(prefix=f".{home.name}-", suffix=".part", dir=home.parent)
-    except OSError as error:
-        raise _disk_error(error, source, home) from error
-    try:
-        yield Path(made)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-
-
 @contextlib.contextmanager
 def _lock(source: Source, home: Path) -> Iterator[None]:
     """Hold the right to fetch a set; what a killed process left behind is removed."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(home.with_name(f".{home.name}.lock"))
     try:
-        home.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(home.with_name(f".{home.name}.lock"))
-        try:
-            lock.acquire(timeout=1)
-        except Timeout:
-            sys.stderr.write(f"waiting for another process that fetches {source.name}\n")
-            lock.acquire()
-    except OSError as error:
-        raise _disk_error(error, source, home) from error
+        lock.acquire(timeout=1)
+    except Timeout:
+        sys.stderr.write(f"waiting for another process that fetches {source.name}\n")
+        lock.acquire()
     try:
         for left in home.parent.glob(f".{home.name}-*.part"):
             shutil.rmtree(left, ignore_errors=True)

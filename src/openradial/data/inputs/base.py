@@ -1,22 +1,27 @@
 """What every kind of input keeps to: raw things are prepared as training saw them, then transformed for the network."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from itertools import islice
 from os import PathLike
 from typing import Any, ClassVar, Self, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from openradial.data.sources import stream
-from openradial.errors import DTypeError, ShapeError
+from openradial.errors import DTypeError, OptionError, ShapeError
 
 AT_ONCE = 2**22  # numbers of network inputs that are held at a time: 16 MB in float32
 MOST_ROWS = 4096  # at a time, however small they are
+LONG = 1024  # steps or words of an input, where nothing is known of its length
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
 class Inputs(ABC):
     """How raw inputs become tensors. A tensor counts as prepared: inputs as :class:`openradial.data.Examples` has them.
 
@@ -39,20 +44,22 @@ class Inputs(ABC):
 
     @abstractmethod
     def prepare(self, raw: Any) -> Tensor:
-        """Raw things as one batch of prepared inputs."""
+        """Return raw things as one batch of prepared inputs."""
 
     def transform(self, x: Tensor) -> Tensor:
-        """Prepared inputs as the network takes them."""
+        """Return prepared inputs as the network takes them."""
         return x
 
-    @abstractmethod
     def record(self) -> dict[str, Any]:
-        """All there is, as JSON can hold it."""
+        """Return all settings as JSON can hold them."""
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @classmethod
-    @abstractmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """What :meth:`record` gave."""
+        """Return the inputs that :meth:`record` describes."""
+        values = {each.name: record[each.name] for each in fields(cls) if each.init}
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
     def expand(self, inputs: Any) -> Any:
         """Read the inputs of a file or folder one by one, where a path is given; return other inputs as they are.
@@ -62,9 +69,15 @@ class Inputs(ABC):
         paths = {"texts": (PathLike,), "tensors": ()}.get(self.kind, (PathLike, str))
         return _contents(str(inputs), self.kind, self.columns) if isinstance(inputs, paths) else inputs
 
-    @abstractmethod
     def chunks(self, raw: Any) -> Iterator[Any]:
-        """Raw things or prepared ones in parts of bounded memory, in their order."""
+        """Yield raw things or prepared ones in parts of bounded memory, in their order."""
+        items = raw if isinstance(raw, Tensor) else self.items(raw)
+        rows = self.rows_at_once(items)
+        yield from torch.split(items, rows) if isinstance(items, Tensor) else in_parts(items, rows)
+
+    def items(self, raw: Any) -> Any:
+        """Return one raw thing or several as several."""
+        return raw
 
     def check(self, x: Tensor) -> None:
         """Raise unless ``x`` is a batch of prepared inputs."""
@@ -74,23 +87,23 @@ class Inputs(ABC):
         if not fits:
             raise ShapeError(f"prepared {self.kind} must have the shape ({wanted}), got {tuple(x.shape)}")
         if x.dtype != self.dtype:
-            raise DTypeError(
-                f"prepared {self.kind} must be {self.dtype}, got {x.dtype}; see {type(self).__name__}.prepare"
-            )
+            wanted = f"{self.dtype}, got {x.dtype}; see {type(self).__name__}.prepare"
+            raise DTypeError(f"prepared {self.kind} must be {wanted}")
 
     def ready(self, raw: Any) -> Tensor:
-        """Prepared inputs, checked: those that are given as a tensor, otherwise what :meth:`prepare` makes."""
+        """Return prepared inputs, checked: those given as a tensor, otherwise what :meth:`prepare` makes."""
         x = raw if isinstance(raw, Tensor) else self.prepare(raw)
         self.check(x)
         return x
 
-    def rows_at_once(self, size: int) -> int:
-        """How many inputs of ``size`` numbers are predicted at a time."""
+    def rows_at_once(self, items: Any) -> int:
+        """Return how many inputs are predicted at a time."""
+        size = items[:1].numel() if isinstance(items, Tensor) else math.prod(size or LONG for size in self.shape)
         return max(1, min(MOST_ROWS, AT_ONCE // max(1, size)))
 
 
 def in_parts(things: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The things in lists of ``size``, the last one perhaps shorter; nothing is read ahead.
+    """Yield the things in lists of ``size``, the last one perhaps shorter; nothing is read ahead.
 
     >>> list(in_parts("abcde", 2))
     [['a', 'b'], ['c', 'd'], ['e']]
@@ -105,3 +118,12 @@ def _contents(path: str, kind: str, columns: tuple[str, ...]) -> Iterator[Any]:
         if each.error is not None:
             raise each.error
         yield each.raw
+
+
+def set_statistics(inputs: Any, channels: int) -> None:
+    """Make ``mean`` and ``std`` tuples of floats: one for each channel, or one for all."""
+    for name, least in (("mean", -math.inf), ("std", 0.0)):
+        values = tuple(float(value) for value in np.atleast_1d(getattr(inputs, name)))
+        if len(values) not in (1, channels) or not all(least < value < math.inf for value in values):
+            raise OptionError(f"{name} must be 1 or {channels} finite numbers (std above 0), got {values}")
+        object.__setattr__(inputs, name, values)

@@ -1,8 +1,7 @@
 """Images: files, their bytes or arrays of pixels; cut and resized as training did, then normalised."""
 
 import io
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -12,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from openradial.data.inputs.base import Inputs, in_parts
+from openradial.data.inputs.base import Inputs, set_statistics
 from openradial.data.readers.images import centre_box, cut, read_bytes
 from openradial.data.transforms import Normalise
 from openradial.data.workers import View
-from openradial.errors import DataError, OptionError, require
+from openradial.errors import DataError, require
 
 RESIZED = "bilinear, antialiased"
 Image = str | PathLike[str] | bytes | NDArray[np.uint8]
@@ -45,20 +44,16 @@ class ImageInputs(Inputs):
     crop: float = 1.0
 
     def __post_init__(self) -> None:
-        View(self.size, self.channels, self.crop).check()
-        for name in ("mean", "std"):
-            values = tuple(float(value) for value in np.atleast_1d(getattr(self, name)))
-            if len(values) not in (1, self.channels) or not all(map(math.isfinite, values)):
-                raise OptionError(f"{name} must be 1 or {self.channels} finite numbers, got {values}")
-            object.__setattr__(self, name, values)
-        self.normalise()
+        View(self.size, self.channels, self.crop)  # checks them
+        set_statistics(self, self.channels)
+        self.normalise()  # checks that mean and std have as many values
 
     @property
     def shape(self) -> tuple[int | None, ...]:
         return self.channels, self.size, self.size
 
     def normalise(self) -> Normalise:
-        """The transform that training used; a new one each time, because it keeps memory that threads must not share.
+        """Return the transform of training; a new one each time, because it keeps memory that threads must not share.
 
         >>> ImageInputs(8, 1, mean=(0.5,), std=(0.25,)).normalise()
         Normalise(mean=(0.5,), std=(0.25,))
@@ -66,30 +61,29 @@ class ImageInputs(Inputs):
         return Normalise(self.mean, self.std)
 
     def prepare(self, raw: Image | Sequence[Image]) -> Tensor:
-        pixels = [self._read(image) for image in _images(raw)]
+        pixels = [self._read(image) for image in self.items(raw)]
         stacked = np.stack(pixels) if pixels else np.empty((0, self.size, self.size, self.channels), np.uint8)
         return torch.from_numpy(np.ascontiguousarray(stacked.transpose(0, 3, 1, 2)))
 
     def transform(self, x: Tensor) -> Tensor:
         return self.normalise()(x)
 
-    def chunks(self, raw: Any) -> Iterator[Any]:
-        rows = self.rows_at_once(self.channels * self.size * self.size)
-        yield from torch.split(raw, rows) if isinstance(raw, Tensor) else in_parts(_images(raw), rows)
+    def items(self, raw: Any) -> Any:
+        # an array (b, h, w, c) is several images
+        is_one = isinstance(raw, str | PathLike | bytes) or (isinstance(raw, np.ndarray) and raw.ndim != 4)
+        return [raw] if is_one else raw
 
     def record(self) -> dict[str, Any]:
-        facts = {"size": self.size, "channels": self.channels, "crop": self.crop, "resized": RESIZED}
-        return {**facts, "mean": list(self.mean), "std": list(self.std)}
+        return {**super().record(), "resized": RESIZED}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         if record["resized"] != RESIZED:
             raise ValueError(f"images are resized {RESIZED!r} here, and were resized {record['resized']!r}")
-        mean, std = tuple(record["mean"]), tuple(record["std"])
-        return cls(record["size"], record["channels"], mean, std, record["crop"])
+        return super().from_record(record)
 
     def _read(self, image: Image) -> NDArray[np.uint8]:
-        """Pixels ``(size, size, c)`` of an image."""
+        """Return the pixels ``(size, size, c)`` of an image."""
         if isinstance(image, np.ndarray):
             return self._from_array(image)
         try:
@@ -103,10 +97,9 @@ class ImageInputs(Inputs):
 
     def _from_array(self, image: NDArray[Any]) -> NDArray[np.uint8]:
         if image.dtype != np.uint8 or image.ndim not in (2, 3) or image.shape[2:] not in ((), (1,), (3,), (4,)):
-            raise DataError(
-                "an array of pixels must be uint8 of shape (h, w) or (h, w, c) with 1, 3 or 4 channels, got "
-                f"{image.dtype} of shape {image.shape}; a tensor of prepared inputs is (b, c, h, w)"
-            )
+            wanted = "uint8 of shape (h, w) or (h, w, c) with 1, 3 or 4 channels"
+            message = f"an array of pixels must be {wanted}, got {image.dtype} of shape {image.shape}"
+            raise DataError(f"{message}; a tensor of prepared inputs is (b, c, h, w)")
         if not image.size:
             raise DataError(f"an image must have pixels, got an array of shape {image.shape}")
         grey = image[:, :, None] if image.ndim == 2 else image
@@ -115,14 +108,8 @@ class ImageInputs(Inputs):
         return self._cut(_encoded(image))
 
 
-def _images(raw: Any) -> Any:
-    """One image or several, as several; an array ``(b, h, w, c)`` is several."""
-    is_one = isinstance(raw, str | PathLike | bytes) or (isinstance(raw, np.ndarray) and raw.ndim != 4)
-    return [raw] if is_one else raw
-
-
 def _encoded(image: NDArray[np.uint8]) -> bytes:
-    """The array as a file without loss, so that arrays and files go the same way."""
+    """Return the array as a file without loss, so that arrays and files go the same way."""
     pillow, stream = require("PIL.Image", "images", "resizing images"), io.BytesIO()
     flat = image[:, :, 0] if image.shape[2:] == (1,) else image
     pillow.fromarray(np.ascontiguousarray(flat)).save(stream, "PNG", compress_level=0)

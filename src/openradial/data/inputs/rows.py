@@ -1,8 +1,8 @@
 """Points, sequences and texts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -10,12 +10,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from openradial.data.inputs.base import Inputs, in_parts
-from openradial.data.transforms import Standardise
+from openradial.data.inputs.base import Inputs, set_statistics
 from openradial.data.vocabulary import Vocabulary
 from openradial.errors import DataError, OptionError, check_count
-
-LONG = 1024  # steps or words of an input, where nothing is known of its length
 
 
 @dataclass(frozen=True)
@@ -44,19 +41,8 @@ class PointInputs(Inputs):
             raise DataError(f"points must have the shape (b, {self.width}), got {points.shape}")
         return torch.from_numpy(points)
 
-    def chunks(self, raw: Any) -> Iterator[Any]:
-        rows = self.rows_at_once(self.width)
-        if isinstance(raw, Iterator):
-            yield from in_parts(raw, rows)
-        else:
-            yield from torch.split(raw if isinstance(raw, Tensor) else self.prepare(raw), rows)
-
-    def record(self) -> dict[str, Any]:
-        return {"width": self.width}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(record["width"])
+    def items(self, raw: Any) -> Any:
+        return raw if isinstance(raw, Iterator) else self.prepare(raw)
 
 
 @dataclass(frozen=True)
@@ -79,12 +65,7 @@ class SequenceInputs(Inputs):
 
     def __post_init__(self) -> None:
         check_count("channels", self.channels)
-        for name in ("mean", "std"):
-            values = tuple(float(value) for value in getattr(self, name))
-            least = 0.0 if name == "std" else -np.inf
-            if len(values) not in (1, self.channels) or not all(least < value < np.inf for value in values):
-                raise OptionError(f"{name} must be 1 or {self.channels} finite numbers (std above 0), got {values}")
-            object.__setattr__(self, name, values)
+        set_statistics(self, self.channels)
 
     @property
     def shape(self) -> tuple[int | None, ...]:
@@ -97,19 +78,7 @@ class SequenceInputs(Inputs):
         return pad_sequence(rows, batch_first=True, padding_value=np.nan)
 
     def transform(self, x: Tensor) -> Tensor:
-        return Standardise(list(self.mean), list(self.std))(x)
-
-    def chunks(self, raw: Any) -> Iterator[Any]:
-        length = raw.shape[1] if isinstance(raw, Tensor) and raw.ndim > 1 else LONG
-        rows = self.rows_at_once(length * self.channels)
-        yield from torch.split(raw, rows) if isinstance(raw, Tensor) else in_parts(raw, rows)
-
-    def record(self) -> dict[str, Any]:
-        return {"channels": self.channels, "mean": list(self.mean), "std": list(self.std)}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(record["channels"], tuple(record["mean"]), tuple(record["std"]))
+        return (x - x.new_tensor(self.mean)) / x.new_tensor(self.std)
 
     def _sequence(self, row: ArrayLike) -> Any:
         values = _floats("a sequence", row)
@@ -131,22 +100,16 @@ class TensorInputs(Inputs):
         return ()
 
     def prepare(self, raw: Any) -> Tensor:
-        raise OptionError(f"a classifier without preprocessing predicts tensors, got {type(raw).__name__}")
+        raise OptionError(f"a model without preprocessing predicts tensors, got {type(raw).__name__}")
 
     def check(self, x: Tensor) -> None:
         pass  # the network knows what it takes
 
-    def chunks(self, raw: Any) -> Iterator[Any]:
-        if not isinstance(raw, Tensor):
-            self.prepare(raw)
-        yield from torch.split(raw, self.rows_at_once(raw[:1].numel()))
+    def items(self, raw: Any) -> Any:
+        return raw if isinstance(raw, Iterator) else self.prepare(raw)
 
     def record(self) -> dict[str, Any]:
         raise OptionError("a model is saved with its preprocessing, and this one has none; set preprocessing=...")
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls()
 
 
 @dataclass(frozen=True)
@@ -175,7 +138,7 @@ class TextInputs(Inputs):
         return (None,)
 
     def prepare(self, raw: str | Sequence[str]) -> Tensor:
-        texts = [raw] if isinstance(raw, str) else list(raw)
+        texts = list(self.items(raw))
         wrong = next((text for text in texts if not isinstance(text, str)), None)
         if wrong is not None:
             raise DataError(f"a text must be a str, got {type(wrong).__name__}; decode it first")
@@ -184,24 +147,15 @@ class TextInputs(Inputs):
     def check(self, x: Tensor) -> None:
         super().check(x)
         if x.numel() and not (x.min() >= 0 and x.max() < len(self._vocabulary)):
-            raise DataError(
-                f"tokens must lie in 0..{len(self._vocabulary) - 1}, the words of this vocabulary, got "
-                f"{int(x.min())}..{int(x.max())}; encode the texts with TextInputs.prepare"
-            )
+            wanted, actual = f"0..{len(self._vocabulary) - 1}", f"{int(x.min())}..{int(x.max())}"
+            message = f"tokens must lie in {wanted}, the words of this vocabulary, got {actual}"
+            raise DataError(f"{message}; encode the texts with TextInputs.prepare")
 
-    def chunks(self, raw: Any) -> Iterator[Any]:
-        rows = self.rows_at_once(32 * (self.max_words or LONG))  # each token becomes a vector
-        if isinstance(raw, Tensor):
-            yield from torch.split(raw, rows)
-        else:
-            yield from in_parts([raw] if isinstance(raw, str) else raw, rows)
+    def items(self, raw: Any) -> Any:
+        return [raw] if isinstance(raw, str) else raw
 
-    def record(self) -> dict[str, Any]:
-        return {"max_words": self.max_words, "words": list(self.words)}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(tuple(record["words"]), record["max_words"])
+    def rows_at_once(self, items: Any) -> int:
+        return max(1, super().rows_at_once(items) // 32)  # each token becomes a vector
 
 
 def _floats(what: str, raw: ArrayLike) -> Any:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from openradial.data.inputs.base import Inputs, in_parts
+from openradial.data.inputs.base import Inputs
 from openradial.data.readers.columns import Column, Numbers
 from openradial.data.readers.tables import Table
 from openradial.data.table_encoder import NumberFeature, TableEncoder
@@ -49,20 +49,19 @@ class TableInputs(Inputs):
             raw = self._table(raw)
         if not isinstance(raw, Table):
             numbers = {feature.name: isinstance(feature, NumberFeature) for feature in self.encoder.features}
-            raw = Table.from_rows(_rows(raw), numbers)
+            raw = Table.from_rows(self.items(raw), numbers)
         known = {name: column for name, column in raw.columns.items() if name in self.columns}
         return self.encoder.apply(replace(raw, columns=known), novel="unknown").inputs
 
+    def items(self, raw: Any) -> Any:
+        return [raw] if isinstance(raw, Mapping) else raw
+
     def chunks(self, raw: Any) -> Iterator[Any]:
-        rows = self.rows_at_once(len(self.encoder.inputs))
-        if isinstance(raw, np.ndarray):
-            raw = self._table(raw)
-        if isinstance(raw, Tensor):
-            yield from torch.split(raw, rows)
-        elif isinstance(raw, Table):
-            yield from (raw.select(torch.arange(at, min(at + rows, len(raw)))) for at in range(0, len(raw), rows))
+        table = self._table(raw) if isinstance(raw, np.ndarray) else raw
+        if isinstance(table, Table):
+            yield from map(table.select, torch.split(torch.arange(len(table)), self.rows_at_once(table)))
         else:
-            yield from in_parts(_rows(raw), rows)
+            yield from super().chunks(table)
 
     def _table(self, rows: NDArray[Any]) -> Table:
         """Return an array of numbers as a table: one column per feature, in their order."""
@@ -70,10 +69,8 @@ class TableInputs(Inputs):
         if not all(isinstance(feature, NumberFeature) for feature in features):
             raise DataError("the table has columns of words; pass rows as mappings from column to value")
         if rows.dtype.kind not in "biuf" or rows.ndim != 2 or rows.shape[1] != len(features):
-            raise DataError(
-                f"expected numbers of shape (b, {len(features)}), one column per feature, got {rows.dtype} of shape "
-                f"{rows.shape}"
-            )
+            wanted = f"numbers of shape (b, {len(features)}), one column per feature"
+            raise DataError(f"expected {wanted}, got {rows.dtype} of shape {rows.shape}")
         return Table(number_columns(rows, self.columns), torch.full((len(rows),), -1), ())
 
     def record(self) -> dict[str, Any]:
@@ -85,13 +82,5 @@ class TableInputs(Inputs):
 
 
 def number_columns(rows: NDArray[Any], names: Sequence[str]) -> dict[str, Column]:
-    """Return an array ``(n, columns)`` as columns by name; NaN is a missing value, infinite numbers are refused."""
-    infinite = np.argwhere(np.isinf(rows))
-    if len(infinite):
-        row, column = infinite[0].tolist()
-        raise DataError(f"expected a finite number, got {rows[row, column]}", row=row + 1, column=names[column])
+    """Return an array ``(n, columns)`` as columns by name; NaN is a missing value."""
     return {name: Numbers(column.astype(np.float64)) for name, column in zip(names, rows.T, strict=True)}
-
-
-def _rows(raw: Any) -> Any:
-    return [raw] if isinstance(raw, Mapping) else raw

@@ -1,9 +1,6 @@
 """Archives given by a user, unpacked once into the cache, under a name made of their checksum."""
 
-import os
-import shutil
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -14,7 +11,7 @@ from filelock import FileLock
 from openradial.data.download import checksum
 from openradial.data.progress import bar
 from openradial.errors import DataError
-from openradial.files import cache_home
+from openradial.files import cache_home, scratch_folder
 
 
 def unpacked(archive: Path) -> Path:
@@ -23,7 +20,11 @@ def unpacked(archive: Path) -> Path:
     Members that would land elsewhere (absolute paths, ``..``) and links are refused: an archive is not trusted.
     """
     is_zip = zipfile.is_zipfile(archive)
-    if not is_zip and not _is_tar(archive):
+    try:
+        is_tar = not is_zip and tarfile.is_tarfile(archive)
+    except (OSError, EOFError, zlib.error):
+        is_tar = False
+    if not is_zip and not is_tar:
         raise DataError(f"{archive} is not a .tar, .tar.gz or .zip archive; give one, or the folder with its contents")
     digest = checksum(archive, "sha256").partition(":")[2][:16]
     home = cache_home() / "unpacked" / f"{archive.name.partition('.')[0]}-{digest}"
@@ -35,43 +36,40 @@ def unpacked(archive: Path) -> Path:
 
 
 def _unpack(archive: Path, home: Path, is_zip: bool) -> None:
-    scratch = Path(tempfile.mkdtemp(prefix=f".{home.name}-", suffix=".part", dir=home.parent))
-    try:
-        with bar(f"unpacking {archive.name}", archive.stat().st_size, unit="bytes") as advance:
-            before = 0
-            for done in _unzip(archive, scratch) if is_zip else _untar(archive, scratch):
-                advance(done - before)
-                before = done
-        os.chmod(scratch, 0o755)  # temporary folders are for their owner alone
-        scratch.rename(home)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise DataError(f"{archive} is damaged ({error}); get it again") from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with scratch_folder(home) as scratch:
+        made = scratch / "made"  # temporary folders are for their owner alone
+        made.mkdir()
+        try:
+            with bar(f"unpacking {archive.name}", archive.stat().st_size, unit="bytes") as advance:
+                for done in _unzip(archive, made) if is_zip else _untar(archive, made):
+                    advance(done)
+        except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise DataError(f"{archive} is damaged ({error}); get it again") from error
+        made.rename(home)
 
 
 def _untar(archive: Path, target: Path) -> Iterator[int]:
-    """Unpack; yield how many bytes of the archive are read."""
+    """Unpack; yield how many more bytes of the archive are read."""
     with archive.open("rb") as stream, tarfile.open(fileobj=stream) as tar:
+        before = 0
         for member in tar:
             _check_member(archive, member.name, plain=member.isfile() or member.isdir())
             tar.extract(member, target, filter="data")
-            yield stream.tell()
+            yield stream.tell() - before
+            before = stream.tell()
         while tar.fileobj is not None and tar.fileobj.read(1 << 20):
             pass  # to the end, where gzip has its checksum
 
 
 def _unzip(archive: Path, target: Path) -> Iterator[int]:
-    done = 0
     with zipfile.ZipFile(archive) as packed:
         for member in packed.infolist():
             is_link = (member.external_attr >> 16) & 0o170000 == 0o120000
             _check_member(archive, member.filename, plain=not is_link)
             packed.extract(member, target)
-            done += member.compress_size
-            yield done
+            yield member.compress_size
 
 
 def _check_member(archive: Path, name: str, *, plain: bool) -> None:
@@ -80,10 +78,3 @@ def _check_member(archive: Path, name: str, *, plain: bool) -> None:
         raise DataError(f"{archive} is not to be trusted: its member {name!r} would lie outside of the folder")
     if not plain:
         raise DataError(f"{archive} is not to be trusted: its member {name!r} is a link or device, not a file")
-
-
-def _is_tar(archive: Path) -> bool:
-    try:
-        return tarfile.is_tarfile(archive)
-    except (OSError, EOFError, zlib.error):
-        return False

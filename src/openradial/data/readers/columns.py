@@ -6,7 +6,7 @@ and for prediction.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -118,19 +118,34 @@ def number_column(name: str, values: Sequence[Any]) -> Numbers:
 
 def value_column(name: str, values: Sequence[Any], as_words: bool) -> Column:
     """Return a column from the values of JSON: numbers if all are numbers, else words."""
-    if as_words:
-        return word_column(values)
-    kind: bool | None = None  # whether the values before are numbers
-    for row, value in enumerate(values, 1):
+    is_word = as_words or kind_of(name, values) is False
+    return word_column(values) if is_word else number_column(name, values)
+
+
+def kind_of(
+    name: str, values: Sequence[Any], row: int = 1, kind: bool | None = None, *, parse: bool = False
+) -> bool | None:
+    """Return whether values are numbers, None if all are missing; raise where numbers and words are mixed.
+
+    ``kind`` is that of the values before ``row``. With ``parse`` texts such as ``"1.5"`` are numbers.
+    """
+    for at, value in enumerate(values, row):
         if is_missing(value):
             continue
         if not isinstance(value, bool | int | float | str):
-            raise DataError(f"expected a number or a word, got {type(value).__name__}", row=row, column=name)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            raise DataError(f"expected a number or a word, got {type(value).__name__}", row=at, column=name)
+        if parse and DECIMAL_COMMA.fullmatch(str(value).strip()):
+            message = (
+                f"numbers need a decimal point, got {value!r}; write 1.5 instead of 1,5, or pass words=({name!r},)"
+            )
+            raise DataError(f"{message} if they are words", row=at, column=name)
+        is_number = parse_numbers([str(value)]) is not None if parse else type(value) in (int, float)
         if kind is not None and is_number != kind:
-            raise mixed_error(name, value, row, kind)
+            message = f"the column mixes numbers and words: got {value!r} after {'numbers' if kind else 'words'}"
+            way_out = f"correct it, or pass words=({name!r},) to read all values as words"
+            raise DataError(f"{message}; {way_out}", row=at, column=name)
         kind = is_number
-    return word_column(values) if kind is False else number_column(name, values)
+    return kind
 
 
 def array_column(name: str, values: NDArray[Any], as_words: bool) -> Column:
@@ -151,63 +166,31 @@ def sort_categories(codes: NDArray[np.int64], texts: Sequence[str]) -> Words:
     return Words(indices[codes] if len(codes) else codes, tuple(categories))
 
 
-def mixed_error(name: str, value: Any, row: int, after_numbers: bool) -> DataError:
-    """Return the error for a column in which numbers and words are mixed."""
-    return DataError(
-        f"the column mixes numbers and words: got {value!r} after {'numbers' if after_numbers else 'words'}; correct "
-        f"it, or pass words=({name!r},) to read all values as words",
-        row=row,
-        column=name,
-    )
-
-
-@dataclass
 class TextColumn:
     """Collects one column of a text file: numbers until the first word, or words from the start."""
 
-    name: str
-    only_words: bool
-    numbers: list[NDArray[np.float64]] = field(default_factory=list)
-    codes: list[NDArray[np.int64]] = field(default_factory=list)
-    texts: dict[str, int] = field(default_factory=dict)
+    def __init__(self, name: str, as_words: bool) -> None:
+        self.name, self.as_words = name, as_words
+        self.is_number: bool | None = False if as_words else None  # of the values so far; None if all are missing
+        self.chunks: list[NDArray[Any]] = []  # numbers, or codes of words
+        self.codes: dict[str, int] = {}
 
     def add(self, texts: Sequence[str], row: int) -> None:
         """Append texts, of which the first is that of ``row``."""
-        parsed = None if self.only_words else parse_numbers(texts)
-        if parsed is not None and (self.numbers or not self.codes):
-            self.numbers.append(parsed)
+        numbers = None if self.is_number is False else parse_numbers(texts)
+        if numbers is not None:
+            self.is_number = self.is_number or (None if np.isnan(numbers).all() else True)
+            self.chunks.append(numbers)
             return
-        if not self.only_words:
-            self._check_only_words(texts, row)
-        index = self.texts
-        if self.numbers:  # all missing so far, else the check would have failed
-            count = sum(map(len, self.numbers))
-            self.codes.append(np.full(count, index.setdefault("", len(index)), dtype=np.int64))
-            self.numbers.clear()
-        codes = (index.setdefault(text, len(index)) for text in map(str.strip, texts))
-        self.codes.append(np.fromiter(codes, dtype=np.int64, count=len(texts)))
+        if not self.as_words:
+            self.is_number = kind_of(self.name, texts, row, self.is_number, parse=True)
+        codes = (self.codes.setdefault(text, len(self.codes)) for text in map(str.strip, texts))
+        self.chunks.append(np.fromiter(codes, dtype=np.int64, count=len(texts)))
 
     def column(self) -> Column:
         """Return the column of all texts."""
-        if self.codes:
-            return sort_categories(np.concatenate(self.codes), list(self.texts))
-        return Numbers(np.concatenate([*self.numbers, np.empty(0)]))
-
-    def _check_only_words(self, texts: Sequence[str], row: int) -> None:
-        """Raise where numbers and words are mixed, for the first value that differs in kind from those before."""
-        before = any(not np.isnan(chunk).all() for chunk in self.numbers)
-        kind: bool | None = True if before else (False if self.codes else None)  # whether those before are numbers
-        for at, text in enumerate(texts, row):
-            if text.strip() in MISSING:
-                continue
-            if DECIMAL_COMMA.fullmatch(text.strip()):
-                raise DataError(
-                    f"numbers need a decimal point, got {text!r}; write 1.5 instead of 1,5, or pass "
-                    f"words=({self.name!r},) if they are words",
-                    row=at,
-                    column=self.name,
-                )
-            is_number = parse_numbers([text]) is not None
-            if kind is not None and is_number != kind:
-                raise mixed_error(self.name, text, at, kind)
-            kind = is_number
+        if self.is_number is not False:
+            return Numbers(np.concatenate([*self.chunks, np.empty(0)]))
+        # numbers before the first word are all missing; code -1 selects the last text
+        codes = [np.full(len(chunk), -1) if chunk.dtype == np.float64 else chunk for chunk in self.chunks]
+        return sort_categories(np.concatenate([*codes, np.empty(0, np.int64)]), [*self.codes, ""])

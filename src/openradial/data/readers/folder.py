@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -18,19 +17,8 @@ from openradial.errors import DataError, listed
 
 PARTS = {"train", "val", "valid", "validation", "test"}
 SHOWN = 5  # names that a report or message lists of one kind
+UNREADABLE = "the folder cannot be read; change its permissions"
 CHUNK = 256  # images that a worker decodes at a time
-
-
-@dataclass(frozen=True)
-class Finding:
-    """How many files are of one kind, and the names of the first few."""
-
-    count: int
-    names: tuple[str, ...]
-
-    def listing(self) -> str:
-        more = self.count - len(self.names)
-        return ", ".join(self.names) + (f" and {more:,} more" if more else "")
 
 
 @dataclass(frozen=True)
@@ -45,26 +33,18 @@ class Report:
     root: Path
     images: int
     classes: int
-    findings: dict[str, Finding] = field(default_factory=dict)
+    findings: dict[str, list[str]] = field(default_factory=dict)  # names of files by kind
     notes: tuple[str, ...] = ()
 
     def count(self, kind: str) -> int:
-        return self.findings[kind].count if kind in self.findings else 0
+        return len(self.findings.get(kind, ()))
 
     def __str__(self) -> str:
         lines = [f"{self.root}: {self.images:,} images in {self.classes:,} classes"]
-        for kind, finding in self.findings.items():
+        for kind, names in self.findings.items():
             words = f"{kind}, converted" if kind in KINDS else kind
-            lines.append(f"  {words}: {finding.count:,} ({finding.listing()})")
+            lines.append(f"  {words}: {len(names):,} ({listed(names, SHOWN)})")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
-
-    def add(self, kind: str, names: Sequence[str]) -> "Report":
-        """Return the report with more files of one kind."""
-        if not names:
-            return self
-        before = self.findings.get(kind, Finding(0, ()))
-        merged = Finding(before.count + len(names), (*before.names, *names)[:SHOWN])
-        return replace(self, findings={**self.findings, kind: merged})
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +68,11 @@ class ImageFolder:
         """Return the folder with more notes in its report."""
         return replace(self, report=replace(self.report, notes=(*self.report.notes, *notes)))
 
-    def reported(self, kind: str, names: Sequence[str]) -> "ImageFolder":
+    def reported(self, kind: str, names: Iterable[str]) -> "ImageFolder":
         """Return the folder with more files of one kind in its report."""
-        return replace(self, report=self.report.add(kind, names))
+        findings = self.report.findings
+        merged = [*findings.get(kind, ()), *names]
+        return replace(self, report=replace(self.report, findings={**findings, kind: merged})) if merged else self
 
     def check(self, *, skip_broken: bool = False, workers: int | None = None) -> "ImageFolder":
         """Decode every image; return the folder with a full report, without broken ones if these are to be skipped."""
@@ -98,18 +80,17 @@ class ImageFolder:
         return self._decoded("checking", view, skip_broken, workers, None)[0]
 
     def load(
-        self,
-        size: int,
-        *,
-        channels: int = 3,
-        crop: float = 1.0,
-        skip_broken: bool = False,
-        workers: int | None = None,
+        self, size: int, *, channels: int = 3, crop: float = 1.0, skip_broken: bool = False, workers: int | None = None
     ) -> Examples:
         """Decode all images, their centres resized to ``(channels, size, size)``."""
-        self._check_memory(size, channels)
+        view = View(size, channels, crop)
+        wanted, free = len(self) * channels * size * size, free_memory()
+        if free is not None and wanted > 0.9 * free:
+            images = f"{len(self):,} images of {channels} x {size} x {size}"
+            message = f"{images} take {wanted / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free"
+            raise DataError(f"{message}; decode them as they are needed (FolderBatches), or take a smaller size")
         inputs = torch.empty(len(self), channels, size, size, dtype=torch.uint8)
-        folder, keep = self._decoded("decoding", View(size, channels, crop), skip_broken, workers, inputs)
+        folder, keep = self._decoded("decoding", view, skip_broken, workers, inputs)
         return Examples(inputs if len(folder) == len(self) else inputs[keep], folder.labels, self.classes)
 
     def _decoded(
@@ -120,50 +101,37 @@ class ImageFolder:
         requests = (Request(self.paths[start : start + CHUNK]) for start in starts)
         # processes take longer to start than a few images to decode
         processes = (default_workers() if workers is None else workers) if len(self) > CHUNK else 0
-        report, keep = self.report, torch.ones(len(self), dtype=torch.bool)
+        broken: dict[int, str] = {}
+        kinds: dict[int, str] = {}
         with bar(f"{title} {self.root.name}", len(self), unit="images") as advance:
             for start, (pixels, outcome) in zip(starts, decode(requests, view, CHUNK, workers=processes), strict=True):
                 if target is not None:
                     target[start : start + len(pixels)] = pixels
-                kinds = {} if target is not None else self._names(start, outcome.kinds)
-                report = _with(report, self._names(start, outcome.broken), kinds)
-                keep[[start + i for i in outcome.broken]] = False
+                broken |= {start + i: reason for i, reason in outcome.broken.items()}
+                kinds |= {start + i: kind for i, kind in outcome.kinds.items()}
                 advance(len(pixels))
-        return self._without(keep, report, skip_broken), keep
+        folder = self.reported("broken", [f"{self._name(i)} {reason}" for i, reason in broken.items()])
+        for kind in KINDS if target is None else ():
+            folder = folder.reported(kind, [self._name(i) for i, found in kinds.items() if found == kind])
+        keep = torch.ones(len(self), dtype=torch.bool)
+        keep[list(broken)] = False
+        return folder._without_broken(keep, skip_broken) if broken else folder, keep
 
-    def _names(self, start: int, reasons: dict[int, str]) -> dict[str, str]:
-        return {os.path.relpath(self.paths[start + i], self.root): reason for i, reason in reasons.items()}
+    def _name(self, index: int) -> str:
+        return os.path.relpath(self.paths[index], self.root)
 
-    def _without(self, keep: Tensor, report: Report, skip_broken: bool) -> "ImageFolder":
-        """Return the folder without broken images; raise if there are some and they are not to be skipped."""
-        if keep.all():
-            return replace(self, report=report)
-        broken = report.findings["broken"]
+    def _without_broken(self, keep: Tensor, skip_broken: bool) -> "ImageFolder":
+        """Return the folder without broken images; raise if these are not to be skipped."""
         if not skip_broken:
-            raise DataError(
-                f"{int((~keep).sum())} of {len(self)} images are broken: {broken.listing()}; replace them, or leave "
-                "them out with skip_broken=True (--skip-broken)",
-                path=self.root,
+            broken = listed(self.report.findings["broken"], SHOWN)
+            message = (
+                f"{int((~keep).sum())} of {len(self)} images are broken: {broken}; replace them, or leave them out"
             )
-        paths = [path for path, whole in zip(self.paths, keep.tolist(), strict=True) if whole]
-        labels = self.labels[keep]
-        report = replace(report, images=len(paths))
-        report = report.add("empty", _without_images(labels, self.classes))
-        return ImageFolder(self.root, paths, labels, self.classes, report)
-
-    def _check_memory(self, size: int, channels: int) -> None:
-        View(size, channels).check()
-        wanted, free = len(self) * channels * size * size, free_memory()
-        if free is not None and wanted > 0.9 * free:
-            raise DataError(
-                f"{len(self):,} images of {channels} x {size} x {size} take {wanted / 1e9:.1f} GB of memory and "
-                f"{free / 1e9:.1f} GB are free; decode them as they are needed (FolderBatches), or take a smaller size"
-            )
-
-
-class HasClasses(Protocol):
-    @property
-    def classes(self) -> tuple[str, ...]: ...
+            raise DataError(f"{message} with skip_broken=True (--skip-broken)", path=self.root)
+        paths = [self.paths[i] for i in keep.nonzero()[:, 0].tolist()]
+        report = replace(self.report, images=len(paths))
+        folder = ImageFolder(self.root, paths, self.labels[keep], self.classes, report)
+        return folder.reported("empty", _without_images(folder.labels, self.classes))
 
 
 def scan(root: str | PathLike[str], *, classes: Iterable[str] | None = None, allow_empty: bool = False) -> ImageFolder:
@@ -186,11 +154,9 @@ def scan(root: str | PathLike[str], *, classes: Iterable[str] | None = None, all
     left_out = [os.path.relpath(path, root) for path in sorted(others)] + loose
     empty = _without_images(torch.tensor(labels, dtype=torch.int64), names)
     if empty and not allow_empty:
-        raise DataError(
-            f"{len(empty)} of {len(names)} class folders hold no images ({', '.join(ENDINGS)}): "
-            f"{listed(empty, SHOWN)}; remove them, or keep them with allow_empty=True",
-            path=root,
-        )
+        message = f"{len(empty)} of {len(names)} class folders hold no images ({', '.join(ENDINGS)})"
+        way_out = "remove them, or keep them with allow_empty=True"
+        raise DataError(f"{message}: {listed(empty, SHOWN)}; {way_out}", path=root)
     return _folder(root, paths, labels, names).reported("left out", left_out).reported("empty", empty)
 
 
@@ -219,47 +185,36 @@ def scan_listed(root: Path, names: dict[str, str], *, classes: Iterable[str] | N
     files = sorted(entry.name for entry in entries if _kind(entry) == "file")
     kept = [name for name in files if names.get(name) in index]
     if not kept:
-        raise DataError(
-            f"none of the {len(files)} images is listed with a wanted class; check that the list of labels belongs to "
-            "this folder",
-            path=root,
-        )
+        message = f"none of the {len(files)} images is listed with a wanted class"
+        raise DataError(f"{message}; check that the list of labels belongs to this folder", path=root)
     folder = _folder(root, [str(root / name) for name in kept], [index[names[name]] for name in kept], order)
     absent = sorted(name for name in set(names) - set(files) if names[name] in index)
     folder = folder.reported("left out", sorted(set(files) - set(kept))).reported("listed but absent", absent)
     return folder.reported("empty", _without_images(folder.labels, order))
 
 
-def compare_classes(train: HasClasses, validation: HasClasses) -> None:
+def compare_classes(train: ImageFolder | Examples, validation: ImageFolder | Examples) -> None:
     """Raise unless both sets have the same classes in the same order."""
     if train.classes == validation.classes:
         return
-    missing = [name for name in train.classes if name not in set(validation.classes)]
-    unknown = [name for name in validation.classes if name not in set(train.classes)]
-    if not missing and not unknown:
-        raise DataError(
-            "the classes of training and validation are the same but in another order: their labels differ; "
-            "scan the validation folder with classes=train.classes"
-        )
-    differ = [
-        f"{len(names)} only in {part}: {listed(names, SHOWN)}"
-        for part, names in (("training", missing), ("validation", unknown))
-        if names
-    ]
-    raise DataError(
-        f"training and validation must have the same classes, but {'; '.join(differ)}; rename the folders, or scan "
-        "both with classes= the names they share"
-    )
+    first, second = dict.fromkeys(train.classes), dict.fromkeys(validation.classes)
+    only = {"training": [name for name in first if name not in second]}
+    only["validation"] = [name for name in second if name not in first]
+    differ = "; ".join(f"{len(names)} only in {part}: {listed(names, SHOWN)}" for part, names in only.items() if names)
+    if not differ:
+        message = "the classes of training and validation are the same but in another order: their labels differ"
+        raise DataError(f"{message}; scan the validation folder with classes=train.classes")
+    message = f"training and validation must have the same classes, but {differ}"
+    raise DataError(f"{message}; rename the folders, or scan both with classes= the names they share")
 
 
 def free_memory() -> int | None:
     """Return how many bytes of memory are available without swapping; None if the system does not tell."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
+    meminfo = Path("/proc/meminfo")
+    lines = meminfo.read_text().splitlines() if meminfo.exists() else []
+    for line in lines:
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):
@@ -279,7 +234,7 @@ def _class_folders(root: Path) -> tuple[dict[str, str], list[str]]:
     except NotADirectoryError:
         raise DataError("this is a file; give a folder with one folder of images per class", path=root) from None
     except PermissionError:
-        raise DataError("the folder cannot be read; change its permissions", path=root) from None
+        raise DataError(UNREADABLE, path=root) from None
     folders = {entry.name: entry.path for entry in entries if _kind(entry) == "folder"}
     loose = sorted(entry.name for entry in entries if is_image(entry.name) and entry.name not in folders)
     if not folders:
@@ -297,25 +252,16 @@ def _wanted(root: Path, folders: dict[str, str], classes: Iterable[str] | None) 
             raise DataError(message, path=root)
         return names
     names = sorted(folders)
-    if set(names) <= PARTS and all(_has_folders(folders[name]) for name in names):
-        raise DataError(
-            f"expected folders of classes, got the parts {', '.join(names)}; give one of them: {root / names[0]}",
-            path=root,
-        )
+    if set(names) <= PARTS and all(any(map(Path.is_dir, Path(folders[name]).iterdir())) for name in names):
+        message = f"expected folders of classes, got the parts {', '.join(names)}"
+        raise DataError(f"{message}; give one of them: {root / names[0]}", path=root)
     folded: dict[str, str] = {}
     for name in names:
         twin = folded.setdefault(name.casefold(), name)
         if twin != name:
-            raise DataError(
-                f"the class folders {twin!r} and {name!r} differ in case only; merge or rename them, or name all "
-                "classes with classes=",
-                path=root,
-            )
+            message = f"the class folders {twin!r} and {name!r} differ in case only"
+            raise DataError(f"{message}; merge or rename them, or name all classes with classes=", path=root)
     return names
-
-
-def _has_folders(folder: str) -> bool:
-    return any(entry.is_dir() for entry in Path(folder).iterdir())
 
 
 def image_files(
@@ -333,7 +279,7 @@ def image_files(
     try:
         kinds = {entry.path: _kind(entry) for entry in os.scandir(folder) if not _is_hidden(entry.name)}
     except PermissionError:
-        raise DataError("the folder cannot be read; change its permissions", path=folder) from None
+        raise DataError(UNREADABLE, path=folder) from None
     if visited is not None:
         visited.add(identity)
     # a folder is sorted as if its name ended in a slash: the order is that of the complete paths
@@ -367,10 +313,3 @@ def _is_hidden(name: str) -> bool:
 def _without_images(labels: Tensor, classes: Sequence[str]) -> list[str]:
     counts = torch.bincount(labels, minlength=len(classes)).tolist()
     return [name for name, count in zip(classes, counts, strict=True) if not count]
-
-
-def _with(report: Report, broken: dict[str, str], kinds: dict[str, str]) -> Report:
-    report = report.add("broken", [f"{name} {reason}" for name, reason in broken.items()])
-    for kind in KINDS:
-        report = report.add(kind, [name for name, found in kinds.items() if found == kind])
-    return report

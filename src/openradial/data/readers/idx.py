@@ -21,14 +21,21 @@ def read_idx(path: Path | str) -> NDArray[Any]:
     """Return the array in an idx file, or in one packed as ``.gz``."""
     path = Path(path)
     content = read_packed_or_not(path)
-    dtype, shape, start = _header(content, path)
+    magic = content[:4]
+    if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in TYPES or not magic[3]:
+        wanted = "an idx magic number (00 00, a type 08..0e, the number of dimensions)"
+        actual = magic.hex(" ") or "an empty file"
+        raise DataError(f"{path} should begin with {wanted}, got {actual}; this is not an idx file")
+    dtype, start = np.dtype(TYPES[magic[2]]), 4 + 4 * magic[3]
+    if len(content) < start:
+        problem = f"but it ends after {len(content)} bytes; {GET_AGAIN}"
+        raise DataError(f"{path} should have {magic[3]} sizes of 4 bytes, {problem}")
+    shape = np.frombuffer(content, ">u4", count=magic[3], offset=4).tolist()
     expected = start + math.prod(shape) * dtype.itemsize
     if len(content) != expected:
-        sizes = " x ".join(map(str, shape))
-        raise DataError(
-            f"{path} should have {expected} bytes for {sizes} numbers, got {len(content)}; "
-            f"the file {'is cut off' if len(content) < expected else 'has more than one array'}, get it again"
-        )
+        wanted = f"{expected} bytes for {' x '.join(map(str, shape))} numbers"
+        problem = "is cut off" if len(content) < expected else "has more than one array"
+        raise DataError(f"{path} should have {wanted}, got {len(content)}; the file {problem}, get it again")
     return np.frombuffer(content, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
 
 
@@ -38,9 +45,8 @@ def labelled_images(folder: Path, part: str, classes: tuple[str, ...]) -> Exampl
     labels_file = packed_or_not(folder / f"{part}-labels-idx1-ubyte")
     images, labels = _bytes(images_file, 3, "images"), _bytes(labels_file, 1, "labels")
     if len(images) != len(labels):
-        raise DataError(
-            f"{images_file} has {len(images)} images but {labels_file} has {len(labels)} labels; {GET_AGAIN}"
-        )
+        lengths = f"{len(images)} images but {labels_file} has {len(labels)} labels"
+        raise DataError(f"{images_file} has {lengths}; {GET_AGAIN}")
     if len(labels) and labels.max() >= len(classes):
         raise DataError(f"{labels_file} should have labels 0..{len(classes) - 1}, got {labels.max()}; {GET_AGAIN}")
     inputs = torch.from_numpy(images).unsqueeze(1)  # (n, 1, h, w)
@@ -49,20 +55,17 @@ def labelled_images(folder: Path, part: str, classes: tuple[str, ...]) -> Exampl
 
 def packed_or_not(path: Path) -> Path:
     """Return the file itself, or its ``.gz``."""
-    packed = path.with_name(f"{path.name}.gz")
-    for file in (path, packed):
-        if file.exists():
-            return file
-    raise DataError(f"neither {path} nor {packed.name} exists; give the folder that has it")
+    file = path if path.exists() else path.with_name(f"{path.name}.gz")
+    if not file.exists():
+        raise DataError(f"neither {path} nor {file.name} exists; give the folder that has it")
+    return file
 
 
 def _bytes(path: Path, dims: int, what: str) -> NDArray[np.uint8]:
     array = read_idx(path)
     if array.dtype != np.uint8 or array.ndim != dims:
-        raise DataError(
-            f"{path} should hold {what}: unsigned bytes in {dims} dimensions, got {array.dtype} in {array.ndim}; "
-            f"images and labels may be swapped"
-        )
+        wanted = f"{what}: unsigned bytes in {dims} dimensions, got {array.dtype} in {array.ndim}"
+        raise DataError(f"{path} should hold {wanted}; images and labels may be swapped")
     return array
 
 
@@ -74,20 +77,3 @@ def read_packed_or_not(path: Path) -> bytes:
         raise DataError(f"{path} should be a gzip file, but {error}; {GET_AGAIN}") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _header(content: bytes, path: Path) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-    """Return element type, shape, and the offset of the numbers."""
-    magic = content[:4]
-    if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in TYPES or not magic[3]:
-        raise DataError(
-            f"{path} should begin with an idx magic number (00 00, a type 08..0e, the number of dimensions), "
-            f"got {magic.hex(' ') or 'an empty file'}; this is not an idx file"
-        )
-    start = 4 + 4 * magic[3]
-    if len(content) < start:
-        raise DataError(
-            f"{path} should have {magic[3]} sizes of 4 bytes, but it ends after {len(content)} bytes; {GET_AGAIN}"
-        )
-    shape = tuple(int(size) for size in np.frombuffer(content, ">u4", count=magic[3], offset=4))
-    return np.dtype(TYPES[magic[2]]), shape, start

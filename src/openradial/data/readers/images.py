@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.nn.functional import interpolate
 
-from openradial.errors import DataError, check_choice, check_count, require
+from openradial.errors import DataError, require
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -38,21 +37,6 @@ class Cut(NamedTuple):
 
     pixels: Pixels
     kind: str
-
-
-def read_image(path: str | PathLike[str], *, size: int | None = None, crop: float = 1.0, channels: int = 3) -> Tensor:
-    """Read an image file as ``(c, h, w)`` uint8; with ``size``, its centre resized to a square."""
-    check_choice("channels", str(channels), ("1", "3"))
-    try:
-        data = read_bytes(path)
-        if size is None:
-            pixels = _chosen(data, _everything, None, channels).pixels
-        else:
-            check_count("size", size)
-            pixels = cut(data, size, lambda w, h: centre_box(w, h, crop), channels).pixels
-    except DataError as error:
-        raise DataError(f"the image {error.message}; replace the file or leave it out", path=path) from error
-    return torch.from_numpy(pixels.transpose(2, 0, 1).copy())
 
 
 def read_bytes(path: str | PathLike[str]) -> bytes:
@@ -169,10 +153,11 @@ def _chosen(data: bytes, choose: Choose, size: int | None, channels: int) -> Cut
         width, height, _ = header
         _check_pixels(width, height)
         box = choose(width, height)
-        scale = 1 if size is None else _scale(box, size)
+        fits = 1 if size is None else min(box[2] - box[0], box[3] - box[1]) // size
+        scale = 1 if fits < 2 else 2 if fits < 4 else 4 if fits < 8 else 8
         pixels = _decode_jpeg(data, (-(-height // scale), -(-width // scale), channels), scale)
         if pixels is not None:
-            left, top, right, bottom = _shrunk(box, scale, pixels.shape)
+            left, top, right, bottom = (round(edge / scale) for edge in box)  # slices end at the border
             return Cut(pixels[top:bottom, left:right], "RGB" if channels == 3 else "grey")
     image = _open(data)
     image, kind = _in_channels(image.crop(choose(*image.size)), channels)
@@ -187,10 +172,9 @@ def _decode_jpeg(data: bytes, shape: tuple[int, int, int], scale: int) -> Pixels
     decoder, (height, width, channels) = _jpeg_decoder(), shape
     if decoder is None:
         return None
+    colours = "RGB" if channels == 3 else "GRAY"
     try:
-        pixels: Pixels = decoder.decode_jpeg(
-            data, "RGB" if channels == 3 else "GRAY", min_height=height, min_width=width, min_factor=scale
-        )
+        pixels: Pixels = decoder.decode_jpeg(data, colours, min_height=height, min_width=width, min_factor=scale)
     except ValueError:
         return None
     return pixels if pixels.shape == shape else None
@@ -219,23 +203,8 @@ def _open(data: bytes) -> "Image":
 def _check_pixels(width: int, height: int) -> None:
     limit = _pillow().MAX_IMAGE_PIXELS
     if limit is not None and width * height > limit:
-        raise DataError(
-            f"has {width} x {height} pixels, more than the {limit:,} that Pillow allows "
-            "(PIL.Image.MAX_IMAGE_PIXELS raises the limit)"
-        )
-
-
-def _scale(box: Box, size: int) -> int:
-    fits = min(box[2] - box[0], box[3] - box[1]) // size
-    return 1 if fits < 2 else 2 if fits < 4 else 4 if fits < 8 else 8
-
-
-def _shrunk(box: Box, scale: int, shape: tuple[int, ...]) -> Box:
-    """Return the box in the pixels of the smaller image, to the nearest whole one."""
-    if scale == 1:
-        return box
-    left, top, right, bottom = (round(edge / scale) for edge in box)
-    return left, top, min(right, shape[1]), min(bottom, shape[0])
+        allowed = f"the {limit:,} that Pillow allows (PIL.Image.MAX_IMAGE_PIXELS raises the limit)"
+        raise DataError(f"has {width} x {height} pixels, more than {allowed}")
 
 
 def _in_channels(image: "Image", channels: int) -> tuple["Image", str]:
@@ -255,10 +224,6 @@ def _kind(image: "Image") -> str:
     if image.mode.startswith("I"):
         return "16-bit"
     return {"L": "grey", "1": "grey", "P": "palette", "CMYK": "CMYK"}.get(image.mode, "RGB")
-
-
-def _everything(width: int, height: int) -> Box:
-    return 0, 0, width, height
 
 
 @cache

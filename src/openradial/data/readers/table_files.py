@@ -6,29 +6,20 @@ the header of a CSV file and without empty lines.
 
 import csv
 import gzip
-import io
 import json
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openradial.data.readers.columns import (
-    Column,
-    Numbers,
-    TextColumn,
-    array_column,
-    parse_numbers,
-    sort_categories,
-    text_of,
-    value_column,
-)
+from openradial.data.readers import columns as cells
+from openradial.data.readers.columns import Column, Numbers, TextColumn
 from openradial.errors import DataError, OptionError, listed, nearest, require
 
 CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
@@ -37,8 +28,7 @@ PARQUET, NPZ = (".parquet", ".pq"), (".npz",)
 TABLES = (*CSV, *JSON_LINES, *PARQUET, *NPZ)
 TABLES_TEXT = ".csv, .tsv, .txt, .jsonl, .ndjson (each also as .gz), .parquet, .pq, .npz"
 DELIMITERS = (",", ";", "\t")
-CHUNK = 512  # rows of text; more are slower, because Python's garbage collector then visits each of them
-BATCH = 1024  # rows of a Parquet file
+CHUNK = 512  # rows at a time; more are slower, because Python's garbage collector then visits each of them
 
 
 class TableRow(NamedTuple):
@@ -116,10 +106,8 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             raise DataError(f"the NPZ file is damaged ({_one_line(error)}); write or copy it again") from error
         except ValueError as error:
             if "Object arrays" in str(error):
-                raise DataError(
-                    "the file holds an array of Python objects, which could run code when loaded; save numbers, or "
-                    "words as a NumPy array of strings"
-                ) from error
+                message = "the file holds an array of Python objects, which could run code when loaded"
+                raise DataError(f"{message}; save numbers, or words as a NumPy array of strings") from error
             raise DataError("this is not an NPZ file; write it with numpy.savez(path, x=..., y=...)") from error
     return arrays
 
@@ -137,19 +125,20 @@ def table_errors(path: Path) -> Iterator[None]:
         message = f"expected text in UTF-8, got {error.reason} at byte {error.start}; save the file as UTF-8"
         raise DataError(message, path=path) from error
     except csv.Error as error:
-        raise DataError(_csv_message(error), path=path) from error
+        message = f"a quote is broken or not closed ({error}); double each quote inside quotes"
+        if "field limit" in str(error):
+            message = f"a value is longer than {csv.field_size_limit():,} characters; is a quote missing before it?"
+        raise DataError(message, path=path) from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"the gzip file is damaged ({error}); write or copy it again", path=path) from error
     except OSError as error:
         raise DataError(f"the file cannot be read ({error.strerror or error})", path=path) from error
 
 
-@contextmanager
-def open_text(path: Path) -> Iterator[io.TextIOBase]:
+def open_text(path: Path) -> IO[str]:
     """Open a text file in UTF-8, with or without a byte order mark, packed as ``.gz`` or not."""
-    opener: Callable[..., Any] = gzip.open if path.suffix.lower() == ".gz" else io.open
-    with opener(path, "rt", encoding="utf-8-sig", newline="") as stream:
-        yield stream
+    opener: Callable[..., IO[str]] = gzip.open if path.suffix.lower() == ".gz" else open
+    return opener(path, "rt", encoding="utf-8-sig", newline="")
 
 
 def csv_rows(lines: Iterable[str], delimiter: str | None = None) -> Iterator[list[str]]:
@@ -176,34 +165,28 @@ def csv_rows(lines: Iterable[str], delimiter: str | None = None) -> Iterator[lis
 
 def json_rows(lines: Iterable[str]) -> Iterator[TableRow]:
     """Yield the objects of JSON Lines; a line that is not one comes with its error."""
-    for number, line in enumerate((line for line in lines if line.strip()), 1):
+    for number, line in enumerate(filter(str.strip, lines), 1):
+        message = "the line must be a JSON object of column names and values"
         try:
             values = json.loads(line)
         except (ValueError, RecursionError) as error:
-            yield TableRow(number, None, DataError(f"the line is not valid JSON ({error})", row=number))
-            continue
+            values, message = None, f"the line is not valid JSON ({error})"
         if isinstance(values, dict):
             yield TableRow(number, values)
         else:
-            message = "the line must be a JSON object of column names and values"
             yield TableRow(number, None, DataError(message, row=number))
 
 
 def npz_columns(path: Path) -> dict[str, NDArray[Any]]:
     """Load the columns of an NPZ file: an array ``(n,)`` is one, ``x`` of ``(n, d)`` is ``x0``, ``x1``, ..."""
-    names: list[str] = []
-    columns: dict[str, NDArray[Any]] = {}
+    columns: list[tuple[str, NDArray[Any]]] = []
     for name, array in read_arrays(path).items():
         if array.ndim not in (1, 2):
-            raise DataError(
-                f"expected arrays of shape (n,) or (n, d), got {array.shape}; reshape it to one row per example",
-                column=name,
-            )
-        parts = {name: array} if array.ndim == 1 else {f"{name}{i}": array[:, i] for i in range(array.shape[1])}
-        names += parts
-        columns |= parts
-    _check_unique(names)
-    return columns
+            message = f"expected arrays of shape (n,) or (n, d), got {array.shape}; reshape it to one row per example"
+            raise DataError(message, column=name)
+        columns += [(name, array)] if array.ndim == 1 else [(f"{name}{i}", part) for i, part in enumerate(array.T)]
+    _check_unique([name for name, _ in columns])
+    return dict(columns)
 
 
 Select = Callable[[Sequence[str]], list[str]]  # from the columns of a file to those that are read
@@ -215,8 +198,16 @@ def read_columns(path: Path, select: Select, words: Collection[str], delimiter: 
     ending = ending_of(path)
     if ending in CSV:
         return _read_csv(path, select, words, delimiter)
-    read = _read_json if ending in JSON_LINES else _read_parquet if ending in PARQUET else _read_npz
-    return read(path, select, words)
+    if ending in JSON_LINES:
+        return _read_json(path, select, words)
+    if ending in NPZ:
+        arrays = npz_columns(path)
+        return {name: cells.array_column(name, arrays[name], name in words) for name in select(list(arrays))}
+    with _open_parquet(path) as opened:
+        names = list(opened.schema_arrow.names)
+        _check_unique(names)
+        table = opened.read(columns=select(names))
+    return {name: _arrow_column(name, table[name], name in words) for name in table.column_names}
 
 
 def _read_csv(path: Path, select: Select, words: Collection[str], delimiter: str | None) -> dict[str, Column]:
@@ -240,30 +231,16 @@ def _read_json(path: Path, select: Select, words: Collection[str]) -> dict[str, 
     values: dict[str, list[Any]] = {}
     with open_text(path) as stream:
         for row in json_rows(stream):
-            if row.values is None:
-                assert row.error is not None
+            if row.error is not None:
                 raise row.error
             if row.number == 1:
-                values = {name: [] for name in select(list(row.values))}
+                values = {name: [] for name in select(list(row.values or {}))}
             check_row(row.values, values, row.number)
             for name, column in values.items():
-                column.append(row.values[name])
+                column.append((row.values or {})[name])
     if not values:
         raise DataError("expected one JSON object per line, got none")
-    return {name: value_column(name, column, name in words) for name, column in values.items()}
-
-
-def _read_parquet(path: Path, select: Select, words: Collection[str]) -> dict[str, Column]:
-    with _open_parquet(path) as opened:
-        names = list(opened.schema_arrow.names)
-        _check_unique(names)
-        table = opened.read(columns=select(names))
-    return {name: _arrow_column(name, table[name], name in words) for name in table.column_names}
-
-
-def _read_npz(path: Path, select: Select, words: Collection[str]) -> dict[str, Column]:
-    arrays = npz_columns(path)
-    return {name: array_column(name, arrays[name], name in words) for name in select(list(arrays))}
+    return {name: cells.value_column(name, column, name in words) for name, column in values.items()}
 
 
 def _stream(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
@@ -272,15 +249,15 @@ def _stream(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
     if ending in PARQUET:
         with _open_parquet(path) as opened:
             check_columns(list(opened.schema_arrow.names), columns)
-            rows = (row for batch in opened.iter_batches(BATCH, columns=list(columns)) for row in batch.to_pylist())
-            yield from (TableRow(number, row) for number, row in enumerate(rows, 1))
+            rows = (row for batch in opened.iter_batches(CHUNK, columns=list(columns)) for row in batch.to_pylist())
+            yield from map(TableRow, count(1), rows)
     elif ending in NPZ:
         arrays = npz_columns(path)
         check_columns(list(arrays), columns)
         check_lengths({name: arrays[name] for name in columns})
         values = zip(*(arrays[name] for name in columns), strict=True)
         rows = (dict(zip(columns, (value.item() for value in row), strict=True)) for row in values)
-        yield from (TableRow(number, row) for number, row in enumerate(rows, 1))
+        yield from map(TableRow, count(1), rows)
     else:
         with open_text(path) as stream:
             yield from json_rows(stream) if ending in JSON_LINES else _stream_csv(stream, columns)
@@ -301,11 +278,9 @@ def check_columns(names: Sequence[str], wanted: Sequence[str]) -> None:
     """Raise unless all wanted columns exist; the error names those that are missing."""
     lacking = [name for name in wanted if name not in names]
     if lacking:
-        raise DataError(
-            f"the model was fitted on the columns {listed(lacking)}, which are missing; there are "
-            f"{listed(names) or 'none'}{nearest(lacking[0], names)}",
-            column=lacking[0],
-        )
+        there = f"there are {listed(names) or 'none'}{nearest(lacking[0], names)}"
+        message = f"the model was fitted on the columns {listed(lacking)}, which are missing; {there}"
+        raise DataError(message, column=lacking[0])
 
 
 def check_lengths(columns: Mapping[str, Sized]) -> None:
@@ -344,15 +319,11 @@ def _arrow_column(name: str, values: Any, as_words: bool) -> Column:
     is_word = arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_boolean(kind)
     is_number = arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_decimal(kind)
     if not (is_word or is_number or arrow.types.is_null(kind)):
-        raise DataError(
-            f"expected numbers or words, got {kind}; convert it, or leave the column out of features", column=name
-        )
+        message = f"expected numbers or words, got {kind}; convert it, or leave the column out of features"
+        raise DataError(message, column=name)
     values = values.cast(kind)
     if is_word or as_words:
-        encoded = values.combine_chunks().dictionary_encode()
-        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        texts = ["" if value is None else text_of(value) for value in encoded.dictionary.to_pylist()]
-        return sort_categories(codes, [*texts, ""])  # code -1 selects the last one
+        return cells.word_column(values.to_pylist())
     return Numbers(np.array(values.cast(arrow.float64(), safe=False).to_numpy(), dtype=np.float64))
 
 
@@ -360,11 +331,9 @@ def _checked_header(names: list[str]) -> list[str]:
     if not any(names):
         raise DataError("expected a line of column names first, got an empty line")
     if "" in names:
-        raise DataError(
-            f"each column needs a name, column {names.index('') + 1} of the header has none; name it, or write the "
-            "file without its index"
-        )
-    if parse_numbers(names) is not None:
+        message = f"each column needs a name, column {names.index('') + 1} of the header has none"
+        raise DataError(f"{message}; name it, or write the file without its index")
+    if cells.parse_numbers(names) is not None:
         raise DataError(f"expected a line of column names first, got numbers ({listed(names, 3)}); add a header")
     _check_unique(names)
     return names
@@ -377,18 +346,9 @@ def _check_unique(names: Sequence[str]) -> None:
 
 
 def _ragged(values: Sequence[str], names: Sequence[str], row: int) -> DataError:
-    return DataError(
-        f"the header names {len(names)} columns, but the row has {len(values)} values; correct the row, or quote "
-        "values that contain the delimiter",
-        row=row,
-    )
-
-
-def _csv_message(error: csv.Error) -> str:
-    if "field limit" in str(error):
-        return f"a value is longer than {csv.field_size_limit():,} characters; is a quote missing before it?"
-    return f"a quote is broken or not closed ({error}); double each quote inside quotes"
+    message = f"the header names {len(names)} columns, but the row has {len(values)} values"
+    return DataError(f"{message}; correct the row, or quote values that contain the delimiter", row=row)
 
 
 def _one_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.data.readers.columns import Column, Numbers, number_column, word_column
@@ -34,9 +33,12 @@ class Table:
     def __post_init__(self) -> None:
         for name, column in self.columns.items():
             if len(column) != len(self.labels):
-                raise DataError(
-                    f"columns must be of one length: {name!r} has {len(column)} values for {len(self.labels)} rows"
-                )
+                lengths = f"{name!r} has {len(column)} values for {len(self.labels)} rows"
+                raise DataError(f"columns must be of one length: {lengths}")
+            if isinstance(column, Numbers) and np.isinf(column.values).any():
+                row = int(np.isinf(column.values).argmax())
+                message = f"expected a finite number, got {column.values[row]}; correct it, or leave it empty"
+                raise DataError(message, row=row + 1, column=name)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -44,12 +46,12 @@ class Table:
     @classmethod
     def from_rows(cls, rows: Sequence[Mapping[str, Any]], numbers: Mapping[str, bool]) -> Self:
         """Return rows as a table without labels; ``numbers`` says of each column whether it holds numbers."""
-        columns: dict[str, Column] = {}
         for number, row in enumerate(rows, 1):
             check_row(row, numbers, number)
-        for name, is_number in numbers.items():
-            values = [row[name] for row in rows]
-            columns[name] = number_column(name, values) if is_number else word_column(values)
+        values = {name: [row[name] for row in rows] for name in numbers}
+        columns = {
+            name: number_column(name, values[name]) if numbers[name] else word_column(values[name]) for name in numbers
+        }
         return cls(columns, torch.full((len(rows),), -1), ())
 
     def select(self, which: Tensor) -> Self:
@@ -80,25 +82,13 @@ def read_table(
     """
     path = Path(path)
     words = {*words, label} if label is not None else set(words)  # labels are words, so that no integer is rounded
-
-    def select(names: Sequence[str]) -> list[str]:
-        return _selected(names, label, features)
-
     with table_errors(path):
-        columns = read_columns(path, select, words, delimiter)
+        columns = read_columns(path, lambda names: _selected(names, label, features), words, delimiter)
         check_lengths(columns)
         rows = len(next(iter(columns.values())))
         if rows == 0:
             raise DataError("expected rows below the column names, got none")
         table = {name: column for name, column in columns.items() if name != label}
-        for name, column in table.items():
-            if isinstance(column, Numbers) and np.isinf(column.values).any():
-                row = int(np.isinf(column.values).argmax())
-                raise DataError(
-                    f"expected a finite number, got {column.values[row]}; correct it, or leave it empty",
-                    row=row + 1,
-                    column=name,
-                )
         if label is None:
             return Table(table, torch.full((rows,), -1), ())
         return Table(table, *classes_of(label, columns[label]))
@@ -107,31 +97,24 @@ def read_table(
 def classes_of(name: str, column: Column) -> tuple[Tensor, tuple[str, ...]]:
     """Return labels and classes of a label column: ``1.0`` is the class ``1``, and numbers are in numeric order."""
     if column.missing().any():
-        raise DataError(
-            f"each row needs a label, but {int(column.missing().sum())} have none; fill it in or remove the rows",
-            row=int(column.missing().argmax()) + 1,
-            column=name,
-        )
+        message = f"each row needs a label, but {int(column.missing().sum())} have none; fill it in or remove the rows"
+        raise DataError(message, row=int(column.missing().argmax()) + 1, column=name)
     assert not isinstance(column, Numbers)
     names = [WHOLE.sub(r"\1", name) if WHOLE.fullmatch(name) else name for name in column.categories]
-    if all(map(NUMBER.fullmatch, names)):
-        classes = sorted(set(names), key=lambda name: (Decimal(name), name))
-    else:
-        classes = sorted(set(names))
-    index: dict[str, int] = {name: i for i, name in enumerate(classes)}
-    indices: NDArray[np.int64] = np.array([index[name] for name in names], dtype=np.int64)
-    return torch.from_numpy(indices[column.codes]), tuple(classes)
+    are_numbers = all(map(NUMBER.fullmatch, names))
+    classes = sorted(set(names), key=lambda name: (Decimal(name) if are_numbers else 0, name))
+    index = {name: i for i, name in enumerate(classes)}
+    indices = torch.tensor([index[name] for name in names], dtype=torch.int64)
+    return indices[torch.from_numpy(column.codes)], tuple(classes)
 
 
 def _selected(names: Sequence[str], label: str | None, features: Sequence[str] | None) -> list[str]:
     """Return the columns to read: the features, then the label."""
-    for name in [*(features or ()), *([label] if label is not None else [])]:
-        if name not in names:
+    for name in [*(features or ()), label]:
+        if name is not None and name not in names:
             what = "label column" if name == label else "column"
-            raise DataError(
-                f"there is no {what} of this name; the columns are {listed(names) or 'none'}{nearest(name, names)}",
-                column=name,
-            )
+            there = f"the columns are {listed(names) or 'none'}{nearest(name, names)}"
+            raise DataError(f"there is no {what} of this name; {there}", column=name)
     selected = list(names if features is None else features)
     if len(set(selected)) < len(selected):
         raise OptionError(f"features must name each column once, got {', '.join(selected)}")

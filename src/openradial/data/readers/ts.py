@@ -4,18 +4,18 @@ Sequences of different length are padded at the end with NaN. Missing values ins
 straight line between their neighbours, or with the nearest value at an end. No NaN is left before the padding.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.utils.rnn import pad_sequence
 
 from openradial.data.examples import Examples
+from openradial.data.readers.columns import parse_numbers
 from openradial.errors import DataError
 
-MISSING = {"?": math.nan, "": math.nan}
 Values = NDArray[np.float32]  # (t, c)
 
 
@@ -46,7 +46,14 @@ def parse_tsv(lines: Sequence[str], where: Path | str, *, classes: Iterable[str]
     for i, line in enumerate(lines, start=1):
         if line.strip():
             label, *fields = line.rstrip("\r\n").split("\t")
-            labels.append(_label(label, f"{where}, line {i}"))
+            try:
+                is_class = float(label).is_integer()  # other numbers begin a row whose label is missing
+            except ValueError:
+                is_class = label.strip() != ""
+            if not is_class:
+                message = f"expected a class label in the first column, got {label!r}; is the label missing?"
+                raise DataError(f"{where}, line {i}: {message}")
+            labels.append(label.strip())
             rows.append(_series(fields, f"{where}, line {i}"))
     return _examples(rows, labels, label_names(labels) if classes is None else tuple(classes), where)
 
@@ -112,43 +119,22 @@ def _series(fields: Sequence[str], where: str) -> Values:
     return _filled(values[: known[-1] + 1, None], where)
 
 
-def _label(text: str, where: str) -> str:
-    label = text.strip()
-    try:
-        is_class = float(label).is_integer()
-    except ValueError:
-        is_class = label != ""
-    if not is_class:
-        raise DataError(f"{where}: expected a class label in the first column, got {text!r}; is the label missing?")
-    return label
-
-
 def _numbers(fields: Sequence[str], where: str) -> Values:
-    try:
-        values = np.array([MISSING[field] if field in MISSING else float(field) for field in fields])
-    except ValueError:
-        wrong = next(field for field in fields if not _is_number(field))
-        raise DataError(f"{where}: expected numbers, or ? where one is missing, got {wrong[:40]!r}") from None
+    values = parse_numbers(fields)
+    if values is None:
+        wrong = next(field for field in fields if parse_numbers([field]) is None)
+        raise DataError(f"{where}: expected numbers, or ? where one is missing, got {wrong[:40]!r}")
     if (abs(values) > np.finfo(np.float32).max).any():
         raise DataError(f"{where}: expected numbers that fit into float32, got {values[np.nanargmax(abs(values))]}")
     return values.astype(np.float32)
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(MISSING.get(field, field))
-    except ValueError:
-        return False
-    return True
 
 
 def _filled(values: Values, where: str) -> Values:
     """Fill in missing values from the same channel."""
     missing = np.isnan(values)
     if missing.all(axis=0).any():
-        raise DataError(
-            f"{where}: channel {int(missing.all(axis=0).argmax())} has no value at all; leave this example out"
-        )
+        empty = int(missing.all(axis=0).argmax())
+        raise DataError(f"{where}: channel {empty} has no value at all; leave this example out")
     for channel in np.flatnonzero(missing.any(axis=0)):
         gap = missing[:, channel]
         values[gap, channel] = np.interp(np.flatnonzero(gap), np.flatnonzero(~gap), values[~gap, channel])
@@ -165,7 +151,5 @@ def _examples(rows: list[Values], labels: list[str], classes: tuple[str, ...], w
     unlisted = next((label for label in labels if label not in numbers), None)
     if unlisted is not None:
         raise DataError(f"{where}: label {unlisted!r} is not one of the classes {', '.join(classes)}")
-    inputs = np.full((len(rows), max(map(len, rows)), *channels), np.nan, np.float32)  # (n, t, c)
-    for row, values in zip(inputs, rows, strict=True):
-        row[: len(values)] = values
-    return Examples(torch.from_numpy(inputs), torch.tensor([numbers[label] for label in labels]), classes)
+    inputs = pad_sequence(list(map(torch.from_numpy, rows)), batch_first=True, padding_value=np.nan)  # (n, t, c)
+    return Examples(inputs, torch.tensor([numbers[label] for label in labels]), classes)

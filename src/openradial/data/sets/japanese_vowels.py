@@ -14,17 +14,7 @@ SOURCE = Source(
         "JapaneseVowels_TRAIN.ts": "sha256:68a430eabd919cc77f40b1f5f3bc0dcafacc1486bca9260785aeb7d262cc78cd",
         "JapaneseVowels_TEST.ts": "sha256:b3d41d6a0ca3bcad3afb9ca7d4365382aa51341e2e58bae2a574babdda5b9462",
     },
-    origins=(
-        Package(
-            "pip",
-            "aeon",
-            "1.6.0",
-            take={
-                "JapaneseVowels_TRAIN.ts": "aeon/datasets/data/JapaneseVowels/JapaneseVowels_TRAIN.ts",
-                "JapaneseVowels_TEST.ts": "aeon/datasets/data/JapaneseVowels/JapaneseVowels_TEST.ts",
-            },
-        ),
-    ),
+    origins=(Package("pip", "aeon", "1.6.0", "aeon/datasets/data/JapaneseVowels/{}"),),
     size=1_137_103,
     licence="CC BY 4.0 (Kudo, Toyama and Shimbo; UCI repository)",
     homepage="https://timeseriesclassification.com/description.php?Dataset=JapaneseVowels",

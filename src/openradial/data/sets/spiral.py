@@ -41,9 +41,12 @@ def spiral(
     check_count("n", n)
     check_count("arms", arms)
     check_count("seed", seed, least=0)
-    _check_share("label_noise", label_noise)
-    _check_finite("noise", noise, least=0)
-    _check_finite("turns", turns, least=-math.inf)
+    if not 0 <= label_noise <= 1:
+        raise OptionError(f"label_noise must be a share in 0..1, got {label_noise!r}; 0.1 is the paper's 10 %")
+    if not 0 <= noise < math.inf:
+        raise OptionError(f"noise must be a finite number of at least 0, got {noise!r}")
+    if not math.isfinite(turns):
+        raise OptionError(f"turns must be a finite number, got {turns!r}")
     check_choice("split", split, SPLITS)
     random = np.random.Generator(np.random.PCG64([seed, SPLITS.index(split)]))
     labels = np.arange(n) % arms
@@ -55,14 +58,3 @@ def spiral(
     labels[replaced] = random.integers(arms, size=len(replaced))
     classes = tuple(f"arm {arm}" for arm in range(arms))
     return Examples(torch.from_numpy(points.astype(np.float32)), torch.from_numpy(labels.astype(np.int64)), classes)
-
-
-def _check_share(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise OptionError(f"{name} must be a share in 0..1, got {value!r}; 0.1 is the paper's 10 %")
-
-
-def _check_finite(name: str, value: float, *, least: float) -> None:
-    if not (math.isfinite(value) and value >= least):
-        above = f" of at least {least}" if math.isfinite(least) else ""
-        raise OptionError(f"{name} must be a finite number{above}, got {value!r}")

