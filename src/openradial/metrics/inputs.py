@@ -69,12 +69,7 @@ def as_flags(name: str, values: ArrayLike, count: int | None = None) -> Array:
 
 
 def as_labels(
-    name: str,
-    values: ArrayLike,
-    count: int | None = None,
-    num_classes: int | None = None,
-    *,
-    unknown: bool = True,
+    name: str, values: ArrayLike, count: int | None = None, num_classes: int | None = None, *, unknown: bool = True
 ) -> Array:
     """Return classes as whole numbers, ``(n,)``: from 0, or from -1 where ``unknown`` is allowed."""
     labels = as_array(name, values)

@@ -13,14 +13,7 @@ import torch
 from torch import Tensor
 
 from openradial.errors import OptionError, check_choice, check_count
-from openradial.scorers.base import (
-    Scorer,
-    ScorerInput,
-    at_least_float32,
-    check_classes,
-    check_features,
-    check_rows,
-)
+from openradial.scorers.base import Scorer, ScorerInput, at_least_float32, check_classes, check_features, check_rows
 
 PRODUCTS = 2**23  # numbers of the matrix s in memory at a time: 32 MB in float32
 IN_CACHE = 2**19  # numbers of the differences in memory at a time: 4 MB, which stay in the cache
