@@ -8,16 +8,11 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.utils.parametrize import is_parametrized
 
 from openradial.bayes.layers import (
+    KINDS,
     SAMPLINGS,
     START,
-    BayesConv1d,
-    BayesConv2d,
-    BayesEmbedding,
-    BayesGRU,
+    AffineLayer,
     BayesLayer,
-    BayesLinear,
-    BayesLSTM,
-    BayesRNN,
     Sampling,
     check_network,
     make_random,
@@ -27,10 +22,6 @@ from openradial.bayes.priors import PAPER_PRIOR, Prior
 from openradial.errors import OptionError, check_choice
 from openradial.nn.prototypes import Prototypes
 
-KINDS: dict[type[nn.Module], type[BayesLayer]] = {
-    kind.plain: kind for kind in (BayesLinear, BayesConv1d, BayesConv2d, BayesEmbedding, BayesGRU, BayesLSTM, BayesRNN)
-}
-PER_EXAMPLE = (BayesLinear, BayesConv1d, BayesConv2d)
 FIXED = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.PReLU, Prototypes)
 INDIVISIBLE = (nn.MultiheadAttention,)  # use the weights of their parts without calling them
 
@@ -77,17 +68,24 @@ def to_bayesian(
     for layer, names in names_of.items():
         if not names:
             continue
+        if not keep_weights and not hasattr(layer, "reset_parameters"):
+            raise OptionError(f"a {type(layer).__name__} has no reset_parameters to start again; keep its weights")
         if not keep_weights:
-            _reset(layer)
-        layer.__class__ = bayesian_kind(type(layer))
+            layer.reset_parameters()
+        kind = type(layer)
+        if kind not in KINDS:  # a layer of another package
+            doc = f"``{kind.__name__}`` with Gaussian weights, see :class:`BayesLayer`."
+            type(f"Bayes{kind.__name__}", (BayesLayer, kind), {"__doc__": doc})
+        layer.__class__ = KINDS[kind]
         assert isinstance(layer, BayesLayer)
-        make_random(layer, names, prior, sigma, sampling if isinstance(layer, PER_EXAMPLE) else "weights", made)
+        make_random(layer, names, prior, sigma, sampling if isinstance(layer, AffineLayer) else "weights", made)
     return twin
 
 
 def freeze(network: nn.Module) -> nn.Module:
     """Return the mean network: a copy with plain layers, whose weights are the means.
 
+    >>> from openradial.bayes import BayesLinear
     >>> freeze(BayesLinear(2, 3))
     Linear(in_features=2, out_features=3, bias=True)
     """
@@ -102,14 +100,6 @@ def freeze(network: nn.Module) -> nn.Module:
                 layer.__dict__.pop(extra, None)
             layer.__class__ = layer.plain  # type: ignore[assignment]
     return twin
-
-
-def bayesian_kind(kind: type[nn.Module]) -> type[BayesLayer]:
-    """Return the Bayesian class of a plain layer; it is created once for layers of other packages."""
-    if kind not in KINDS:
-        facts = {"plain": kind, "__doc__": f"``{kind.__name__}`` with Gaussian weights, see :class:`BayesLayer`."}
-        KINDS[kind] = type(f"Bayes{kind.__name__}", (BayesLayer, kind), facts)
-    return KINDS[kind]
 
 
 def _layers(network: nn.Module) -> Iterator[nn.Module]:
@@ -129,10 +119,3 @@ def _layers(network: nn.Module) -> Iterator[nn.Module]:
         yield network
     for child in () if isinstance(network, INDIVISIBLE) else network.children():
         yield from _layers(child)
-
-
-def _reset(layer: nn.Module) -> None:
-    reset = getattr(layer, "reset_parameters", None)
-    if reset is None:
-        raise OptionError(f"a {type(layer).__name__} has no reset_parameters to start again; keep its weights")
-    reset()

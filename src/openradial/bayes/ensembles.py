@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -10,10 +9,10 @@ from torch import Tensor, nn
 
 from openradial.bayes.layers import check_network
 from openradial.bayes.posterior import posterior
-from openradial.bayes.vectorised import evaluating, run_stacked
+from openradial.bayes.vectorised import run_stacked
 from openradial.errors import OptionError, check_count
+from openradial.nn.search import DROPOUTS
 
-DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 SAMPLES = 100  # default number of networks
 
 
@@ -95,6 +94,7 @@ class NetworkSamples(ABC):
 
     network: nn.Module
     size: int  # numbers that differ between two networks
+    active: tuple[type[nn.Module], ...] = ()  # layers that run in training mode
 
     def count(self, samples: int | None) -> int:
         """Return the number of networks."""
@@ -102,17 +102,13 @@ class NetworkSamples(ABC):
         check_count("samples", count)
         return count
 
-    def mode(self) -> AbstractContextManager[None]:
-        """Set the mode in which the networks run."""
-        return evaluating(self.network)
-
     @abstractmethod
     def draw(self, first: int, last: int, at_once: int) -> Iterator[Any]:
         """Yield what distinguishes the networks ``first`` to ``last - 1``, for ``at_once`` of them at a time."""
 
-    @abstractmethod
     def outputs(self, drawn: Any, x: Tensor) -> Tensor:
         """Return the outputs of drawn networks, ``(b, ...) -> (s, b, k)``."""
+        return run_stacked(self.network, drawn, x)
 
 
 class PosteriorSamples(NetworkSamples):
@@ -125,9 +121,6 @@ class PosteriorSamples(NetworkSamples):
     def draw(self, first: int, last: int, at_once: int) -> Iterator[dict[str, Tensor]]:
         # drawn together, so that the weights do not depend on how many of them run at once
         yield from map(self.posterior.named, torch.split(self.posterior.draw(last - first), at_once))
-
-    def outputs(self, drawn: dict[str, Tensor], x: Tensor) -> Tensor:
-        return run_stacked(self.network, drawn, x)
 
 
 class EnsembleSamples(NetworkSamples):
@@ -149,20 +142,14 @@ class EnsembleSamples(NetworkSamples):
         for start in range(first, last, at_once):
             yield self.ensemble.stacked(start, min(start + at_once, last))
 
-    def outputs(self, drawn: dict[str, Tensor], x: Tensor) -> Tensor:
-        return run_stacked(self.network, drawn, x)
-
 
 class DropoutSamples(NetworkSamples):
     """Draws of the masks of dropout: each input is repeated for each network, and masks differ between inputs."""
 
-    size = 1
+    size, active = 1, DROPOUTS
 
     def __init__(self, dropout: MCDropout) -> None:
         self.network = dropout.network
-
-    def mode(self) -> AbstractContextManager[None]:
-        return evaluating(self.network, active=DROPOUTS)
 
     def draw(self, first: int, last: int, at_once: int) -> Iterator[int]:
         yield from (min(at_once, last - start) for start in range(first, last, at_once))

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from openradial.bayes.ensembles import NetworkSamples, samples_of
-from openradial.bayes.vectorised import Sizes
+from openradial.bayes.vectorised import Sizes, evaluating
 from openradial.errors import DTypeError, OptionError, ShapeError, check_count
 
 ACTIVATIONS = 2**21  # numbers in the largest layer of a pass: they fit into the cache
@@ -37,7 +37,10 @@ def with_missing_mass(log_probs: Tensor) -> Tensor:
     tensor([[0.5000, 0.2500, 0.2500],
             [0.5000, 0.5000, 0.0000]])
     """
-    _check_samples(log_probs, 1, "(..., k)")
+    if log_probs.ndim < 1:
+        raise ShapeError("log_probs must have the shape (..., k), got ()")
+    if not log_probs.is_floating_point():
+        raise DTypeError(f"log_probs must be floating point, got {log_probs.dtype}")
     probs = log_probs.exp()
     total = probs.sum(-1, keepdim=True)
     probs = probs / total.clamp_min(1)
@@ -50,14 +53,12 @@ def predictive_entropy(log_probs: Tensor) -> Tensor:
     >>> predictive_entropy(torch.tensor([[[1.0, 0.0]], [[0.0, 0.0]]]).log())  # either class 0 or none of them
     tensor([0.6931])
     """
-    _check_samples(log_probs, 3, "(samples, b, k)")
-    return entropy(with_missing_mass(log_probs).mean(0))
+    return entropy(_probs_of_samples(log_probs).mean(0))
 
 
 def expected_entropy(log_probs: Tensor) -> Tensor:
     """Return the mean entropy of the samples, ``(samples, b, k) -> (b,)``: what more data would not reduce."""
-    _check_samples(log_probs, 3, "(samples, b, k)")
-    return entropy(with_missing_mass(log_probs)).mean(0)
+    return entropy(_probs_of_samples(log_probs)).mean(0)
 
 
 def mutual_information(log_probs: Tensor) -> Tensor:
@@ -65,15 +66,13 @@ def mutual_information(log_probs: Tensor) -> Tensor:
 
     It is the predictive entropy minus the expected one; never negative, and zero where all samples agree.
     """
-    _check_samples(log_probs, 3, "(samples, b, k)")
-    probs = with_missing_mass(log_probs)
+    probs = _probs_of_samples(log_probs)
     return (entropy(probs.mean(0)) - entropy(probs).mean(0)).clamp_min(0)
 
 
 def expected_missing_mass(log_probs: Tensor) -> Tensor:
     """Return the mean probability of "none of these", ``(samples, b, k) -> (b,)``; larger is more unknown."""
-    _check_samples(log_probs, 3, "(samples, b, k)")
-    return with_missing_mass(log_probs)[..., -1].mean(0)
+    return _probs_of_samples(log_probs)[..., -1].mean(0)
 
 
 def entropy(probs: Tensor) -> Tensor:
@@ -82,11 +81,10 @@ def entropy(probs: Tensor) -> Tensor:
     return parts.sum(-1)
 
 
-def _check_samples(log_probs: Tensor, least: int, shape: str) -> None:
-    if log_probs.ndim < least or (least > 1 and log_probs.ndim != least) or (least == 3 and not len(log_probs)):
-        raise ShapeError(f"log_probs must have the shape {shape}, got {tuple(log_probs.shape)}")
-    if not log_probs.is_floating_point():
-        raise DTypeError(f"log_probs must be floating point, got {log_probs.dtype}")
+def _probs_of_samples(log_probs: Tensor) -> Tensor:
+    if log_probs.ndim != 3 or not len(log_probs):
+        raise ShapeError(f"log_probs must have the shape (samples, b, k), got {tuple(log_probs.shape)}")
+    return with_missing_mass(log_probs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +173,7 @@ def predict(
     _check_inputs(x, network)
     _check_head(head)
     count = source.count(samples)
-    with _seeded(seed, x.device), source.mode():
+    with _seeded(seed, x.device), evaluating(source.network, active=source.active):
         at_once, inputs = _shares(source, x, count, chunk)
         block = max(1, WEIGHTS // source.size)
         parts = [

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -145,15 +145,8 @@ def max_pool2d(x: Tensor, kernel_size: Any, stride: Any = None, *args: Any, **kw
     if not plain or stride not in (None, kernel_size, (high, wide)):
         return TF.max_pool2d(x, kernel_size, stride, *args, **kwargs)
     height, width = x.shape[-2] // high * high, x.shape[-1] // wide * wide
-    rows = _largest([x[..., i:height:high, :width] for i in range(high)])
-    return _largest([rows[..., i::wide] for i in range(wide)])
-
-
-def _largest(tensors: list[Tensor]) -> Tensor:
-    top = tensors[0]
-    for tensor in tensors[1:]:
-        top = torch.maximum(top, tensor)
-    return top
+    rows = reduce(torch.maximum, [x[..., i:height:high, :width] for i in range(high)])
+    return reduce(torch.maximum, [rows[..., i::wide] for i in range(wide)])
 
 
 def gru_cell(x: Tensor, h: Tensor, state: States) -> States:

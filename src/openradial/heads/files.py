@@ -14,26 +14,11 @@ from openradial.heads.doc import DOCHead
 from openradial.heads.openmax import OpenMaxHead
 from openradial.heads.radial import RadialHead
 from openradial.heads.softmax import SoftmaxHead
-from openradial.scorers.base import Scorer
-from openradial.scorers.combination import Combination
-from openradial.scorers.mahalanobis import MahalanobisScorer
-from openradial.scorers.mixture import MixtureScorer
-from openradial.scorers.neighbours import NeighbourScorer
-from openradial.scorers.parzen import ParzenScorer
+from openradial.scorers import Combination, MahalanobisScorer, MixtureScorer, NeighbourScorer, ParzenScorer, Scorer
 
 FORMAT = 1
-KINDS: tuple[type[Scorer], ...] = (
-    CACHead,
-    Combination,
-    DOCHead,
-    MixtureScorer,
-    MahalanobisScorer,
-    NeighbourScorer,
-    OpenMaxHead,
-    ParzenScorer,
-    RadialHead,
-    SoftmaxHead,
-)
+KINDS: tuple[type[Scorer], ...] = (CACHead, DOCHead, OpenMaxHead, RadialHead, SoftmaxHead)
+KINDS += (Combination, MahalanobisScorer, MixtureScorer, NeighbourScorer, ParzenScorer)
 HEADS = {kind.__name__: kind for kind in KINDS}
 
 

@@ -67,7 +67,6 @@ def ece(
         probs: (n, k), each from 0 to 1; the sums need not be 1
         labels: (n,), -1 for inputs of no known class
         predictions: (n,), -1 for rejected inputs; by default the most probable of the classes and "unknown"
-        bins: number of bins
         binning: "width" for bins of equal width over 0 to 1; "mass" for bins of equally many predictions, where equal
             confidences stay together
 
