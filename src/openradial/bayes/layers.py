@@ -24,7 +24,7 @@ class BayesLayer(nn.Module):
 
     In training mode each call draws new weights; in evaluation mode the layer is the plain one with the means as its
     weights. The arguments are those of the plain layer, ``prior``, ``sigma`` (with which every weight starts), and for
-    linear and convolutional layers ``sampling``. Where a rho has no elements the weights are used unchanged: this is how
+    linear and convolutional layers ``sampling``. Where a rho has no elements the weights are used unchanged: so
     :class:`~openradial.bayes.Posterior` runs a network with drawn weights. Drawn weights are not stored on the layer.
     """
 

@@ -82,11 +82,11 @@ def evaluating(network: nn.Module, *, active: tuple[type[nn.Module], ...] = ()) 
     wrong = [module for module in network.modules() if module.training != isinstance(module, active)]
     try:
         for module in wrong:
-            module.training = not module.training
+            module.training = isinstance(module, active)
         yield
     finally:
         for module in wrong:
-            module.training = not module.training
+            module.training = not isinstance(module, active)
 
 
 class Convolutions(torch.autograd.Function):

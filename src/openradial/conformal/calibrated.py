@@ -4,7 +4,6 @@ import json
 from abc import ABC
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from openradial.conformal.calibration import Calibration, OrderStatistics
-from openradial.conformal.inputs import check_rate
+from openradial.conformal.inputs import Labels, check_rate
 from openradial.errors import DataError, HeadError, OptionError
 
 FORMAT = 1
@@ -62,25 +61,42 @@ class Calibrated(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it; :meth:`from_dict` gives the same decision, bit for bit."""
-        return _record(type(self).__name__, self.settings(), self._calibration)
+        # Python's JSON writes a float so that the same float is read
+        tensors = [(group.total, group.values, group.below[1:]) for group in self._calibration.groups]
+        groups = [{"examples": n, "scores": scores.tolist(), "ranks": ranks.tolist()} for n, scores, ranks in tensors]
+        return self._facts() | {"groups": groups}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """Return the decision that :meth:`to_dict` wrote."""
-        _check_record(cls.__name__, record)
-        with _damage_named(cls.__name__):
-            groups = [_group(group["scores"], group.get("ranks"), group["examples"]) for group in record["groups"]]
+        kind = cls.__name__
+        if not isinstance(record, Mapping):
+            raise DataError(f"a {kind} must be read from a dict, got {type(record).__name__}")
+        if record.get("format") != FORMAT:
+            raise DataError(
+                f"a {kind} must be of format {FORMAT}, got {record.get('format')!r}; "
+                "read it with the version of openradial that wrote it, and fit again"
+            )
+        if (got := record.get("kind")) != kind:
+            raise DataError(f"a {kind} must be read from a {kind}, got {got!r}; use the class of that name")
+        with _damage_named(kind):
+            groups = tuple(_group(group["scores"], group["ranks"], group["examples"]) for group in record["groups"])
             calibration = _restored_calibration(groups, record["classes"], record["width"])
             settings = dict(record["settings"])
-        return cls._restored(settings, calibration)
+        try:
+            made = cls(**settings)
+        except TypeError as error:
+            raise DataError(f"the settings of a {kind} do not fit this version ({error}); fit again") from error
+        if not made._takes(calibration):
+            raise DataError(f"this {kind} is damaged: its classes do not fit its settings; fit again")
+        made._fitted = calibration
+        return made
 
     def tensors(self) -> dict[str, Tensor]:
         """Return everything as tensors for a safetensors file; :meth:`from_tensors` gives the same, bit for bit."""
         groups = self._calibration.groups
-        # what is not an array is JSON, as bytes
-        facts = _record(type(self).__name__, self.settings(), replace(self._calibration, groups=()))
         return {
-            "facts": torch.tensor(list(json.dumps(facts).encode()), dtype=torch.uint8),
+            "facts": torch.tensor(list(json.dumps(self._facts()).encode()), dtype=torch.uint8),  # bytes of JSON
             "scores": torch.cat([group.values for group in groups]),
             "ranks": torch.cat([group.below[1:] for group in groups]),
             "kept": torch.tensor([len(group.values) for group in groups]),
@@ -91,27 +107,27 @@ class Calibrated(ABC):
         """Return the decision that :meth:`tensors` wrote."""
         with _damage_named(cls.__name__):
             facts = json.loads(bytes(tensors["facts"].tolist()))
-        _check_record(cls.__name__, facts)
-        with _damage_named(cls.__name__):
             if tensors["scores"].dtype != torch.float64:
                 raise TypeError(f"its scores must be float64 as they were written, and are {tensors['scores'].dtype}")
             kept = tensors["kept"].tolist()
             pairs = zip(*(torch.split(tensors[name].cpu(), kept) for name in ("scores", "ranks")), strict=True)
-            groups = [_group(scores, ranks, int(ranks[-1])) for scores, ranks in pairs]
-            calibration = _restored_calibration(groups, facts["classes"], facts["width"])
-            settings = dict(facts["settings"])
-        return cls._restored(settings, calibration)
+            groups = [{"examples": int(ranks[-1]), "scores": scores, "ranks": ranks} for scores, ranks in pairs]
+            record = facts | {"groups": groups}
+        return cls.from_dict(record)
 
-    @classmethod
-    def _restored(cls, settings: dict[str, Any], calibration: Calibration) -> Self:
-        try:
-            made = cls(**settings)
-        except TypeError as error:
-            raise DataError(f"the settings of a {cls.__name__} do not fit this version ({error}); fit again") from error
-        if not made._takes(calibration):
-            raise DataError(f"this {cls.__name__} is damaged: its classes do not fit its settings; fit again")
-        made._fitted = calibration
-        return made
+    def _facts(self) -> dict[str, Any]:
+        """Return what is saved apart from the scores."""
+        facts = {"format": FORMAT, "kind": type(self).__name__, "settings": self.settings()}
+        classes = self.classes
+        return facts | {"classes": None if classes is None else list(classes), "width": self._calibration.width}
+
+    def _calibrate(
+        self, scores: Tensor, labels: Labels | None, classes: Labels | None, width: int | None = None
+    ) -> Self:
+        calibration = Calibration.of(scores, labels, classes, width)
+        calibration.check(self._default_rate)
+        self._fitted = calibration
+        return self
 
     def _takes(self, calibration: Calibration) -> bool:
         return self.per_class != (calibration.classes is None)
@@ -134,37 +150,9 @@ class Calibrated(ABC):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.settings().items())})"
 
 
-def _record(kind: str, settings: Mapping[str, Any], calibration: Calibration) -> dict[str, Any]:
-    """Return dicts, lists, strings and numbers. Python's JSON writes a float so that the same float is read."""
-    groups = []
-    for group in calibration.groups:
-        ranks = {} if len(group.values) == group.total else {"ranks": group.below[1:].tolist()}
-        groups.append({"examples": group.total, "scores": group.values.tolist(), **ranks})
-    return {
-        "format": FORMAT,
-        "kind": kind,
-        "settings": dict(settings),
-        "classes": None if calibration.classes is None else calibration.classes.tolist(),
-        "width": calibration.width,
-        "groups": groups,
-    }
-
-
-def _check_record(kind: str, record: Any) -> None:
-    if not isinstance(record, Mapping):
-        raise DataError(f"a {kind} must be read from a dict, got {type(record).__name__}")
-    if record.get("format") != FORMAT:
-        raise DataError(
-            f"a {kind} must be of format {FORMAT}, got {record.get('format')!r}; "
-            "read it with the version of openradial that wrote it, and fit again"
-        )
-    if record.get("kind") != kind:
-        raise DataError(f"a {kind} must be read from a {kind}, got {record.get('kind')!r}; use the class of that name")
-
-
 def _group(scores: Any, ranks: Any, total: int) -> OrderStatistics:
     values = torch.as_tensor(scores, dtype=torch.float64)
-    counted = torch.arange(1, len(values) + 1) if ranks is None else torch.as_tensor(ranks, dtype=torch.int64)
+    counted = torch.as_tensor(ranks, dtype=torch.int64)
     if values.ndim != 1 or not len(values) or counted.shape != values.shape or counted[-1] != total:
         raise ValueError("the number of its scores is not the one it states")
     below = torch.cat([counted.new_zeros(1), counted])
@@ -173,7 +161,7 @@ def _group(scores: Any, ranks: Any, total: int) -> OrderStatistics:
     return OrderStatistics(values, below)
 
 
-def _restored_calibration(groups: list[OrderStatistics], classes: Any, width: Any) -> Calibration:
+def _restored_calibration(groups: tuple[OrderStatistics, ...], classes: Any, width: Any) -> Calibration:
     if classes is None:
         fits, names = len(groups) == 1, None
     else:
@@ -182,7 +170,7 @@ def _restored_calibration(groups: list[OrderStatistics], classes: Any, width: An
         fits = fits and bool((names[1:] > names[:-1]).all())
     if not fits or not (width is None or isinstance(width, int)):
         raise ValueError("its classes do not fit its scores")
-    return Calibration(tuple(groups), names, width)
+    return Calibration(groups, names, width)
 
 
 @contextmanager

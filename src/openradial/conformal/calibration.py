@@ -115,11 +115,10 @@ class Calibration:
     width: int | None = None  # columns of the distances, where distances are calibrated
 
     @classmethod
-    def of(cls, scores: Tensor, width: int | None = None) -> Self:
-        return cls((OrderStatistics.of(scores, KEEP),), None, width)
-
-    @classmethod
-    def per_class(cls, scores: Tensor, labels: Labels, classes: Labels, width: int | None = None) -> Self:
+    def of(cls, scores: Tensor, labels: Labels | None, classes: Labels | None, width: int | None = None) -> Self:
+        """Sort the scores, separately for each of ``classes`` if given."""
+        if classes is None or labels is None:
+            return cls((OrderStatistics.of(scores, KEEP),), None, width)
         group = np.searchsorted(classes, labels)
         counts = np.bincount(group, minlength=len(classes)).tolist()
         by_class = torch.split(scores[torch.from_numpy(np.argsort(group, kind="stable"))], counts)

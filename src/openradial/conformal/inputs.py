@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from openradial.errors import DTypeError, OptionError, ShapeError, TargetError
-from openradial.metrics.inputs import UNKNOWN, UNKNOWN_NAME, as_array, is_names
+from openradial.metrics.inputs import UNKNOWN, UNKNOWN_NAME, as_array, as_numbers, is_names
 
 TensorOrArray = Tensor | ArrayLike
 Labels = NDArray[Any]  # int64 or str
@@ -26,7 +26,7 @@ def check_rate(name: str, value: float) -> float:
 
 def as_scores(name: str, values: TensorOrArray) -> Tensor:
     """Return scores of shape (b,) in float64 on the CPU."""
-    scores = _as_numbers(name, values)
+    scores = _as_tensor(name, values)
     if scores.ndim != 1:
         raise ShapeError(f"{name} must have the shape (b,), one per example, got {tuple(scores.shape)}")
     return scores
@@ -34,7 +34,7 @@ def as_scores(name: str, values: TensorOrArray) -> Tensor:
 
 def as_distances(name: str, values: TensorOrArray, num_classes: int | None = None) -> Tensor:
     """Return distances of shape (b, k) in float64 on the CPU."""
-    distances = _as_numbers(name, values)
+    distances = _as_tensor(name, values)
     width = "k" if num_classes is None else num_classes
     if distances.ndim != 2 or distances.shape[1] != (num_classes or distances.shape[1]) or not distances.shape[1]:
         raise ShapeError(f"{name} must have the shape (b, {width}), one per class, got {tuple(distances.shape)}")
@@ -81,8 +81,7 @@ def is_unknown(labels: Labels) -> NDArray[np.bool_]:
 
 def check_known(labels: Labels) -> None:
     """Raise unless every label is that of a known class."""
-    unknown = is_unknown(labels)
-    if unknown.any():
+    if (unknown := is_unknown(labels)).any():
         row = int(unknown.argmax())
         raise TargetError(
             f"labels must be known classes to calibrate with, got {labels[row].item()!r} in row {row}: "
@@ -107,8 +106,5 @@ def in_kind_of(given: TensorOrArray, result: Tensor) -> Any:
     return result.to(given.device) if isinstance(given, Tensor) else result.numpy()
 
 
-def _as_numbers(name: str, values: TensorOrArray) -> Tensor:
-    array = as_array(name, values)
-    if array.dtype.kind not in "iuf":
-        raise DTypeError(f"{name} must be real numbers, got {array.dtype}")
-    return torch.from_numpy(array.astype(np.float64))
+def _as_tensor(name: str, values: TensorOrArray) -> Tensor:
+    return torch.from_numpy(as_numbers(name, values).astype(np.float64))

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from openradial.conformal.calibrated import Calibrated
-from openradial.conformal.calibration import Calibration
 from openradial.conformal.inputs import (
     Labels,
     TensorOrArray,
@@ -69,17 +68,10 @@ class Rejector(Calibrated):
         names = None if labels is None else as_labels(labels, len(exact))
         if names is not None:
             check_known(names)
-        calibration = self._calibrate(exact, names)
-        calibration.check(self.false_reject_rate)
-        self._fitted = calibration
-        return self
-
-    def _calibrate(self, scores: Tensor, labels: Labels | None) -> Calibration:
-        if not self.per_class:
-            return Calibration.of(scores)
-        if labels is None:
+        if self.per_class and names is None:
             raise OptionError("per_class=True needs the class of each score: call fit(scores, labels)")
-        return Calibration.per_class(scores, labels, np.unique(labels))
+        classes = np.unique(names) if self.per_class and names is not None else None
+        return self._calibrate(exact, names, classes)
 
     def decide(self, scores: TensorOrArray, labels: TensorOrArray, false_reject_rate: float | None = None) -> Any:
         """Return the labels, with -1 (or ``"unknown"`` for strings) where rejected; ``(b,), (b,) -> (b,)``.

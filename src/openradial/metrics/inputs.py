@@ -27,9 +27,17 @@ def as_array(name: str, values: ArrayLike) -> Array:
         raise ShapeError(f"{name} must be an array, got lists of different lengths") from error
 
 
+def as_numbers(name: str, values: ArrayLike) -> Array:
+    """Return real numbers as float32 or float64."""
+    array = as_array(name, values)
+    if array.dtype.kind not in "iuf":
+        raise DTypeError(f"{name} must be real numbers, got {array.dtype}")
+    return array.astype(np.promote_types(array.dtype, np.float32), copy=False)
+
+
 def as_scores(name: str, values: ArrayLike) -> Array:
     """Return scores as float32 or float64, ``(n,)``: at least one, none of them nan; they may be infinite."""
-    scores = _real(name, values)
+    scores = as_numbers(name, values)
     if scores.ndim != 1 or not len(scores):
         raise ShapeError(f"{name} must be a list of at least one score, got shape {scores.shape}")
     _check_no_nan(name, scores, "index")
@@ -38,7 +46,7 @@ def as_scores(name: str, values: ArrayLike) -> Array:
 
 def as_class_scores(name: str, values: ArrayLike) -> Array:
     """Return one number per example and class, ``(n, k)``, none of them nan."""
-    scores = _real(name, values)
+    scores = as_numbers(name, values)
     if scores.ndim != 2 or not scores.size:
         raise ShapeError(f"{name} must have the shape (examples, classes) with at least one each, got {scores.shape}")
     _check_no_nan(name, scores, "row")
@@ -122,13 +130,6 @@ def _check_range(name: str, labels: Array, num_classes: int | None, unknown: boo
         most = "" if num_classes is None else f" to {num_classes - 1}"
         meaning = " (-1 is unknown)" if unknown else ", all of them known"
         raise TargetError(f"{name} must be classes from {least}{most}{meaning}, got {labels[row]} in row {row}")
-
-
-def _real(name: str, values: ArrayLike) -> Array:
-    array = as_array(name, values)
-    if array.dtype.kind not in "iuf":
-        raise DTypeError(f"{name} must be real numbers, got {array.dtype}")
-    return array.astype(np.promote_types(array.dtype, np.float32), copy=False)
 
 
 def _check_no_nan(name: str, array: Array, axis: str) -> None:

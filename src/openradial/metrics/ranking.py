@@ -86,7 +86,9 @@ class RocCurve(NamedTuple):
 
 
 def auroc(known: ArrayLike, novel: ArrayLike) -> float:
-    """Return the area under the ROC curve: the probability that a novel input scores above a known one; ties count half.
+    """Return the area under the ROC curve: the probability that a novel input scores above a known one.
+
+    Ties count half.
 
     >>> auroc(known=[0.1, 0.2, 0.4], novel=[0.3, 0.9])
     0.8333333333333334
