@@ -68,10 +68,10 @@ def to_bayesian(
     for layer, names in names_of.items():
         if not names:
             continue
-        if not keep_weights and not hasattr(layer, "reset_parameters"):
-            raise OptionError(f"a {type(layer).__name__} has no reset_parameters to start again; keep its weights")
         if not keep_weights:
-            layer.reset_parameters()
+            if not callable(reset := getattr(layer, "reset_parameters", None)):
+                raise OptionError(f"a {type(layer).__name__} has no reset_parameters to start again; keep its weights")
+            reset()
         kind = type(layer)
         if kind not in KINDS:  # a layer of another package
             doc = f"``{kind.__name__}`` with Gaussian weights, see :class:`BayesLayer`."

@@ -36,9 +36,10 @@ class BayesLayer(nn.Module):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if not issubclass(cls.__bases__[-1], BayesLayer):
-            cls.plain = cls.__bases__[-1]
-            KINDS.setdefault(cls.plain, cls)
+        plain = cls.__bases__[-1]
+        if issubclass(plain, nn.Module) and not issubclass(plain, BayesLayer):
+            cls.plain = plain
+            KINDS.setdefault(plain, cls)
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import torch
@@ -112,7 +113,8 @@ class ElboObjective:
     @property
     def metrics(self) -> dict[str, Metric]:
         """The two parts of the loss, then the metrics of outputs."""
-        return {"nll": _column(-2), "kl": _column(-1)} | {name: _of_outputs(f) for name, f in self.measured.items()}
+        parts: dict[str, Metric] = {"nll": lambda o, y: o[:, -2], "kl": lambda o, y: o[:, -1]}
+        return parts | {name: partial(_of_outputs, metric) for name, metric in self.measured.items()}
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         batch = self.counter.batch if self.counter is not None and model.training else None
@@ -124,12 +126,8 @@ class ElboObjective:
         return nll + kl, torch.cat([part.outputs, columns], 1)
 
 
-def _column(at: int) -> Metric:
-    return lambda o, y: o[:, at]
-
-
-def _of_outputs(metric: Metric) -> Metric:
-    return lambda o, y: metric(o[:, :-2], y)
+def _of_outputs(metric: Metric, o: Tensor, y: Tensor) -> Tensor:
+    return metric(o[:, :-2], y)
 
 
 class EpochBatches(Protocol):

@@ -169,15 +169,17 @@ def predict(
     """
     if chunk is not None:
         check_count("chunk", chunk)
-    source = samples_of(network)
+    source = samples_of(network, samples)
     _check_inputs(x, network)
     _check_head(head)
-    count = source.count(samples)
+    count = source.count
     with _seeded(seed, x.device), evaluating(source.network, active=source.active):
         at_once, inputs = _shares(source, x, count, chunk)
         block = max(1, WEIGHTS // source.size)
         parts = [
-            torch.cat([_log_probs(source.outputs(drawn, piece), head) for piece in torch.split(x, inputs)], 1)
+            torch.cat(
+                [_log_probs(source.run(source.network, drawn, piece), head) for piece in torch.split(x, inputs)], 1
+            )
             for first in range(0, count, block)
             for drawn in source.draw(first, min(first + block, count), at_once)
         ]
@@ -190,7 +192,14 @@ def _log_probs(o: Tensor, head: Any) -> Tensor:
     rows = o.flatten(0, 1)  # heads take batches of one dimension
     if head is not None:
         rows = getattr(head, "log_probs", head)(rows)
-    _check_log_probs(rows, o.shape[0] * o.shape[1], NO_HEAD if head is None else WRONG_HEAD)
+    count, way_out = o.shape[0] * o.shape[1], NO_HEAD if head is None else WRONG_HEAD
+    if not isinstance(rows, Tensor) or not rows.is_floating_point():
+        got = rows.dtype if isinstance(rows, Tensor) else type(rows).__name__
+        raise DTypeError(f"log-probabilities must be a floating-point tensor, got {got}; {way_out}")
+    if rows.ndim != 2 or len(rows) != count:
+        raise ShapeError(f"log-probabilities must have the shape ({count}, k), got {tuple(rows.shape)}; {way_out}")
+    if (rows > max(1e-6, 2 * torch.finfo(rows.dtype).eps)).any():  # rounding may leave a little above 0
+        raise ShapeError(f"log-probabilities are never above 0, got {float(rows.max()):g}; {way_out}")
     return rows.reshape(*o.shape[:2], rows.shape[-1])
 
 
@@ -237,14 +246,3 @@ def _check_inputs(x: object, network: nn.Module) -> None:
         return
     if not torch.is_autocast_enabled(x.device.type):  # which makes them fit
         raise DTypeError(f"x must have the type of the network, {expected}, got {x.dtype}; use x.to({expected})")
-
-
-def _check_log_probs(rows: object, count: int, way_out: str) -> None:
-    """Raise unless ``rows`` are log-probabilities of ``count`` inputs, ``(count, k)``."""
-    if not isinstance(rows, Tensor) or not rows.is_floating_point():
-        got = rows.dtype if isinstance(rows, Tensor) else type(rows).__name__
-        raise DTypeError(f"log-probabilities must be a floating-point tensor, got {got}; {way_out}")
-    if rows.ndim != 2 or len(rows) != count:
-        raise ShapeError(f"log-probabilities must have the shape ({count}, k), got {tuple(rows.shape)}; {way_out}")
-    if (rows > max(1e-6, 2 * torch.finfo(rows.dtype).eps)).any():  # rounding may leave a little above 0
-        raise ShapeError(f"log-probabilities are never above 0, got {float(rows.max()):g}; {way_out}")

@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from openradial.conformal.calibrated import Calibrated
-from openradial.conformal.calibration import Calibration
+from openradial.conformal.calibration import Calibrated, Calibration
 from openradial.conformal.inputs import TensorOrArray, as_distances, as_targets, check_calibration, in_kind_of
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from openradial.conformal.calibrated import Calibrated
+from openradial.conformal.calibration import Calibrated
 from openradial.conformal.inputs import (
     Labels,
     TensorOrArray,

@@ -128,7 +128,7 @@ class OpenMaxHead(Head):
     def _blocks(self, o: Tensor, rows: Tensor, y: Tensor, outputs: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield some of the selected rows of outputs at a time, with their labels."""
         size = max(1, outputs // self.num_classes)
-        for block, labels in zip(rows.split(size), y.split(size), strict=True):
+        for block, labels in zip(torch.split(rows, size), torch.split(y, size), strict=True):
             yield _precise(o.index_select(0, block)), labels
 
     def _revised(self, o: Tensor) -> tuple[Tensor, Tensor]:
@@ -139,20 +139,16 @@ class OpenMaxHead(Head):
         top, classes = v.topk(min(ranks + 1, self.num_classes))
         top, following, classes = top[:, :ranks], top[:, ranks:], classes[:, :ranks]  # (b, a), (b, 1 or 0), (b, a)
         weight = 1 - torch.arange(ranks, dtype=v.dtype, device=v.device) / self.alpha
-        share = weight * self._cdf(v, classes)  # (b, a) 1 - w
+        # one rank at a time: all at once would take alpha times the memory
+        means = self.means.double()
+        d = torch.stack([self._distances(v, means.index_select(0, labels)) for labels in classes.unbind(1)], 1)
+        cdf = tail_cdf(d, Tails(self.smallest[classes], self.shape[classes], self.log_scale[classes]))
+        share = weight * cdf.masked_fill(self.counts[classes] == 0, 0.0)  # (b, a) 1 - w
         if self.form == "shifted":
             zero = following.clamp_min(0).sum(-1, keepdim=True)  # 0, the row's mean, where all are revised
             v, top = v - zero, (top - zero).clamp_min(0)
         taken = top * share
         return taken.sum(-1), v.scatter_add(-1, classes, -taken)
-
-    def _cdf(self, v: Tensor, classes: Tensor) -> Tensor:
-        """Return how far each input is from some classes, as a probability: ``(b, k), (b, a) -> (b, a)``."""
-        means = self.means.double()
-        # one rank at a time: all at once would take alpha times the memory
-        d = torch.stack([self._distances(v, means.index_select(0, labels)) for labels in classes.unbind(1)], 1)
-        tails = Tails(self.smallest[classes], self.shape[classes], self.log_scale[classes])
-        return tail_cdf(d, tails).masked_fill(self.counts[classes] == 0, 0.0)
 
     def _centred(self, v: Tensor) -> Tensor:
         """Return the activations, minus their mean in the shifted form; ``(b, k) -> (b, k)``."""

@@ -20,7 +20,6 @@ class SoftmaxHead(Head):
     does not use it.
 
     Args:
-        num_classes: number of known classes.
         score: ``"msp"``, one minus the maximum softmax probability :math:`1 - \max_k p_k` (Hendrycks and Gimpel 2017);
             ``"max_logit"``, :math:`-\max_k o_k` (Hendrycks et al. 2022); ``"energy"``,
             :math:`-T \log \sum_k e^{o_k / T}` (Liu et al. 2020); ``"entropy"``, :math:`-\sum_k p_k \log p_k`.
@@ -97,7 +96,7 @@ def msp_score(x: Tensor) -> Tensor:
     >>> msp_score(torch.tensor([[60.0, 0.0], [40.0, 0.0]]))
     tensor([8.7565e-27, 4.2484e-18])
     """
-    rest = _gaps_and_rest(x)[1]
+    _, rest = _gaps_and_rest(x)
     return rest / (1 + rest)
 
 

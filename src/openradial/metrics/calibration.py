@@ -63,12 +63,8 @@ def ece(
     Confidence and correctness are those of :func:`openradial.metrics.confidences`, so rejections count with the
     missing mass. Where the probabilities sum to one, this is the usual closed-world error.
 
-    Args:
-        probs: (n, k), each from 0 to 1; the sums need not be 1
-        labels: (n,), -1 for inputs of no known class
-        predictions: (n,), -1 for rejected inputs; by default the most probable of the classes and "unknown"
-        binning: "width" for bins of equal width over 0 to 1; "mass" for bins of equally many predictions, where equal
-            confidences stay together
+    Bins have equal ``"width"`` over 0 to 1, or equal ``"mass"``: equally many predictions, where equal confidences stay
+    together.
 
     >>> ece([[1.0, 0.0], [0.75, 0.25]], labels=[0, 1], bins=1)
     0.375

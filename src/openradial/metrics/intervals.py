@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from openradial.errors import OptionError, ShapeError, check_count
 from openradial.metrics import calibration, classification, ranking, selective
-from openradial.metrics.inputs import Array, as_array, as_flags, as_scores
+from openradial.metrics.inputs import Array, as_array, as_flags, as_label_pair, as_scores
 
 
 class Interval(NamedTuple):
@@ -164,7 +164,7 @@ PLANS: dict[Callable[..., float], tuple[Callable[..., Any], Callable[..., Any]]]
     selective.aurc: (selective.tally_outcomes, selective.aurc_of),
     classification.accuracy: (classification.hits, np.mean),
     classification.top_k_accuracy: (classification.top_k_hits, np.mean),
-    classification.open_f1: (classification.open_labels, classification.f1_of),
+    classification.open_f1: (as_label_pair, classification.f1_of),
     calibration.brier: (calibration.brier_per_row, np.mean),
     calibration.ece: (calibration.confidences, calibration.ece_of),
 }
