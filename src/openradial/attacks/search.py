@@ -34,8 +34,7 @@ def fgsm(
         net: inputs to outputs; it runs in evaluation mode, and its mode is restored.
         epsilon: largest change of an input, in units of the inputs.
         loss: outputs and labels to one value per input, such as :class:`HeadLoss`.
-        low: the least valid value of an input, ``-inf`` for none.
-        high: the largest one, ``inf`` for none.
+        low: the least valid value of an input, ``-inf`` for none; ``high`` is the largest.
         norm: ``"linf"``: epsilon limits the change of each value; ``"l2"``: the euclidean length of the change.
 
     ``epsilon``, ``low`` and ``high`` are numbers or tensors that broadcast to one input. For inputs
@@ -83,11 +82,6 @@ def pgd(
         random_start: False starts at the input, which makes it iterative FGSM.
 
     The other arguments are those of :func:`fgsm`.
-
-    >>> from openradial.heads import RadialHead
-    >>> net, loss = torch.nn.Identity(), HeadLoss("target", RadialHead(2))
-    >>> pgd(net, torch.tensor([[0.8, 0.1]]), torch.tensor([0]), 0.25, loss=loss)
-    tensor([[0.5500, 0.3500]])
     """
     check_count("steps", steps)
     check_count("restarts", restarts)

@@ -99,9 +99,7 @@ class NetworkSamples:
     size: int  # numbers that differ between two networks
     # what distinguishes the networks from a first one to before a last one, for some of them at a time
     draw: Callable[[int, int, int], Iterable[Any]]
-    run: Callable[[nn.Module, Any, Tensor], Tensor] = (
-        run_stacked  # the outputs of drawn networks, (b, ...) -> (s, b, k)
-    )
+    run: Callable[[nn.Module, Any, Tensor], Tensor] = run_stacked  # outputs of drawn networks, (s, b, k)
     active: tuple[type[nn.Module], ...] = ()  # layers that run in training mode
 
 

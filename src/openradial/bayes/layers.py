@@ -1,6 +1,6 @@
 """Layers whose weights are Gaussians."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,6 @@ from openradial.bayes.priors import PAPER_PRIOR, Prior, rho_of, sigma_of
 from openradial.errors import OptionError, check_choice
 
 Sampling = Literal["weights", "local", "flipout"]
-SAMPLINGS: tuple[Sampling, ...] = ("weights", "local", "flipout")
 START = 0.005  # standard deviation of every weight before training: small against the signal
 KINDS: dict[type[nn.Module], type["BayesLayer"]] = {}  # the Bayesian class of each plain layer
 
@@ -50,7 +49,24 @@ class BayesLayer(nn.Module):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        make_random(self, trained_names(self), prior, sigma, sampling, {})
+        self.make_random(trained_names(self), prior, sigma, sampling, {})
+
+    def make_random(
+        self, names: tuple[str, ...], prior: Prior, sigma: float, sampling: Sampling, made: dict[Tensor, nn.Parameter]
+    ) -> None:
+        """Add a rho for each parameter; ``made`` holds those of parameters that layers share."""
+        check_choice("sampling", sampling, get_args(Sampling) if isinstance(self, AffineLayer) else ("weights",))
+        if not isinstance(prior, Prior):
+            raise OptionError(f"prior must be a ScaleMixturePrior or a GaussianPrior, got {type(prior).__name__}")
+        self.prior, self.start, self.random = prior, float(sigma), names
+        if sampling != "weights":
+            self.sampling = sampling
+        for name in names:
+            mean = tensor_of(self, name)
+            if mean not in made:
+                made[mean] = nn.Parameter(torch.full_like(mean.detach(), rho_of(sigma)))
+            path, _, last = name.rpartition(".")
+            self.get_submodule(path).register_parameter(f"{last}_rho", made[mean])
 
     @property
     def draws(self) -> bool:
@@ -96,31 +112,6 @@ def tensor_of(module: nn.Module, name: str) -> Tensor:
     tensor = getattr(module.get_submodule(path), last)
     assert isinstance(tensor, Tensor)
     return tensor
-
-
-def make_random(
-    layer: BayesLayer,
-    names: tuple[str, ...],
-    prior: Prior,
-    sigma: float,
-    sampling: Sampling,
-    made: dict[nn.Parameter, nn.Parameter],
-) -> None:
-    """Add a rho for each parameter; ``made`` holds those of parameters that layers share."""
-    check_choice("sampling", sampling, SAMPLINGS if isinstance(layer, AffineLayer) else ("weights",))
-    if not isinstance(prior, Prior):
-        raise OptionError(f"prior must be a ScaleMixturePrior or a GaussianPrior, got {type(prior).__name__}")
-    layer.prior, layer.start, layer.random = prior, float(sigma), ()
-    if sampling != "weights":
-        layer.sampling = sampling
-    for name in names:
-        mean = tensor_of(layer, name)
-        assert isinstance(mean, nn.Parameter)
-        if mean not in made:
-            made[mean] = nn.Parameter(torch.full_like(mean, rho_of(sigma)))
-        path, _, last = name.rpartition(".")
-        layer.get_submodule(path).register_parameter(f"{last}_rho", made[mean])
-        layer.random += (name,)
 
 
 def trained_names(layer: nn.Module, *, recurse: bool = False) -> tuple[str, ...]:

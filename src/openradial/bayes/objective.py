@@ -50,7 +50,6 @@ def elbo(
     .. math:: \frac{1}{M} D_{KL}[q(w) \| p(w)] - \sum_i \log p(y_i \mid x_i; w)
 
     Args:
-        network: with Bayesian layers, see :func:`to_bayesian`.
         loss: of outputs and targets, averaged over the examples: minus the mean of :math:`\log p`, such as
             :class:`~openradial.RadialLoss` or ``nn.CrossEntropyLoss``.
         batches: the paper's M; with a batch of 50 of 2,000 examples, 40.
@@ -87,8 +86,7 @@ class ElboObjective:
 
     Args:
         loss: of outputs and targets, averaged over the examples.
-        batches: mini-batches per epoch, of all processes together: the paper's M.
-        batch_size: examples per mini-batch, of all processes together.
+        batches: mini-batches per epoch, of all processes together: the paper's M; so is ``batch_size``.
         counter: the training batches as a :class:`BatchCounter`, for Blundell's weights; None for the paper's.
         samples: draws of the weights per step.
 
@@ -106,9 +104,8 @@ class ElboObjective:
     measured: Mapping[str, Metric] = field(default_factory=lambda: {"accuracy": correct})
 
     def __post_init__(self) -> None:
-        check_count("batches", self.batches)
-        check_count("batch_size", self.batch_size)
-        check_count("samples", self.samples)
+        for name in ("batches", "batch_size", "samples"):
+            check_count(name, getattr(self, name))
 
     @property
     def metrics(self) -> dict[str, Metric]:

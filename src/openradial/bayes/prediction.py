@@ -152,7 +152,6 @@ def predict(
 
     Args:
         network: in evaluation or training mode, which makes no difference.
-        x: inputs ``(b, ...)``.
         samples: number of networks, 100 if not given; an ensemble has as many as it has members.
         head: outputs to log-probabilities: a head of :mod:`openradial.heads`, or a function such as
             ``nn.LogSoftmax(-1)``; None if the network returns log-probabilities.
@@ -172,14 +171,12 @@ def predict(
     source = samples_of(network, samples)
     _check_inputs(x, network)
     _check_head(head)
-    count = source.count
-    with _seeded(seed, x.device), evaluating(source.network, active=source.active):
+    count, net = source.count, source.network
+    with _seeded(seed, x.device), evaluating(net, active=source.active):
         at_once, inputs = _shares(source, x, count, chunk)
         block = max(1, WEIGHTS // source.size)
         parts = [
-            torch.cat(
-                [_log_probs(source.run(source.network, drawn, piece), head) for piece in torch.split(x, inputs)], 1
-            )
+            torch.cat([_log_probs(source.run(net, drawn, piece), head) for piece in torch.split(x, inputs)], 1)
             for first in range(0, count, block)
             for drawn in source.draw(first, min(first + block, count), at_once)
         ]

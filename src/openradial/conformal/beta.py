@@ -82,9 +82,7 @@ def _root(slope: Callable[[float], float]) -> float:
         low /= 2
     while slope(high) < 0:
         high *= 2
-    while high - low > 1e-14 * high:
+    for _ in range(60):  # until no number lies between them
         middle = (low + high) / 2
-        if middle in (low, high):
-            break
         low, high = (low, middle) if slope(middle) > 0 else (middle, high)
     return (low + high) / 2

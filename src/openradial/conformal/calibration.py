@@ -1,4 +1,4 @@
-"""Calibration scores of known data: p-values and thresholds for any rate, of all classes or of each; and their files."""
+"""Calibration scores of known data: p-values and thresholds for any rate, of all classes or of each; their files."""
 
 import json
 import math
@@ -308,9 +308,8 @@ class Calibrated(ABC):
     @property
     def _calibration(self) -> Calibration:
         if self._fitted is None:
-            raise HeadError(
-                f"{type(self).__name__} must be fitted first: call {self.fit_call} with held-out known data"
-            )
+            kind = type(self).__name__
+            raise HeadError(f"{kind} must be fitted first: call {self.fit_call} with held-out known data")
         return self._fitted
 
     def _rate(self, asked: float | None) -> float:

@@ -60,33 +60,29 @@ def check_calibration(name: str, scores: Tensor) -> None:
         )
 
 
-def as_labels(values: TensorOrArray, count: int) -> Labels:
-    """Return one label per example: int64, or str where labels are names."""
+def as_labels(values: TensorOrArray, count: int, *, known: bool = False) -> Labels:
+    """Return one label per example: int64, or str where labels are names; ``known`` allows no "unknown"."""
     labels = as_array("labels", values)
     if labels.shape != (count,):
         raise ShapeError(f"labels must have the shape ({count},), one per score, got {labels.shape}")
-    if is_names(labels):
-        return labels.astype(np.str_)
-    if labels.dtype.kind not in "iu" and count:
+    is_text = is_names(labels)
+    if not is_text and labels.dtype.kind not in "iu" and count:
         way = "class 3 is 3 and not 3.0" if labels.dtype.kind == "f" else "convert them with .astype(int)"
         raise DTypeError(f"labels must be whole numbers or strings, got {labels.dtype}; {way}")
-    return labels.astype(np.int64)
+    labels = labels.astype(np.str_ if is_text else np.int64)
+    if known and is_unknown(labels).any():
+        row = int(is_unknown(labels).argmax())
+        raise TargetError(
+            f"labels must be known classes to calibrate with, got {labels[row].item()!r} in row {row}: "
+            "the rate is guaranteed for known data, so remove the unknown rows"
+        )
+    return labels
 
 
 def is_unknown(labels: Labels) -> NDArray[np.bool_]:
     """Return where a label is already "unknown"."""
     unknown: NDArray[np.bool_] = labels == (UNKNOWN_NAME if labels.dtype.kind == "U" else UNKNOWN)
     return unknown
-
-
-def check_known(labels: Labels) -> None:
-    """Raise unless every label is that of a known class."""
-    if (unknown := is_unknown(labels)).any():
-        row = int(unknown.argmax())
-        raise TargetError(
-            f"labels must be known classes to calibrate with, got {labels[row].item()!r} in row {row}: "
-            "the rate is guaranteed for known data, so remove the unknown rows"
-        )
 
 
 def as_targets(values: TensorOrArray, count: int, num_classes: int) -> Tensor:

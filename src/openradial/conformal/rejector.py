@@ -14,7 +14,6 @@ from openradial.conformal.inputs import (
     as_labels,
     as_scores,
     check_calibration,
-    check_known,
     check_rate,
     in_kind_of,
 )
@@ -65,13 +64,10 @@ class Rejector(Calibrated):
         """Fit on the unknown scores of held-out known data, ``(n,), (n,)``; labels are needed per class only."""
         exact = as_scores("scores", scores)
         check_calibration("scores", exact)
-        names = None if labels is None else as_labels(labels, len(exact))
-        if names is not None:
-            check_known(names)
+        names = None if labels is None else as_labels(labels, len(exact), known=True)
         if self.per_class and names is None:
             raise OptionError("per_class=True needs the class of each score: call fit(scores, labels)")
-        classes = np.unique(names) if self.per_class and names is not None else None
-        return self._calibrate(exact, names, classes)
+        return self._calibrate(exact, names, np.unique(names) if self.per_class and names is not None else None)
 
     def decide(self, scores: TensorOrArray, labels: TensorOrArray, false_reject_rate: float | None = None) -> Any:
         """Return the labels, with -1 (or ``"unknown"`` for strings) where rejected; ``(b,), (b,) -> (b,)``.
@@ -135,9 +131,8 @@ class FalseRejectReport:
 
     def __str__(self) -> str:
         return (
-            f"false-reject rate: asked {self.asked:g}, measured {self.measured:.4g} "
-            f"({self.rejected} of {self.examples}; "
-            f"{100 * self.confidence:g} % interval {self.low:.4g} to {self.high:.4g})"
+            f"false-reject rate: asked {self.asked:g}, measured {self.measured:.4g} ({self.rejected} of {self.examples};"
+            f" {100 * self.confidence:g} % interval {self.low:.4g} to {self.high:.4g})"
         )
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from openradial.errors import check_count
 from openradial.functional.distances import check_kind, note_kind
-from openradial.scorers.base import Scorer, check_labels, check_rows
+from openradial.scorers.base import Scorer, check_known, check_labels, check_rows
 
 RESULTS = {"log_probs": "log-probabilities", "probs": "probabilities", "distances": "distances"}  # notes on results
 
@@ -73,6 +73,12 @@ class Head(Scorer):
         self._check_fitted()
         counts: Tensor | None = getattr(self, "counts", None)  # (k,)
         return [] if counts is None else torch.nonzero(counts == 0).flatten().tolist()
+
+    def _known(self, o: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return known data to learn from: outputs without gradient, and int64 labels."""
+        self._check(o, y)
+        check_known("outputs", o)
+        return o.detach(), y.long()
 
     def _check(self, o: Tensor, y: Tensor | None = None) -> None:
         check_rows("outputs", o, self.num_outputs)

@@ -12,7 +12,7 @@ from openradial.errors import OptionError, check_choice, check_positive
 from openradial.functional.norms import root
 from openradial.heads.base import Head, HeadOutput
 from openradial.heads.softmax import msp_score
-from openradial.scorers.base import at_least_float32, check_known
+from openradial.scorers.base import at_least_float32
 
 CACScore = Literal["authors", "distance"]
 
@@ -84,12 +84,10 @@ class CACHead(Head):
         """Set the centres to the means of correctly classified outputs; the paper uses the training data."""
         if self.score == "distance":
             return self
-        self._check(o, y)
-        check_known("outputs", o)
-        y = y.long()
+        o, y = self._known(o, y)
         correct = o.argmax(1) == y  # the largest output is the nearest anchor
         counts = y[correct].bincount(minlength=self.num_classes)
-        rows = o.detach()[correct].double()
+        rows = o[correct].double()
         means = rows.new_zeros(self.num_classes, self.num_classes).index_add(0, y[correct], rows)
         means /= counts.clamp_min(1).unsqueeze(1)
         anchors = self.magnitude * torch.eye(self.num_classes).to(means)

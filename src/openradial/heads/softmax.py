@@ -8,7 +8,7 @@ from torch import Tensor
 
 from openradial.errors import HeadError, OptionError, check_choice, check_positive
 from openradial.heads.base import Head
-from openradial.scorers.base import at_least_float32, check_known
+from openradial.scorers.base import at_least_float32
 
 SoftmaxScore = Literal["msp", "max_logit", "energy", "entropy"]
 
@@ -72,9 +72,7 @@ class SoftmaxHead(Head):
     def fit(self, o: Tensor, y: Tensor) -> Self:
         """Fit the temperature on held-out known data where it is ``"fit"``; training data make it too low."""
         if self.temperature == "fit":
-            self._check(o, y)
-            check_known("outputs", o)
-            self.fitted_temperature = o.new_tensor(best_temperature(o.detach(), y.long()), dtype=torch.float64)
+            self.fitted_temperature = o.new_tensor(best_temperature(*self._known(o, y)), dtype=torch.float64)
         return self
 
     @property

@@ -126,16 +126,12 @@ def ece_of(confidence: Array, correct: Array, bins: int, binning: Binning) -> fl
 def _bins(confidence: Array, correct: Array, bins: int, binning: Binning) -> ReliabilityBins:
     check_count("bins", bins)
     check_choice("binning", binning, ("width", "mass"))
-    edges = np.linspace(0, 1, bins + 1) if binning == "width" else _edges_of_equal_mass(confidence, bins)
+    edges = np.linspace(0, 1, bins + 1)
+    if binning == "mass":  # edges at confidences that occur, so that equal ones stay together in one of fewer bins
+        last = -(-len(confidence) * np.arange(1, bins + 1) // bins) - 1  # of each bin, were all different
+        edges = np.append(confidence.min(), np.unique(np.sort(confidence)[last]))
     index = np.searchsorted(edges[1:-1], confidence)  # (lower, upper]
     counts = np.bincount(index, minlength=len(edges) - 1)
     sums = (np.bincount(index, weights=each, minlength=len(edges) - 1) for each in (confidence, correct))
     means = (np.divide(each, counts, out=np.full(len(counts), np.nan), where=counts > 0) for each in sums)
     return ReliabilityBins(edges[:-1], edges[1:], counts, *means)
-
-
-def _edges_of_equal_mass(confidence: Array, bins: int) -> Array:
-    """Return edges at confidences that occur, so that equal ones stay together; fewer bins where many are equal."""
-    ordered = np.sort(confidence)
-    last = -(-len(ordered) * np.arange(1, bins + 1) // bins) - 1  # of each bin, were all different
-    return np.append(ordered[0], np.unique(ordered[last]))

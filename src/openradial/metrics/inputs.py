@@ -85,10 +85,8 @@ def as_labels(
     if labels.dtype.kind not in "iu":
         got, way = str(labels.dtype), "convert them with .astype(int) or .long()"
         if is_names(labels):
-            got, way = (
-                "names",
-                f"use their indices: [classes.index(name) if name in classes else -1 for name in {name}]",
-            )
+            indices = f"[classes.index(name) if name in classes else -1 for name in {name}]"
+            got, way = "names", f"use their indices: {indices}"
         raise DTypeError(f"{name} must be whole numbers, got {got}; {way}")
     _check_count(name, labels, count)
     labels, least = labels.astype(np.int64), UNKNOWN if unknown else 0
@@ -107,10 +105,8 @@ def as_label_pair(labels: ArrayLike, predictions: ArrayLike, num_classes: int | 
         check_count("num_classes", num_classes)
     y, predicted = as_array("labels", labels), as_array("predictions", predictions)
     if is_names(y) != is_names(predicted):
-        kinds = ["names" if is_names(each) else str(each.dtype) for each in (y, predicted)]
-        raise DTypeError(
-            f"labels and predictions must be both whole numbers or both names, got {kinds[0]} and {kinds[1]}"
-        )
+        got = " and ".join("names" if is_names(each) else str(each.dtype) for each in (y, predicted))
+        raise DTypeError(f"labels and predictions must be both whole numbers or both names, got {got}")
     if is_names(y):
         y, predicted = _indices(y, predicted, num_classes)
     y = as_labels("labels", y, num_classes=num_classes)

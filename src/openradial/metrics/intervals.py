@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import signature
 from numbers import Real
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,11 +29,6 @@ class Interval(NamedTuple):
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
 
-class Resampleable(Protocol):
-    def resample(self, random: np.random.Generator) -> Any:
-        """Draw as many examples with replacement."""
-
-
 class PairedArrays(NamedTuple):
     """Arrays of examples; arrays with the same number in ``groups`` are paired row by row."""
 
@@ -47,7 +42,7 @@ class PairedArrays(NamedTuple):
         return PairedArrays(arrays, self.groups)
 
 
-MetricPlan = tuple[Resampleable, Callable[[Any], float]]  # what is resampled, and the metric of it
+MetricPlan = tuple[ranking.Tally | PairedArrays, Callable[[Any], float]]  # what is resampled, and the metric of it
 
 
 def bootstrap(
@@ -132,21 +127,17 @@ def _plan(
             f"metric must return one number, but {name} returned a {type(value).__name__}; summary has "
             "summary_intervals, and of a curve take the area, such as auroc, oscr or aurc"
         )
-    return _paired(examples, groups), lambda drawn: metric(*drawn.arrays, **options)
-
-
-def _paired(arrays: Sequence[Array], groups: Sequence[int] | None) -> PairedArrays:
-    groups = (0,) if groups is None and len(arrays) == 1 else groups
-    if groups is None or len(groups) != len(arrays):
+    groups = (0,) if groups is None and len(examples) == 1 else groups
+    if groups is None or len(groups) != len(examples):
         raise OptionError(
-            f"groups must have one number for each of {len(arrays)} arrays, got {groups!r}; arrays of the same number "
-            "are paired row by row: (0, 1) for known and novel, (0, 0) for predictions and labels"
+            f"groups must have one number for each of {len(examples)} arrays, got {groups!r}; arrays of the same "
+            "number are paired row by row: (0, 1) for known and novel, (0, 0) for predictions and labels"
         )
-    sizes = [len(array) for array in arrays]
+    sizes = [len(array) for array in examples]
     if len(set(zip(groups, sizes, strict=True))) > len(set(groups)):
         lengths = ", ".join(map(str, sizes))
         raise ShapeError(f"arrays of one group must have equally many rows, got {lengths} in the groups {groups}")
-    return PairedArrays(arrays, groups)
+    return PairedArrays(examples, groups), lambda drawn: metric(*drawn.arrays, **options)
 
 
 def rows_of(*arrays: Array) -> PairedArrays:

@@ -135,7 +135,6 @@ def roc_curve(known: ArrayLike, novel: ArrayLike) -> RocCurve:
 
 
 def tally_ranking(known: ArrayLike, novel: ArrayLike) -> Tally:
-    """Count known and novel scores; two groups."""
     return Tally.of(as_scores("known", known), as_scores("novel", novel), groups=((KNOWN,), (NOVEL,)))
 
 
