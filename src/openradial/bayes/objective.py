@@ -86,7 +86,8 @@ class ElboObjective:
 
     Args:
         loss: of outputs and targets, averaged over the examples.
-        batches: mini-batches per epoch, of all processes together: the paper's M; so is ``batch_size``.
+        batches: mini-batches per epoch, of all processes together: the paper's M.
+        batch_size: examples per mini-batch, of all processes together.
         counter: the training batches as a :class:`BatchCounter`, for Blundell's weights; None for the paper's.
         samples: draws of the weights per step.
 

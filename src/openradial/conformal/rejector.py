@@ -131,8 +131,8 @@ class FalseRejectReport:
 
     def __str__(self) -> str:
         return (
-            f"false-reject rate: asked {self.asked:g}, measured {self.measured:.4g} ({self.rejected} of {self.examples};"
-            f" {100 * self.confidence:g} % interval {self.low:.4g} to {self.high:.4g})"
+            f"false-reject rate: asked {self.asked:g}, measured {self.measured:.4g} ({self.rejected} of "
+            f"{self.examples}; {100 * self.confidence:g} % interval {self.low:.4g} to {self.high:.4g})"
         )
 
 

@@ -78,7 +78,7 @@ def tail_cdf(d: Tensor, tails: Tails) -> Tensor:
     excess = d - tails.smallest
     below = excess <= -1
     exponent = tails.shape * (torch.log1p(excess.masked_fill(below, 0.0)) - tails.log_scale)
-    return -torch.expm1(-exponent.clamp_max(700.0).exp()).masked_fill(below, 0.0)  # e to 700 is still finite
+    return (-torch.expm1(-exponent.clamp_max(700.0).exp())).masked_fill(below, 0.0)  # e to 700 is still finite
 
 
 def _maximum_likelihood(tails: Tensor, present: Tensor, smallest: Tensor) -> tuple[Tensor, Tensor]:
