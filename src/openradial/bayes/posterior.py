@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +12,7 @@ from openradial.bayes.priors import Prior, sigma_of
 from openradial.errors import OptionError
 
 
-@dataclass(frozen=True)
-class RandomWeight:
+class RandomWeight(NamedTuple):
     """One parameter of a network that is random, with its names: layers can share it."""
 
     names: tuple[str, ...]

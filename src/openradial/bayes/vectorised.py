@@ -163,16 +163,6 @@ def lstm_cell(x: Tensor, h: Tensor, state: States) -> States:
     return torch.sigmoid(leave) * torch.tanh(cell), cell
 
 
-def tanh_cell(x: Tensor, h: Tensor, state: States) -> States:
-    """Return the next state of a plain recurrent layer."""
-    return (torch.tanh(x + h),)
-
-
-def relu_cell(x: Tensor, h: Tensor, state: States) -> States:
-    """Return the next state of a plain recurrent layer with ReLU."""
-    return (torch.relu(x + h),)
-
-
 def recur(
     cell: CellFunction,
     x: Tensor,
@@ -213,4 +203,9 @@ def _one_way(cell: CellFunction, x: Tensor, state: States, weights: Sequence[Ten
     return torch.stack(states), state
 
 
-CELLS = {torch.gru: gru_cell, torch.lstm: lstm_cell, torch.rnn_tanh: tanh_cell, torch.rnn_relu: relu_cell}
+CELLS: dict[Callable[..., Any], CellFunction] = {
+    torch.gru: gru_cell,
+    torch.lstm: lstm_cell,
+    torch.rnn_tanh: lambda x, h, state: (torch.tanh(x + h),),
+    torch.rnn_relu: lambda x, h, state: (torch.relu(x + h),),
+}

@@ -2,7 +2,6 @@
 
 import json
 import math
-from abc import ABC
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -138,13 +137,13 @@ class Calibration:
 
     def check(self, rate: float) -> None:
         """Raise unless every group is large enough to reject something at this rate."""
-        needed = examples_needed(rate)
-        if self.fewest >= needed:
+        needed, fewest = examples_needed(rate), self.fewest
+        if fewest >= needed:
             return
         least = f"at least {needed}" if needed < MOST_EXAMPLES else f"more than {MOST_EXAMPLES:.0e}"
-        asked, came, ways = "calibration scores", str(self.fewest), ["give more"]
-        if self.fewest:
-            ways.append(f"ask for a rate of at least 1/{self.fewest + 1}")
+        asked, came, ways = "calibration scores", str(fewest), ["give more"]
+        if fewest:
+            ways.append(f"ask for a rate of at least 1/{fewest + 1}")
         if self.classes is not None:
             short = [i for i, group in enumerate(self.groups) if group.total < needed]
             counts = [f"{self.groups[i].total} for class {self.classes[i].item()!r}" for i in short]
@@ -191,7 +190,7 @@ class Calibration:
         return p
 
 
-class Calibrated(ABC):
+class Calibrated:
     """A decision that was calibrated on known data. Each call may use another rate."""
 
     rate_name: ClassVar[str]

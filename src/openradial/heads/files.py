@@ -35,15 +35,13 @@ def save_head(head: Scorer, path: Path | str) -> None:
 
 def load_head(path: Path | str) -> Scorer:
     """Load a head or scorer that :func:`save_head` wrote; no code is loaded."""
+    if Path(path).is_dir():
+        raise DataError(f"{path} is a folder; name the file in it")
     try:
-        if Path(path).is_dir():
-            raise IsADirectoryError
         tensors, header = read_tensors(Path(path))
         facts = json.loads(header["facts"]) if header.get("format") == str(FORMAT) else None
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}") from error
-    except IsADirectoryError as error:
-        raise DataError(f"{path} is a folder; name the file in it") from error
     except (*Failure, KeyError, ValueError) as error:
         raise DataError(f"{path} is not a complete head file ({error}); use another copy") from error
     if not isinstance(facts, dict):

@@ -114,7 +114,7 @@ def _plan(
         if isinstance(prepared, ranking.Tally):
             return prepared, partial(value_of, **each_time)
         rows = prepared if isinstance(prepared, tuple) else (prepared,)
-        return rows_of(*rows), lambda drawn: value_of(*drawn.arrays, **each_time)
+        return PairedArrays(rows, [0] * len(rows)), lambda drawn: value_of(*drawn.arrays, **each_time)
     examples = [as_array(f"array {index}", values) for index, values in enumerate(arrays)]
     shapes = [array.shape for array in examples]
     if not shapes or not all(shape and shape[0] for shape in shapes):
@@ -138,11 +138,6 @@ def _plan(
         lengths = ", ".join(map(str, sizes))
         raise ShapeError(f"arrays of one group must have equally many rows, got {lengths} in the groups {groups}")
     return PairedArrays(examples, groups), lambda drawn: metric(*drawn.arrays, **options)
-
-
-def rows_of(*arrays: Array) -> PairedArrays:
-    """Return arrays that are paired row by row."""
-    return PairedArrays(arrays, [0] * len(arrays))
 
 
 # What does not change from one sample to the next, such as sorting and checking, is done once, by the first function.
@@ -211,7 +206,7 @@ def _plans(known: ArrayLike, novel: ArrayLike, correct: ArrayLike | None, tpr: f
     if correct is None:
         return plans
     right = as_flags("correct", correct, int(tally.sizes[0]))
-    plans["accuracy"] = (rows_of(right), lambda rows: float(np.mean(rows.arrays[0])))
+    plans["accuracy"] = (PairedArrays([right], [0]), lambda rows: float(np.mean(rows.arrays[0])))
     plans["oscr"] = (ranking.tally_open_set(known, novel, right), ranking.oscr_of)
     plans["aurc"] = (selective.tally_outcomes(known, right), selective.aurc_of)
     if right.any() and not right.all():
