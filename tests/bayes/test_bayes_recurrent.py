@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from openradial.bayes import BayesGRU, BayesLSTM, BayesRNN, posterior
-from openradial.bayes.vectorised import gru_cell, lstm_cell, recur, relu_cell, run_stacked, run_with, tanh_cell
+from openradial.bayes.vectorised import CELLS, recur, run_stacked, run_with
 
 KINDS = [BayesGRU, BayesLSTM, BayesRNN]
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -78,10 +78,10 @@ def test_nothing_that_was_drawn_stays_on_the_layer(kind):
 @pytest.mark.parametrize(
     ("plain", "run", "cell", "more"),
     [
-        (nn.GRU, torch.gru, gru_cell, {}),
-        (nn.LSTM, torch.lstm, lstm_cell, {}),
-        (nn.RNN, torch.rnn_tanh, tanh_cell, {}),
-        (nn.RNN, torch.rnn_relu, relu_cell, {"nonlinearity": "relu"}),
+        (nn.GRU, torch.gru, CELLS[torch.gru], {}),
+        (nn.LSTM, torch.lstm, CELLS[torch.lstm], {}),
+        (nn.RNN, torch.rnn_tanh, CELLS[torch.rnn_tanh], {}),
+        (nn.RNN, torch.rnn_relu, CELLS[torch.rnn_relu], {"nonlinearity": "relu"}),
     ],
 )
 def test_steps_in_plain_operations_are_those_of_torch(plain, run, cell, more, options):

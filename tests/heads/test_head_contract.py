@@ -12,7 +12,7 @@ from torch import nn
 
 from openradial.errors import DTypeError, HeadError, ShapeError, TargetError
 from openradial.heads import CACHead, DOCHead, Head, OpenMaxHead, RadialHead, SoftmaxHead, load_head, save_head
-from openradial.nn import RadialLayer
+from openradial.nn import RadialLayer, RadialLoss
 from openradial.nn.prototypes import FixedPrototypes, LearnedPrototypes, SimplexPrototypes
 from openradial.scorers import Scorer
 
@@ -140,6 +140,44 @@ def test_compute_measures_distances_once(monkeypatch):
         monkeypatch.setattr(RadialLayer, name, lambda *_, name=name: calls.append(name))
     head.compute(torch.zeros(2, 2, dtype=torch.float64))
     assert calls == ["distances"]
+
+
+@every_head
+def test_no_loss_takes_the_results_of_a_head_for_outputs(case):
+    head, o, y = fitted(case), inputs(case), torch.zeros(7, dtype=torch.long)
+    computed = head.compute(o)
+    results = {"log-probabilities": [head.log_probs(o), computed.log_probs], "probabilities": [head.probs(o)]}
+    if computed.distances is not None:
+        results["distances"] = [head.distances(o), computed.distances]
+    losses = [RadialLoss(), *(other.make().loss for other in CASES if other.width == K)]
+    for kind, tensors in results.items():
+        for loss in losses:
+            for tensor in tensors:
+                with pytest.raises(
+                    DTypeError, match=f"expected the outputs of a network, got the {kind} computed from"
+                ):
+                    loss(tensor, y)
+
+
+def test_the_results_of_a_users_head_are_refused_too():
+    class Uniform(Head):
+        def log_probs(self, o):
+            return torch.full_like(o, 1 / K).log()
+
+        def unknown_score(self, o):
+            return -o.amax(-1)
+
+        def loss(self, o, y):
+            return o.sum()
+
+    head = Uniform(K)
+    for result in (
+        head.log_probs(torch.zeros(2, K)),
+        head.probs(torch.zeros(2, K)),
+        head.compute(torch.zeros(2, K))[0],
+    ):
+        with pytest.raises(DTypeError, match="expected the outputs of a network"):
+            SoftmaxHead(K).loss(result, torch.tensor([0, 1]))
 
 
 @every_head

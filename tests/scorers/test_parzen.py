@@ -32,19 +32,19 @@ def test_parzen_by_hand():
 def test_a_subset_of_centres_is_drawn_from_the_rows():
     z, _, x = data()
     model = ParzenScorer(0.5, centres=20, seed=3).fit(z)
-    assert model.points.shape == (20, 3)
-    chosen = [int((z == point).all(1).int().argmax()) for point in model.points]
+    assert model.means.shape == (20, 3)
+    chosen = [int((z == point).all(1).int().argmax()) for point in model.means]
     assert len(set(chosen)) == 20
     torch.testing.assert_close(model.unknown_score(x), ParzenScorer(0.5).fit(z[chosen]).unknown_score(x))
-    assert not torch.equal(ParzenScorer(0.5, centres=20, seed=4).fit(z).points, model.points)
-    assert torch.equal(ParzenScorer(0.5, centres=80).fit(z).points, z)
+    assert not torch.equal(ParzenScorer(0.5, centres=20, seed=4).fit(z).means, model.means)
+    assert torch.equal(ParzenScorer(0.5, centres=80).fit(z).means, z)
 
 
 def test_clusters_weigh_what_they_hold():
     z = torch.tensor([[0.0], [0.1], [0.2], [10.0]])
     model = ParzenScorer(1.0, centres=2, choose="kmeans").fit(z)
-    order = model.points[:, 0].argsort()
-    torch.testing.assert_close(model.points[order, 0], torch.tensor([0.1, 10.0], dtype=torch.float64))
+    order = model.means[:, 0].argsort()
+    torch.testing.assert_close(model.means[order, 0], torch.tensor([0.1, 10.0], dtype=torch.float64))
     torch.testing.assert_close(model.log_weights[order].exp(), torch.tensor([0.75, 0.25], dtype=torch.float64))
 
 
@@ -78,7 +78,7 @@ def test_the_bandwidth_maximises_the_leave_one_out_likelihood():
 def test_the_bandwidth_of_a_subset_leaves_each_row_out():
     z, _, _ = data(n=30)
     model = ParzenScorer(centres=10).fit(z)
-    centres = [int((z == point).all(1).int().argmax()) for point in model.points]
+    centres = [int((z == point).all(1).int().argmax()) for point in model.means]
     found = float(model.fitted_bandwidth)
     check_is_best(lambda width: left_out_likelihood(z.numpy(), width, centres), found)
 
@@ -86,7 +86,7 @@ def test_the_bandwidth_of_a_subset_leaves_each_row_out():
 def test_the_bandwidth_of_clusters_takes_each_row_out_of_its_mean():
     z, _, _ = data(n=30)
     model = ParzenScorer(centres=6, choose="kmeans").fit(z)
-    clusters = [int((row - model.points).norm(dim=1).argmin()) for row in z]
+    clusters = [int((row - model.means).norm(dim=1).argmin()) for row in z]
     found = float(model.fitted_bandwidth)
     check_is_best(lambda width: left_out_likelihood(z.numpy(), width, clusters=clusters), found)
 

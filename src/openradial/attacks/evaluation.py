@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Protocol
 
 import torch
@@ -12,12 +12,10 @@ from openradial.attacks.losses import HeadLoss, losses_for
 from openradial.attacks.region import Limit
 from openradial.attacks.search import OutputFunction, WorstPoints, losses_at, pgd, preserved_state
 from openradial.conformal import Rejector
-from openradial.data.progress import Advance, bar
+from openradial.data.progress import bar
 from openradial.errors import OptionError, check_count
 from openradial.heads import Head
 from openradial.scorers.base import check_labels
-
-WORST = "worst"
 
 
 class Attack(Protocol):
@@ -79,7 +77,12 @@ def worst(
         attack: :func:`pgd` or :func:`fgsm`, with options as ``functools.partial(pgd, steps=100, restarts=5)``.
         batch_size: number of inputs attacked at a time; apart from rounding it affects memory and speed only.
     """
-    judge = _judge(losses)
+    if not losses or not all(isinstance(loss, HeadLoss) for loss in losses.values()):
+        raise OptionError("losses must be at least one HeadLoss by name, as losses_for(head) returns")
+    first = next(iter(losses.values()))
+    if any(loss.head is not first.head or loss.rejector is not first.rejector for loss in losses.values()):
+        raise OptionError("losses must all have the same head and the same rejector to be compared")
+    judge = HeadLoss("margin", first.head, first.rejector)
     parts = [x[:0].detach()]
     with bar("attacking", len(x) * len(losses), unit="inputs") as advance:
         for rows in _chunks(len(x), batch_size):
@@ -112,10 +115,9 @@ def accuracy_under_attack(
 
     Args:
         epsilons: numbers of at least 0 in ascending order.
-        attack: :func:`pgd` or :func:`fgsm`, with options as ``functools.partial(pgd, steps=100, restarts=5)``.
+        attack: see :func:`worst`, as ``batch_size``.
         losses: names out of :data:`LOSSES`; None for those of :func:`losses_for`.
         unit: what an epsilon of 1 is in units of the inputs: ``1 / std`` for normalised inputs.
-        batch_size: number of inputs attacked at a time; apart from rounding it affects memory and speed only.
 
     >>> from openradial.heads import RadialHead
     >>> x, y = torch.tensor([[0.9, 0.1], [0.6, 0.4]]), torch.tensor([0, 0])
@@ -129,12 +131,17 @@ def accuracy_under_attack(
         raise OptionError("an accuracy needs at least one input, got none")
     check_labels(y, len(x), head.num_classes)
     selected = losses_for(head, losses)
-    right = torch.zeros(len(selected) + 1, len(epsilons), dtype=torch.long)
+    fooled = torch.zeros(len(selected) + 1, len(epsilons), len(x), dtype=torch.bool)
     with bar("attacking", len(x) * len(epsilons) * len(selected), unit="inputs") as advance:
         for rows in _chunks(len(x), batch_size):
-            right += _still_right(net, x[rows], y[rows], [unit * e for e in epsilons], selected, attack, advance)
-    shares = [tuple(row) for row in (right.double() / len(x)).tolist()]
-    return AttackCurve(tuple(map(float, epsilons)), dict(zip([*selected, WORST], shares, strict=True)), len(x))
+            for (column, epsilon), (row, loss) in product(enumerate(epsilons), enumerate(selected.values())):
+                attacked = attack(net, x[rows], y[rows], unit * epsilon, loss=loss)
+                with preserved_state(net, x), torch.no_grad():
+                    fooled[row, column, rows] = loss.fooled(net(attacked), y[rows]).cpu()
+                advance(len(attacked))
+    fooled[-1] = fooled[:-1].any(0).cummax(0).values
+    shares = [tuple(row) for row in (~fooled).double().mean(-1).tolist()]
+    return AttackCurve(tuple(map(float, epsilons)), dict(zip([*selected, "worst"], shares, strict=True)), len(x))
 
 
 def outcomes(
@@ -158,37 +165,6 @@ def outcomes(
         wrong += int(((decided != labels) & (decided >= 0)).sum())
     count = len(x)
     return Outcomes(right / count, wrong / count, (count - right - wrong) / count, count)
-
-
-def _still_right(
-    net: OutputFunction,
-    x: Tensor,
-    y: Tensor,
-    epsilons: Sequence[Limit],
-    losses: Mapping[str, HeadLoss],
-    attack: Attack,
-    advance: Advance,
-) -> Tensor:
-    """Return the number of inputs that stay right, ``(losses + 1, epsilons)``; the last row is the worst."""
-    fooled = torch.zeros(len(losses) + 1, len(epsilons), len(x), dtype=torch.bool)
-    for column, epsilon in enumerate(epsilons):
-        for row, loss in enumerate(losses.values()):
-            attacked = attack(net, x, y, epsilon, loss=loss)
-            with preserved_state(net, x), torch.no_grad():
-                fooled[row, column] = loss.fooled(net(attacked), y).cpu()
-            advance(len(x))
-    fooled[-1] = fooled[:-1].any(0).cummax(0).values
-    return (~fooled).sum(-1)
-
-
-def _judge(losses: Mapping[str, HeadLoss]) -> HeadLoss:
-    """Return the lead of a wrong class, by which attacks through different losses are compared."""
-    if not losses or not all(isinstance(loss, HeadLoss) for loss in losses.values()):
-        raise OptionError("losses must be at least one HeadLoss by name, as losses_for(head) returns")
-    first = next(iter(losses.values()))
-    if any(loss.head is not first.head or loss.rejector is not first.rejector for loss in losses.values()):
-        raise OptionError("losses must all have the same head and the same rejector to be compared")
-    return HeadLoss("margin", first.head, first.rejector)
 
 
 def _chunks(count: int, size: int) -> Iterator[slice]:

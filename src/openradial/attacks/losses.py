@@ -50,10 +50,7 @@ def accepted(head: Head, o: Tensor, y: Tensor) -> Tensor:
 
 
 LOSSES: dict[str, Callable[[Head, Tensor, Tensor], Tensor]] = {
-    "target": target,
-    "cross_entropy": cross_entropy,
-    "margin": margin,
-    "accepted": accepted,
+    loss.__name__: loss for loss in (target, cross_entropy, margin, accepted)
 }
 
 

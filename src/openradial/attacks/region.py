@@ -36,7 +36,14 @@ class Region:
         if not (torch.as_tensor(epsilon) >= 0).all() or not torch.as_tensor(epsilon).isfinite().all():
             raise OptionError(f"epsilon must be finite and at least 0, got {epsilon!r}")
         least, most = -_at_most(-torch.as_tensor(low, dtype=torch.float64), x), _at_most(high, x)
-        _check_range(x, least, most)
+        slack = SLACK * x.abs().clamp_min(1.0)
+        outside = ~((x >= least - slack) & (x <= most + slack))  # true for nan
+        if outside.any():
+            first = int(outside.flatten(1).any(1).int().argmax())
+            raise OptionError(
+                f"inputs must lie between low and high, got {float(x[outside][0]):.6g} in row {first}; give low and "
+                "high in the units of the inputs, for (x - mean) / std: low=(0 - mean) / std, high=(1 - mean) / std"
+            )
         return cls(x, _at_most(epsilon, x), torch.minimum(least, x), torch.maximum(most, x), norm)
 
     def moved(self, delta: Tensor) -> Tensor:
@@ -54,7 +61,8 @@ class Region:
         if self.norm == "linf":
             return gradient.sign() * self.epsilon
         # the largest value first becomes 1, because squares of small gradients vanish
-        direction = gradient / _largest(gradient) * self.epsilon
+        largest = _lengths(gradient, torch.inf)
+        direction = gradient / torch.where(largest > 0, largest, 1.0) * self.epsilon
         length = _lengths(direction)
         return direction / torch.where(length > 0, length, 1.0) * self.epsilon
 
@@ -85,15 +93,10 @@ def _at_most(value: Limit | Tensor, x: Tensor) -> Tensor:
     return torch.where(rounded.double() > exact, torch.nextafter(rounded, rounded.new_tensor(-torch.inf)), rounded)
 
 
-def _lengths(delta: Tensor) -> Tensor:
-    """Return the euclidean length of the change of each input, ``(b, ...) -> (b, 1, ...)``."""
-    lengths: Tensor = torch.linalg.vector_norm(delta.flatten(1), dim=1)
+def _lengths(delta: Tensor, order: float = 2) -> Tensor:
+    """Return the length of the change of each input, ``(b, ...) -> (b, 1, ...)``."""
+    lengths: Tensor = torch.linalg.vector_norm(delta.flatten(1), order, dim=1)
     return lengths.view(-1, *[1] * (delta.ndim - 1))
-
-
-def _largest(gradient: Tensor) -> Tensor:
-    largest = gradient.abs().flatten(1).amax(1).view(-1, *[1] * (gradient.ndim - 1))
-    return torch.where(largest > 0, largest, 1.0)
 
 
 def _check_inputs(x: Tensor) -> None:
@@ -115,14 +118,3 @@ def _check_limits(x: Tensor, **limits: Limit) -> None:
                 f"{name} must be a number or have one axis per axis of an input of shape {example}, each equal or 1, "
                 f"got {shape}; for one value per channel of an image call .view(-1, 1, 1)"
             )
-
-
-def _check_range(x: Tensor, low: Tensor, high: Tensor) -> None:
-    slack = SLACK * x.abs().clamp_min(1.0)
-    outside = ~((x >= low - slack) & (x <= high + slack))  # true for nan
-    if outside.any():
-        first = int(outside.flatten(1).any(1).int().argmax())
-        raise OptionError(
-            f"inputs must lie between low and high, got {float(x[outside][0]):.6g} in row {first}; give low and high "
-            "in the units of the inputs, for (x - mean) / std: low=(0 - mean) / std, high=(1 - mean) / std"
-        )

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from openradial.attacks.losses import HeadLoss
 from openradial.attacks.region import Limit, Norm, Region
+from openradial.bayes.vectorised import evaluating
 from openradial.errors import OptionError, ShapeError, check_count, check_positive
 
 OutputFunction = Callable[[Tensor], Tensor]  # inputs to outputs, (b, ...) -> (b, k)
@@ -33,8 +34,7 @@ def fgsm(
         net: inputs to outputs; it runs in evaluation mode, and its mode is restored.
         epsilon: largest change of an input, in units of the inputs.
         loss: outputs and labels to one value per input, such as :class:`HeadLoss`.
-        low: the least valid value of an input, ``-inf`` for none.
-        high: the largest one, ``inf`` for none.
+        low: the least valid value of an input, ``-inf`` for none; ``high`` is the largest.
         norm: ``"linf"``: epsilon limits the change of each value; ``"l2"``: the euclidean length of the change.
 
     ``epsilon``, ``low`` and ``high`` are numbers or tensors that broadcast to one input. For inputs
@@ -78,19 +78,17 @@ def pgd(
     change for all inputs: the result of one does not depend on the others.
 
     Args:
-        steps: number of steps of each restart.
         step: the length of a step as a share of epsilon; None for ``2.5 / steps``.
-        restarts: number of random starts.
         random_start: False starts at the input, which makes it iterative FGSM.
 
     The other arguments are those of :func:`fgsm`.
-
-    >>> from openradial.heads import RadialHead
-    >>> net, loss = torch.nn.Identity(), HeadLoss("target", RadialHead(2))
-    >>> pgd(net, torch.tensor([[0.8, 0.1]]), torch.tensor([0]), 0.25, loss=loss)
-    tensor([[0.5500, 0.3500]])
     """
-    share = _share(steps, step, restarts, random_start)
+    check_count("steps", steps)
+    check_count("restarts", restarts)
+    if step is not None:
+        check_positive("step", step)
+    if restarts > 1 and not random_start:
+        raise OptionError(f"restarts={restarts} would all start at the input; set random_start=True or restarts=1")
     region = _region(x, y, epsilon, low, high, norm)
     if _is_done(region):
         return region.x
@@ -100,7 +98,7 @@ def pgd(
         _walk(net, region, region.x, best, steps=1, share=1.0)
         for _ in range(restarts):
             start = region.moved(region.random(generator)) if random_start else region.x
-            _walk(net, region, start, best, steps, share)
+            _walk(net, region, start, best, steps, share=2.5 / steps if step is None else step)
     return best.x
 
 
@@ -143,30 +141,12 @@ def _is_done(region: Region) -> bool:
     return not len(region.x) or not bool((region.epsilon > 0).any())
 
 
-def _share(steps: int, step: float | None, restarts: int, random_start: bool) -> float:
-    check_count("steps", steps)
-    check_count("restarts", restarts)
-    if step is not None:
-        check_positive("step", step)
-    if restarts > 1 and not random_start:
-        raise OptionError(f"restarts={restarts} would all start at the input; set random_start=True or restarts=1")
-    return 2.5 / steps if step is None else float(step)
-
-
 @contextmanager
 def preserved_state(net: OutputFunction, x: Tensor) -> Iterator[None]:
     """Set evaluation mode; restore the modes and the random state afterwards. No parameter gets a gradient."""
-    modules = list(net.modules()) if isinstance(net, nn.Module) else []
-    modes = [module.training for module in modules]
-    devices = [x.device] if x.is_cuda else []
-    with torch.random.fork_rng(devices), torch.inference_mode(False):
-        try:
-            for module in modules:
-                module.training = False
-            yield
-        finally:
-            for module, mode in zip(modules, modes, strict=True):
-                module.training = mode
+    network = net if isinstance(net, nn.Module) else nn.Identity()
+    with torch.random.fork_rng([x.device] if x.is_cuda else []), torch.inference_mode(False), evaluating(network):
+        yield
 
 
 def losses_at(net: OutputFunction, x: Tensor, y: Tensor, loss: AttackLoss) -> tuple[Tensor, Tensor]:
@@ -184,11 +164,14 @@ def gradients_at(net: OutputFunction, x: Tensor, y: Tensor, loss: AttackLoss) ->
         losses = _checked(loss(o, y), len(x))
         gradient = torch.autograd.grad(losses.sum(), x, allow_unused=True)[0] if losses.requires_grad else None
     if gradient is None:
+        way_out = "look for detach(), no_grad() or rounding in the network"
+        raise OptionError(f"the loss has no gradient with respect to the inputs; {way_out}")
+    bad = ~gradient.isfinite().flatten(1).all(1)
+    if bad.any():
         raise OptionError(
-            "the loss has no gradient with respect to the inputs; look for detach(), no_grad() or rounding in the "
-            "network"
+            f"the gradient of the loss is nan or infinite for {int(bad.sum())} of {len(bad)} inputs, the first is row "
+            f"{int(bad.int().argmax())}; without it the network would look too robust: use another loss or float64"
         )
-    _check_finite(gradient)
     return o.detach(), losses.detach(), gradient
 
 
@@ -199,12 +182,3 @@ def _checked(losses: Tensor, count: int) -> Tensor:
             "use reduction='none' with losses of torch"
         )
     return losses
-
-
-def _check_finite(gradient: Tensor) -> None:
-    bad = ~gradient.isfinite().flatten(1).all(1)
-    if bad.any():
-        raise OptionError(
-            f"the gradient of the loss is nan or infinite for {int(bad.sum())} of {len(bad)} inputs, the first is row "
-            f"{int(bad.int().argmax())}; without it the network would look too robust: use another loss or float64"
-        )

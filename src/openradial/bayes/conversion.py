@@ -2,35 +2,17 @@
 
 import copy
 from collections.abc import Iterator
+from typing import get_args
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.utils.parametrize import is_parametrized
 
-from openradial.bayes.layers import (
-    SAMPLINGS,
-    START,
-    BayesConv1d,
-    BayesConv2d,
-    BayesEmbedding,
-    BayesGRU,
-    BayesLayer,
-    BayesLinear,
-    BayesLSTM,
-    BayesRNN,
-    Sampling,
-    check_network,
-    make_random,
-    trained_names,
-)
+from openradial.bayes.layers import KINDS, START, AffineLayer, BayesLayer, Sampling, check_network, trained_names
 from openradial.bayes.priors import PAPER_PRIOR, Prior
 from openradial.errors import OptionError, check_choice
 from openradial.nn.prototypes import Prototypes
 
-KINDS: dict[type[nn.Module], type[BayesLayer]] = {
-    kind.plain: kind for kind in (BayesLinear, BayesConv1d, BayesConv2d, BayesEmbedding, BayesGRU, BayesLSTM, BayesRNN)
-}
-PER_EXAMPLE = (BayesLinear, BayesConv1d, BayesConv2d)
 FIXED = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.PReLU, Prototypes)
 INDIVISIBLE = (nn.MultiheadAttention,)  # use the weights of their parts without calling them
 
@@ -52,7 +34,6 @@ def to_bayesian(
 
     Args:
         network: any network; it is not changed.
-        prior: of every weight; the default is the paper's.
         keep_weights: the means start at the weights of the network; if False each layer is initialised again.
         sigma: standard deviation with which every weight starts.
         sampling: how linear and convolutional layers draw in training: ``"weights"``, ``"local"`` or ``"flipout"``;
@@ -67,9 +48,9 @@ def to_bayesian(
     True
     """
     check_network(network)
-    check_choice("sampling", sampling, SAMPLINGS)
+    check_choice("sampling", sampling, get_args(Sampling))
     twin = copy.deepcopy(network)
-    made: dict[nn.Parameter, nn.Parameter] = {}
+    made: dict[Tensor, nn.Parameter] = {}
     layers = dict.fromkeys(_layers(twin))  # each once, wherever it is used
     names_of = {layer: trained_names(layer, recurse=isinstance(layer, INDIVISIBLE)) for layer in layers}
     if not any(names_of.values()):
@@ -78,16 +59,23 @@ def to_bayesian(
         if not names:
             continue
         if not keep_weights:
-            _reset(layer)
-        layer.__class__ = bayesian_kind(type(layer))
+            if not callable(reset := getattr(layer, "reset_parameters", None)):
+                raise OptionError(f"a {type(layer).__name__} has no reset_parameters to start again; keep its weights")
+            reset()
+        kind = type(layer)
+        if kind not in KINDS:  # a layer of another package
+            doc = f"``{kind.__name__}`` with Gaussian weights, see :class:`BayesLayer`."
+            type(f"Bayes{kind.__name__}", (BayesLayer, kind), {"__doc__": doc})
+        layer.__class__ = KINDS[kind]
         assert isinstance(layer, BayesLayer)
-        make_random(layer, names, prior, sigma, sampling if isinstance(layer, PER_EXAMPLE) else "weights", made)
+        layer.make_random(names, prior, sigma, sampling if isinstance(layer, AffineLayer) else "weights", made)
     return twin
 
 
 def freeze(network: nn.Module) -> nn.Module:
     """Return the mean network: a copy with plain layers, whose weights are the means.
 
+    >>> from openradial.bayes import BayesLinear
     >>> freeze(BayesLinear(2, 3))
     Linear(in_features=2, out_features=3, bias=True)
     """
@@ -102,14 +90,6 @@ def freeze(network: nn.Module) -> nn.Module:
                 layer.__dict__.pop(extra, None)
             layer.__class__ = layer.plain  # type: ignore[assignment]
     return twin
-
-
-def bayesian_kind(kind: type[nn.Module]) -> type[BayesLayer]:
-    """Return the Bayesian class of a plain layer; it is created once for layers of other packages."""
-    if kind not in KINDS:
-        facts = {"plain": kind, "__doc__": f"``{kind.__name__}`` with Gaussian weights, see :class:`BayesLayer`."}
-        KINDS[kind] = type(f"Bayes{kind.__name__}", (BayesLayer, kind), facts)
-    return KINDS[kind]
 
 
 def _layers(network: nn.Module) -> Iterator[nn.Module]:
@@ -129,10 +109,3 @@ def _layers(network: nn.Module) -> Iterator[nn.Module]:
         yield network
     for child in () if isinstance(network, INDIVISIBLE) else network.children():
         yield from _layers(child)
-
-
-def _reset(layer: nn.Module) -> None:
-    reset = getattr(layer, "reset_parameters", None)
-    if reset is None:
-        raise OptionError(f"a {type(layer).__name__} has no reset_parameters to start again; keep its weights")
-    reset()

@@ -1,8 +1,7 @@
 """Networks to sample from in a prediction: a posterior, a deep ensemble, or dropout that stays on."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,10 +9,10 @@ from torch import Tensor, nn
 
 from openradial.bayes.layers import check_network
 from openradial.bayes.posterior import posterior
-from openradial.bayes.vectorised import evaluating, run_stacked
+from openradial.bayes.vectorised import run_stacked
 from openradial.errors import OptionError, check_count
+from openradial.nn.search import DROPOUTS
 
-DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 SAMPLES = 100  # default number of networks
 
 
@@ -47,10 +46,11 @@ class Ensemble(nn.Module):
     def __len__(self) -> int:
         return len(self.members)
 
-    def stacked(self, first: int, last: int) -> dict[str, Tensor]:
-        """Return parameters and buffers of some members, stacked by name."""
-        states = [dict(_slots(member)) for member in list(self.members)[first:last]]
-        return {name: torch.stack([state[name] for state in states]) for name in states[0]}
+    def stacked(self, first: int, last: int, at_once: int) -> Iterator[dict[str, Tensor]]:
+        """Yield parameters and buffers of some members at a time, stacked by name."""
+        for start in range(first, last, at_once):
+            states = [dict(_slots(member)) for member in list(self.members)[start : min(start + at_once, last)]]
+            yield {name: torch.stack([state[name] for state in states]) for name in states[0]}
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([member(x) for member in self.members])
@@ -90,91 +90,49 @@ class MCDropout(nn.Module):
         return o
 
 
-class NetworkSamples(ABC):
+@dataclass(frozen=True)
+class NetworkSamples:
     """Networks of one architecture, some at a time."""
 
     network: nn.Module
+    count: int
     size: int  # numbers that differ between two networks
-
-    def count(self, samples: int | None) -> int:
-        """Return the number of networks."""
-        count = SAMPLES if samples is None else samples
-        check_count("samples", count)
-        return count
-
-    def mode(self) -> AbstractContextManager[None]:
-        """Set the mode in which the networks run."""
-        return evaluating(self.network)
-
-    @abstractmethod
-    def draw(self, first: int, last: int, at_once: int) -> Iterator[Any]:
-        """Yield what distinguishes the networks ``first`` to ``last - 1``, for ``at_once`` of them at a time."""
-
-    @abstractmethod
-    def outputs(self, drawn: Any, x: Tensor) -> Tensor:
-        """Return the outputs of drawn networks, ``(b, ...) -> (s, b, k)``."""
+    # what distinguishes the networks from a first one to before a last one, for some of them at a time
+    draw: Callable[[int, int, int], Iterable[Any]]
+    run: Callable[[nn.Module, Any, Tensor], Tensor] = run_stacked  # outputs of drawn networks, (s, b, k)
+    active: tuple[type[nn.Module], ...] = ()  # layers that run in training mode
 
 
-class PosteriorSamples(NetworkSamples):
-    """Draws from the posterior of a Bayesian network."""
-
-    def __init__(self, network: nn.Module) -> None:
-        self.network, self.posterior = network, posterior(network)
-        self.size = len(self.posterior.mean)
-
-    def draw(self, first: int, last: int, at_once: int) -> Iterator[dict[str, Tensor]]:
-        # drawn together, so that the weights do not depend on how many of them run at once
-        yield from map(self.posterior.named, torch.split(self.posterior.draw(last - first), at_once))
-
-    def outputs(self, drawn: dict[str, Tensor], x: Tensor) -> Tensor:
-        return run_stacked(self.network, drawn, x)
-
-
-class EnsembleSamples(NetworkSamples):
-    """The members of an ensemble."""
-
-    def __init__(self, ensemble: Ensemble) -> None:
-        self.ensemble, self.network = ensemble, ensemble.members[0]
-        self.size = max(1, sum(parameter.numel() for parameter in self.network.parameters()))
-
-    def count(self, samples: int | None) -> int:
-        if samples not in (None, len(self.ensemble)):
-            raise OptionError(
-                f"an ensemble has as many samples as members, {len(self.ensemble)}, got samples={samples!r}; "
-                "leave samples out"
-            )
-        return len(self.ensemble)
-
-    def draw(self, first: int, last: int, at_once: int) -> Iterator[dict[str, Tensor]]:
-        for start in range(first, last, at_once):
-            yield self.ensemble.stacked(start, min(start + at_once, last))
-
-    def outputs(self, drawn: dict[str, Tensor], x: Tensor) -> Tensor:
-        return run_stacked(self.network, drawn, x)
-
-
-class DropoutSamples(NetworkSamples):
-    """Draws of the masks of dropout: each input is repeated for each network, and masks differ between inputs."""
-
-    size = 1
-
-    def __init__(self, dropout: MCDropout) -> None:
-        self.network = dropout.network
-
-    def mode(self) -> AbstractContextManager[None]:
-        return evaluating(self.network, active=DROPOUTS)
-
-    def draw(self, first: int, last: int, at_once: int) -> Iterator[int]:
-        yield from (min(at_once, last - start) for start in range(first, last, at_once))
-
-    def outputs(self, drawn: int, x: Tensor) -> Tensor:
-        o: Tensor = self.network(x.repeat(drawn, *(1,) * (x.ndim - 1)))  # (s * b, k)
-        return o.view(drawn, len(x), *o.shape[1:])
-
-
-def samples_of(network: nn.Module) -> NetworkSamples:
+def samples_of(network: nn.Module, samples: int | None) -> NetworkSamples:
     """Return the networks that a Bayesian network, ensemble or dropout network represents."""
     check_network(network)
     if isinstance(network, Ensemble):
-        return EnsembleSamples(network)
-    return DropoutSamples(network) if isinstance(network, MCDropout) else PosteriorSamples(network)
+        if samples not in (None, len(network)):
+            raise OptionError(
+                f"an ensemble has as many samples as members, {len(network)}, got samples={samples!r}; "
+                "leave samples out"
+            )
+        size = sum(parameter.numel() for parameter in network.members[0].parameters())
+        return NetworkSamples(network.members[0], len(network), max(1, size), network.stacked)
+    count = SAMPLES if samples is None else samples
+    check_count("samples", count)
+    if isinstance(network, MCDropout):
+        return NetworkSamples(network.network, count, 1, _masks, _run_repeated, DROPOUTS)
+    q = posterior(network)
+
+    def draw(first: int, last: int, at_once: int) -> Iterable[dict[str, Tensor]]:
+        # drawn together, so that the weights do not depend on how many of them run at once
+        return map(q.named, torch.split(q.draw(last - first), at_once))
+
+    return NetworkSamples(network, count, len(q.mean), draw)
+
+
+def _masks(first: int, last: int, at_once: int) -> list[int]:
+    """Return numbers of networks; their masks are drawn when they run."""
+    return [min(at_once, last - start) for start in range(first, last, at_once)]
+
+
+def _run_repeated(network: nn.Module, count: int, x: Tensor) -> Tensor:
+    """Repeat each input for each network, so that masks differ between networks and between inputs."""
+    o: Tensor = network(x.repeat(count, *(1,) * (x.ndim - 1)))  # (s * b, k)
+    return o.view(count, len(x), *o.shape[1:])

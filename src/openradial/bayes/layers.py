@@ -1,7 +1,6 @@
 """Layers whose weights are Gaussians."""
 
-from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +12,8 @@ from openradial.bayes.priors import PAPER_PRIOR, Prior, rho_of, sigma_of
 from openradial.errors import OptionError, check_choice
 
 Sampling = Literal["weights", "local", "flipout"]
-SAMPLINGS: tuple[Sampling, ...] = ("weights", "local", "flipout")
 START = 0.005  # standard deviation of every weight before training: small against the signal
+KINDS: dict[type[nn.Module], type["BayesLayer"]] = {}  # the Bayesian class of each plain layer
 
 
 class BayesLayer(nn.Module):
@@ -23,15 +22,51 @@ class BayesLayer(nn.Module):
     .. math:: w = \mu + \sigma\, \varepsilon, \qquad \sigma = \log(1 + e^\rho), \quad \varepsilon \sim N(0, 1)
 
     In training mode each call draws new weights; in evaluation mode the layer is the plain one with the means as its
-    weights. Where a rho has no elements the weights are used unchanged: this is how
+    weights. The arguments are those of the plain layer, ``prior``, ``sigma`` (with which every weight starts), and for
+    linear and convolutional layers ``sampling``. Where a rho has no elements the weights are used unchanged: so
     :class:`~openradial.bayes.Posterior` runs a network with drawn weights. Drawn weights are not stored on the layer.
     """
 
-    plain: ClassVar[type[nn.Module]]  # the layer without spread
+    plain: ClassVar[type[nn.Module]]  # the layer without spread: the last base class
     prior: Prior
     random: tuple[str, ...]  # parameters that are means; a dot leads into a part of the layer
     start: float
     sampling: Sampling = "weights"
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        plain = cls.__bases__[-1]
+        if issubclass(plain, nn.Module) and not issubclass(plain, BayesLayer):
+            cls.plain = plain
+            KINDS.setdefault(plain, cls)
+
+    def __init__(
+        self,
+        *args: Any,
+        prior: Prior = PAPER_PRIOR,
+        sigma: float = START,
+        sampling: Sampling = "weights",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.make_random(trained_names(self), prior, sigma, sampling, {})
+
+    def make_random(
+        self, names: tuple[str, ...], prior: Prior, sigma: float, sampling: Sampling, made: dict[Tensor, nn.Parameter]
+    ) -> None:
+        """Add a rho for each parameter; ``made`` holds those of parameters that layers share."""
+        check_choice("sampling", sampling, get_args(Sampling) if isinstance(self, AffineLayer) else ("weights",))
+        if not isinstance(prior, Prior):
+            raise OptionError(f"prior must be a ScaleMixturePrior or a GaussianPrior, got {type(prior).__name__}")
+        self.prior, self.start, self.random = prior, float(sigma), names
+        if sampling != "weights":
+            self.sampling = sampling
+        for name in names:
+            mean = tensor_of(self, name)
+            if mean not in made:
+                made[mean] = nn.Parameter(torch.full_like(mean.detach(), rho_of(sigma)))
+            path, _, last = name.rpartition(".")
+            self.get_submodule(path).register_parameter(f"{last}_rho", made[mean])
 
     @property
     def draws(self) -> bool:
@@ -79,32 +114,6 @@ def tensor_of(module: nn.Module, name: str) -> Tensor:
     return tensor
 
 
-def make_random(
-    layer: BayesLayer,
-    names: tuple[str, ...],
-    prior: Prior,
-    sigma: float,
-    sampling: Sampling = "weights",
-    made: dict[nn.Parameter, nn.Parameter] | None = None,
-) -> None:
-    """Add a rho for each parameter; ``made`` holds those of parameters that layers share."""
-    made = {} if made is None else made
-    check_choice("sampling", sampling, SAMPLINGS)
-    if not isinstance(prior, Prior):
-        raise OptionError(f"prior must be a ScaleMixturePrior or a GaussianPrior, got {type(prior).__name__}")
-    layer.prior, layer.start, layer.random = prior, float(sigma), ()
-    if sampling != "weights":
-        layer.sampling = sampling
-    for name in names:
-        mean = tensor_of(layer, name)
-        assert isinstance(mean, nn.Parameter)
-        if mean not in made:
-            made[mean] = nn.Parameter(torch.full_like(mean, rho_of(sigma)))
-        path, _, last = name.rpartition(".")
-        layer.get_submodule(path).register_parameter(f"{last}_rho", made[mean])
-        layer.random += (name,)
-
-
 def trained_names(layer: nn.Module, *, recurse: bool = False) -> tuple[str, ...]:
     """Return the trained parameters of a layer, which can be random."""
     parameters = dict(layer.named_parameters(recurse=recurse))
@@ -113,7 +122,7 @@ def trained_names(layer: nn.Module, *, recurse: bool = False) -> tuple[str, ...]
     return tuple(name for name, parameter in parameters.items() if parameter.requires_grad)
 
 
-class _Affine(BayesLayer, ABC):
+class AffineLayer(BayesLayer):
     """Layers that are affine in their weights, for which noise can also be drawn per example.
 
     ``sampling``: ``"weights"`` draws one set of weights for the batch, as in the paper; ``"local"`` draws the outputs,
@@ -124,9 +133,9 @@ class _Affine(BayesLayer, ABC):
     weight: Tensor
     bias: Any
 
-    @abstractmethod
     def run(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Apply the layer with given weights."""
+        return TF.linear(x, weight, bias)
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.draws:
@@ -160,7 +169,7 @@ class _Affine(BayesLayer, ABC):
         return torch.where(torch.rand_like(x) < 0.5, -1.0, 1.0).to(x)
 
 
-class BayesLinear(_Affine, nn.Linear):
+class BayesLinear(AffineLayer, nn.Linear):
     """``nn.Linear`` with Gaussian weights, see :class:`BayesLayer`.
 
     >>> layer = BayesLinear(2, 3)
@@ -171,43 +180,10 @@ class BayesLinear(_Affine, nn.Linear):
     True
     """
 
-    plain = nn.Linear
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        *,
-        prior: Prior = PAPER_PRIOR,
-        sigma: float = START,
-        sampling: Sampling = "weights",
-    ) -> None:
-        super().__init__(in_features, out_features, bias, device, dtype)
-        make_random(self, trained_names(self), prior, sigma, sampling)
-
-    def run(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return TF.linear(x, weight, bias)
-
-
-class _Conv(_Affine):
-    """Convolutions; the arguments are those of the plain layer."""
-
+class _Conv(AffineLayer):
     kernel_size: Any
     _conv_forward: Any
-
-    def __init__(
-        self,
-        *args: Any,
-        prior: Prior = PAPER_PRIOR,
-        sigma: float = START,
-        sampling: Sampling = "weights",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(*args, **kwargs)
-        make_random(self, trained_names(self), prior, sigma, sampling)
 
     def run(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         o: Tensor = self._conv_forward(x, weight, bias)
@@ -226,8 +202,6 @@ class BayesConv1d(_Conv, nn.Conv1d):
     torch.Size([4, 3, 16])
     """
 
-    plain = nn.Conv1d
-
 
 class BayesConv2d(_Conv, nn.Conv2d):
     """``nn.Conv2d`` with Gaussian weights, see :class:`BayesLayer`.
@@ -235,8 +209,6 @@ class BayesConv2d(_Conv, nn.Conv2d):
     >>> BayesConv2d(1, 10, kernel_size=5, sampling="flipout")(torch.zeros(4, 1, 28, 28)).shape
     torch.Size([4, 10, 24, 24])
     """
-
-    plain = nn.Conv2d
 
 
 class BayesEmbedding(BayesLayer, nn.Embedding):
@@ -246,12 +218,6 @@ class BayesEmbedding(BayesLayer, nn.Embedding):
     tensor(0., grad_fn=<SumBackward0>)
     """
 
-    plain = nn.Embedding
-
-    def __init__(self, *args: Any, prior: Prior = PAPER_PRIOR, sigma: float = START, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        make_random(self, trained_names(self), prior, sigma)
-
     def counted(self, name: str) -> Tensor | None:
         if self.padding_idx is None:
             return None
@@ -260,13 +226,9 @@ class BayesEmbedding(BayesLayer, nn.Embedding):
 
 
 class _Recurrent(BayesLayer):
-    """Recurrent layers: one draw serves all time steps; arguments, inputs and results are those of the plain layer."""
+    """Recurrent layers: one draw serves all time steps; inputs and results are those of the plain layer."""
 
     _flat_weights_names: list[str]
-
-    def __init__(self, *args: Any, prior: Prior = PAPER_PRIOR, sigma: float = START, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        make_random(self, trained_names(self), prior, sigma)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         # the plain layer keeps a list of its weights; a temporary twin has the list of the drawn ones
@@ -288,19 +250,13 @@ class BayesGRU(_Recurrent, nn.GRU):
     (torch.Size([5, 20, 64]), torch.Size([1, 5, 64]))
     """
 
-    plain = nn.GRU
-
 
 class BayesLSTM(_Recurrent, nn.LSTM):
     """``nn.LSTM`` with Gaussian weights, see :class:`BayesLayer`."""
 
-    plain = nn.LSTM
-
 
 class BayesRNN(_Recurrent, nn.RNN):
     """``nn.RNN`` with Gaussian weights, see :class:`BayesLayer`."""
-
-    plain = nn.RNN
 
 
 def check_network(network: object) -> None:

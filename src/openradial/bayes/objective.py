@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import torch
@@ -49,7 +50,6 @@ def elbo(
     .. math:: \frac{1}{M} D_{KL}[q(w) \| p(w)] - \sum_i \log p(y_i \mid x_i; w)
 
     Args:
-        network: with Bayesian layers, see :func:`to_bayesian`.
         loss: of outputs and targets, averaged over the examples: minus the mean of :math:`\log p`, such as
             :class:`~openradial.RadialLoss` or ``nn.CrossEntropyLoss``.
         batches: the paper's M; with a batch of 50 of 2,000 examples, 40.
@@ -105,14 +105,14 @@ class ElboObjective:
     measured: Mapping[str, Metric] = field(default_factory=lambda: {"accuracy": correct})
 
     def __post_init__(self) -> None:
-        check_count("batches", self.batches)
-        check_count("batch_size", self.batch_size)
-        check_count("samples", self.samples)
+        for name in ("batches", "batch_size", "samples"):
+            check_count(name, getattr(self, name))
 
     @property
     def metrics(self) -> dict[str, Metric]:
         """The two parts of the loss, then the metrics of outputs."""
-        return {"nll": _column(-2), "kl": _column(-1)} | {name: _of_outputs(f) for name, f in self.measured.items()}
+        parts: dict[str, Metric] = {"nll": lambda o, y: o[:, -2], "kl": lambda o, y: o[:, -1]}
+        return parts | {name: partial(_of_outputs, metric) for name, metric in self.measured.items()}
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         batch = self.counter.batch if self.counter is not None and model.training else None
@@ -124,12 +124,8 @@ class ElboObjective:
         return nll + kl, torch.cat([part.outputs, columns], 1)
 
 
-def _column(at: int) -> Metric:
-    return lambda o, y: o[:, at]
-
-
-def _of_outputs(metric: Metric) -> Metric:
-    return lambda o, y: metric(o[:, :-2], y)
+def _of_outputs(metric: Metric, o: Tensor, y: Tensor) -> Tensor:
+    return metric(o[:, :-2], y)
 
 
 class EpochBatches(Protocol):

@@ -1,8 +1,8 @@
 """The posterior: all random weights of a network as one Gaussian, its draws and its divergence from the prior."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +12,7 @@ from openradial.bayes.priors import Prior, sigma_of
 from openradial.errors import OptionError
 
 
-@dataclass(frozen=True)
-class RandomWeight:
+class RandomWeight(NamedTuple):
     """One parameter of a network that is random, with its names: layers can share it."""
 
     names: tuple[str, ...]
@@ -21,10 +20,6 @@ class RandomWeight:
     dtype: torch.dtype
     prior: Prior
     sampling: Sampling
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +54,7 @@ class Posterior:
 
         With ``per_example``, layers that draw noise for each example are left out: they draw when they are called.
         """
-        pieces = zip(self.parts, torch.split(weights, [part.size for part in self.parts], -1), strict=True)
+        pieces = zip(self.parts, torch.split(weights, [part.shape.numel() for part in self.parts], -1), strict=True)
         shaped = [(part, piece.view(*piece.shape[:-1], *part.shape).to(part.dtype)) for part, piece in pieces]
         return {
             name: piece
@@ -83,7 +78,7 @@ class Posterior:
 
     def _select(self, flat: Tensor, prior: Prior) -> Tensor:
         """Return the elements of a flat vector that have this prior."""
-        pieces = zip(torch.split(flat, [part.size for part in self.parts]), self.parts, strict=True)
+        pieces = zip(torch.split(flat, [part.shape.numel() for part in self.parts]), self.parts, strict=True)
         return torch.cat([piece for piece, part in pieces if part.prior == prior])
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from openradial.bayes.ensembles import NetworkSamples, samples_of
-from openradial.bayes.vectorised import Sizes
+from openradial.bayes.vectorised import Sizes, evaluating
 from openradial.errors import DTypeError, OptionError, ShapeError, check_count
 
 ACTIVATIONS = 2**21  # numbers in the largest layer of a pass: they fit into the cache
@@ -37,7 +37,10 @@ def with_missing_mass(log_probs: Tensor) -> Tensor:
     tensor([[0.5000, 0.2500, 0.2500],
             [0.5000, 0.5000, 0.0000]])
     """
-    _check_samples(log_probs, 1, "(..., k)")
+    if log_probs.ndim < 1:
+        raise ShapeError("log_probs must have the shape (..., k), got ()")
+    if not log_probs.is_floating_point():
+        raise DTypeError(f"log_probs must be floating point, got {log_probs.dtype}")
     probs = log_probs.exp()
     total = probs.sum(-1, keepdim=True)
     probs = probs / total.clamp_min(1)
@@ -50,14 +53,12 @@ def predictive_entropy(log_probs: Tensor) -> Tensor:
     >>> predictive_entropy(torch.tensor([[[1.0, 0.0]], [[0.0, 0.0]]]).log())  # either class 0 or none of them
     tensor([0.6931])
     """
-    _check_samples(log_probs, 3, "(samples, b, k)")
-    return entropy(with_missing_mass(log_probs).mean(0))
+    return entropy(_probs_of_samples(log_probs).mean(0))
 
 
 def expected_entropy(log_probs: Tensor) -> Tensor:
     """Return the mean entropy of the samples, ``(samples, b, k) -> (b,)``: what more data would not reduce."""
-    _check_samples(log_probs, 3, "(samples, b, k)")
-    return entropy(with_missing_mass(log_probs)).mean(0)
+    return entropy(_probs_of_samples(log_probs)).mean(0)
 
 
 def mutual_information(log_probs: Tensor) -> Tensor:
@@ -65,15 +66,13 @@ def mutual_information(log_probs: Tensor) -> Tensor:
 
     It is the predictive entropy minus the expected one; never negative, and zero where all samples agree.
     """
-    _check_samples(log_probs, 3, "(samples, b, k)")
-    probs = with_missing_mass(log_probs)
+    probs = _probs_of_samples(log_probs)
     return (entropy(probs.mean(0)) - entropy(probs).mean(0)).clamp_min(0)
 
 
 def expected_missing_mass(log_probs: Tensor) -> Tensor:
     """Return the mean probability of "none of these", ``(samples, b, k) -> (b,)``; larger is more unknown."""
-    _check_samples(log_probs, 3, "(samples, b, k)")
-    return with_missing_mass(log_probs)[..., -1].mean(0)
+    return _probs_of_samples(log_probs)[..., -1].mean(0)
 
 
 def entropy(probs: Tensor) -> Tensor:
@@ -82,11 +81,10 @@ def entropy(probs: Tensor) -> Tensor:
     return parts.sum(-1)
 
 
-def _check_samples(log_probs: Tensor, least: int, shape: str) -> None:
-    if log_probs.ndim < least or (least > 1 and log_probs.ndim != least) or (least == 3 and not len(log_probs)):
-        raise ShapeError(f"log_probs must have the shape {shape}, got {tuple(log_probs.shape)}")
-    if not log_probs.is_floating_point():
-        raise DTypeError(f"log_probs must be floating point, got {log_probs.dtype}")
+def _probs_of_samples(log_probs: Tensor) -> Tensor:
+    if log_probs.ndim != 3 or not len(log_probs):
+        raise ShapeError(f"log_probs must have the shape (samples, b, k), got {tuple(log_probs.shape)}")
+    return with_missing_mass(log_probs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +152,6 @@ def predict(
 
     Args:
         network: in evaluation or training mode, which makes no difference.
-        x: inputs ``(b, ...)``.
         samples: number of networks, 100 if not given; an ensemble has as many as it has members.
         head: outputs to log-probabilities: a head of :mod:`openradial.heads`, or a function such as
             ``nn.LogSoftmax(-1)``; None if the network returns log-probabilities.
@@ -171,15 +168,15 @@ def predict(
     """
     if chunk is not None:
         check_count("chunk", chunk)
-    source = samples_of(network)
+    source = samples_of(network, samples)
     _check_inputs(x, network)
     _check_head(head)
-    count = source.count(samples)
-    with _seeded(seed, x.device), source.mode():
+    count, net = source.count, source.network
+    with _seeded(seed, x.device), evaluating(net, active=source.active):
         at_once, inputs = _shares(source, x, count, chunk)
         block = max(1, WEIGHTS // source.size)
         parts = [
-            torch.cat([_log_probs(source.outputs(drawn, piece), head) for piece in torch.split(x, inputs)], 1)
+            torch.cat([_log_probs(source.run(net, drawn, piece), head) for piece in torch.split(x, inputs)], 1)
             for first in range(0, count, block)
             for drawn in source.draw(first, min(first + block, count), at_once)
         ]
@@ -192,7 +189,14 @@ def _log_probs(o: Tensor, head: Any) -> Tensor:
     rows = o.flatten(0, 1)  # heads take batches of one dimension
     if head is not None:
         rows = getattr(head, "log_probs", head)(rows)
-    _check_log_probs(rows, o.shape[0] * o.shape[1], NO_HEAD if head is None else WRONG_HEAD)
+    count, way_out = o.shape[0] * o.shape[1], NO_HEAD if head is None else WRONG_HEAD
+    if not isinstance(rows, Tensor) or not rows.is_floating_point():
+        got = rows.dtype if isinstance(rows, Tensor) else type(rows).__name__
+        raise DTypeError(f"log-probabilities must be a floating-point tensor, got {got}; {way_out}")
+    if rows.ndim != 2 or len(rows) != count:
+        raise ShapeError(f"log-probabilities must have the shape ({count}, k), got {tuple(rows.shape)}; {way_out}")
+    if (rows > max(1e-6, 2 * torch.finfo(rows.dtype).eps)).any():  # rounding may leave a little above 0
+        raise ShapeError(f"log-probabilities are never above 0, got {float(rows.max()):g}; {way_out}")
     return rows.reshape(*o.shape[:2], rows.shape[-1])
 
 
@@ -239,14 +243,3 @@ def _check_inputs(x: object, network: nn.Module) -> None:
         return
     if not torch.is_autocast_enabled(x.device.type):  # which makes them fit
         raise DTypeError(f"x must have the type of the network, {expected}, got {x.dtype}; use x.to({expected})")
-
-
-def _check_log_probs(rows: object, count: int, way_out: str) -> None:
-    """Raise unless ``rows`` are log-probabilities of ``count`` inputs, ``(count, k)``."""
-    if not isinstance(rows, Tensor) or not rows.is_floating_point():
-        got = rows.dtype if isinstance(rows, Tensor) else type(rows).__name__
-        raise DTypeError(f"log-probabilities must be a floating-point tensor, got {got}; {way_out}")
-    if rows.ndim != 2 or len(rows) != count:
-        raise ShapeError(f"log-probabilities must have the shape ({count}, k), got {tuple(rows.shape)}; {way_out}")
-    if (rows > max(1e-6, 2 * torch.finfo(rows.dtype).eps)).any():  # rounding may leave a little above 0
-        raise ShapeError(f"log-probabilities are never above 0, got {float(rows.max()):g}; {way_out}")

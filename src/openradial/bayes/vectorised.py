@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -82,11 +82,11 @@ def evaluating(network: nn.Module, *, active: tuple[type[nn.Module], ...] = ()) 
     wrong = [module for module in network.modules() if module.training != isinstance(module, active)]
     try:
         for module in wrong:
-            module.training = not module.training
+            module.training = isinstance(module, active)
         yield
     finally:
         for module in wrong:
-            module.training = not module.training
+            module.training = not isinstance(module, active)
 
 
 class Convolutions(torch.autograd.Function):
@@ -145,15 +145,8 @@ def max_pool2d(x: Tensor, kernel_size: Any, stride: Any = None, *args: Any, **kw
     if not plain or stride not in (None, kernel_size, (high, wide)):
         return TF.max_pool2d(x, kernel_size, stride, *args, **kwargs)
     height, width = x.shape[-2] // high * high, x.shape[-1] // wide * wide
-    rows = _largest([x[..., i:height:high, :width] for i in range(high)])
-    return _largest([rows[..., i::wide] for i in range(wide)])
-
-
-def _largest(tensors: list[Tensor]) -> Tensor:
-    top = tensors[0]
-    for tensor in tensors[1:]:
-        top = torch.maximum(top, tensor)
-    return top
+    rows = reduce(torch.maximum, [x[..., i:height:high, :width] for i in range(high)])
+    return reduce(torch.maximum, [rows[..., i::wide] for i in range(wide)])
 
 
 def gru_cell(x: Tensor, h: Tensor, state: States) -> States:
@@ -168,16 +161,6 @@ def lstm_cell(x: Tensor, h: Tensor, state: States) -> States:
     enter, forget, new, leave = (x + h).chunk(4, -1)
     cell = torch.sigmoid(forget) * state[1] + torch.sigmoid(enter) * torch.tanh(new)
     return torch.sigmoid(leave) * torch.tanh(cell), cell
-
-
-def tanh_cell(x: Tensor, h: Tensor, state: States) -> States:
-    """Return the next state of a plain recurrent layer."""
-    return (torch.tanh(x + h),)
-
-
-def relu_cell(x: Tensor, h: Tensor, state: States) -> States:
-    """Return the next state of a plain recurrent layer with ReLU."""
-    return (torch.relu(x + h),)
 
 
 def recur(
@@ -220,4 +203,9 @@ def _one_way(cell: CellFunction, x: Tensor, state: States, weights: Sequence[Ten
     return torch.stack(states), state
 
 
-CELLS = {torch.gru: gru_cell, torch.lstm: lstm_cell, torch.rnn_tanh: tanh_cell, torch.rnn_relu: relu_cell}
+CELLS: dict[Callable[..., Any], CellFunction] = {
+    torch.gru: gru_cell,
+    torch.lstm: lstm_cell,
+    torch.rnn_tanh: lambda x, h, state: (torch.tanh(x + h),),
+    torch.rnn_relu: lambda x, h, state: (torch.relu(x + h),),
+}

@@ -38,11 +38,8 @@ def fit_beta(distances: TensorOrArray, y: TensorOrArray, *, before: float = 1.0,
     data must be known and held out; the errors in the result are measured on this data, so they are slightly too low.
     beta changes neither the nearest class nor any order, so neither a :class:`Rejector` on distances nor a ROC curve.
 
-    Args:
-        distances: to every class, ``(n, k)``
-        y: the true classes, ``(n,)``
-        before: the beta that the result is compared with
-        bins: of the calibration errors, see :func:`openradial.metrics.ece`
+    ``distances`` are those to every class, ``(n, k)``, ``y`` the true classes, ``(n,)``; ``before`` is the beta to
+    compare with, and :func:`openradial.metrics.ece` has ``bins``.
 
     >>> distances = [[0.1, 1.0], [0.4, 0.9], [0.8, 0.5], [0.6, 0.7]]
     >>> print(fit_beta(distances, [0, 0, 1, 1]))
@@ -85,9 +82,7 @@ def _root(slope: Callable[[float], float]) -> float:
         low /= 2
     while slope(high) < 0:
         high *= 2
-    while high - low > 1e-14 * high:
+    for _ in range(60):  # until no number lies between them
         middle = (low + high) / 2
-        if middle in (low, high):
-            break
         low, high = (low, middle) if slope(middle) > 0 else (middle, high)
     return (low + high) / 2

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from openradial.errors import DTypeError, OptionError, ShapeError, TargetError
-from openradial.metrics.inputs import UNKNOWN, UNKNOWN_NAME, as_array, is_names
+from openradial.metrics.inputs import UNKNOWN, UNKNOWN_NAME, as_array, as_numbers, is_names
 
 TensorOrArray = Tensor | ArrayLike
 Labels = NDArray[Any]  # int64 or str
@@ -26,7 +26,7 @@ def check_rate(name: str, value: float) -> float:
 
 def as_scores(name: str, values: TensorOrArray) -> Tensor:
     """Return scores of shape (b,) in float64 on the CPU."""
-    scores = _as_numbers(name, values)
+    scores = _as_tensor(name, values)
     if scores.ndim != 1:
         raise ShapeError(f"{name} must have the shape (b,), one per example, got {tuple(scores.shape)}")
     return scores
@@ -34,7 +34,7 @@ def as_scores(name: str, values: TensorOrArray) -> Tensor:
 
 def as_distances(name: str, values: TensorOrArray, num_classes: int | None = None) -> Tensor:
     """Return distances of shape (b, k) in float64 on the CPU."""
-    distances = _as_numbers(name, values)
+    distances = _as_tensor(name, values)
     width = "k" if num_classes is None else num_classes
     if distances.ndim != 2 or distances.shape[1] != (num_classes or distances.shape[1]) or not distances.shape[1]:
         raise ShapeError(f"{name} must have the shape (b, {width}), one per class, got {tuple(distances.shape)}")
@@ -60,34 +60,29 @@ def check_calibration(name: str, scores: Tensor) -> None:
         )
 
 
-def as_labels(values: TensorOrArray, count: int) -> Labels:
-    """Return one label per example: int64, or str where labels are names."""
+def as_labels(values: TensorOrArray, count: int, *, known: bool = False) -> Labels:
+    """Return one label per example: int64, or str where labels are names; ``known`` allows no "unknown"."""
     labels = as_array("labels", values)
     if labels.shape != (count,):
         raise ShapeError(f"labels must have the shape ({count},), one per score, got {labels.shape}")
-    if is_names(labels):
-        return labels.astype(np.str_)
-    if labels.dtype.kind not in "iu" and count:
+    is_text = is_names(labels)
+    if not is_text and labels.dtype.kind not in "iu" and count:
         way = "class 3 is 3 and not 3.0" if labels.dtype.kind == "f" else "convert them with .astype(int)"
         raise DTypeError(f"labels must be whole numbers or strings, got {labels.dtype}; {way}")
-    return labels.astype(np.int64)
+    labels = labels.astype(np.str_ if is_text else np.int64)
+    if known and is_unknown(labels).any():
+        row = int(is_unknown(labels).argmax())
+        raise TargetError(
+            f"labels must be known classes to calibrate with, got {labels[row].item()!r} in row {row}: "
+            "the rate is guaranteed for known data, so remove the unknown rows"
+        )
+    return labels
 
 
 def is_unknown(labels: Labels) -> NDArray[np.bool_]:
     """Return where a label is already "unknown"."""
     unknown: NDArray[np.bool_] = labels == (UNKNOWN_NAME if labels.dtype.kind == "U" else UNKNOWN)
     return unknown
-
-
-def check_known(labels: Labels) -> None:
-    """Raise unless every label is that of a known class."""
-    unknown = is_unknown(labels)
-    if unknown.any():
-        row = int(unknown.argmax())
-        raise TargetError(
-            f"labels must be known classes to calibrate with, got {labels[row].item()!r} in row {row}: "
-            "the rate is guaranteed for known data, so remove the unknown rows"
-        )
 
 
 def as_targets(values: TensorOrArray, count: int, num_classes: int) -> Tensor:
@@ -107,8 +102,5 @@ def in_kind_of(given: TensorOrArray, result: Tensor) -> Any:
     return result.to(given.device) if isinstance(given, Tensor) else result.numpy()
 
 
-def _as_numbers(name: str, values: TensorOrArray) -> Tensor:
-    array = as_array(name, values)
-    if array.dtype.kind not in "iuf":
-        raise DTypeError(f"{name} must be real numbers, got {array.dtype}")
-    return torch.from_numpy(array.astype(np.float64))
+def _as_tensor(name: str, values: TensorOrArray) -> Tensor:
+    return torch.from_numpy(as_numbers(name, values).astype(np.float64))

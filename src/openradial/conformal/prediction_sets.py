@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from openradial.conformal.calibrated import Calibrated
-from openradial.conformal.calibration import Calibration
+from openradial.conformal.calibration import Calibrated, Calibration
 from openradial.conformal.inputs import TensorOrArray, as_distances, as_targets, check_calibration, in_kind_of
 
 
@@ -46,38 +45,27 @@ class PredictionSets(Calibrated):
         true = exact.gather(1, y[:, None]).squeeze(1)  # (n,) to the true class
         check_calibration("distances to the true class", true)
         width = exact.shape[1]
-        if self.per_class:
-            calibration = Calibration.per_class(true, y.numpy(), np.arange(width), width)
-        else:
-            calibration = Calibration.of(true, width)
-        calibration.check(self.error_rate)
-        self._fitted = calibration
-        return self
+        return self._calibrate(true, y.numpy(), np.arange(width) if self.per_class else None, width)
 
     def sets(self, distances: TensorOrArray, error_rate: float | None = None) -> Any:
         """Return which classes each input may belong to, ``(b, k) -> (b, k)`` of bool; a row without any is unknown.
 
         Any rate from 1 / (n + 1) on may be asked for; nothing is fitted again.
         """
-        exact = self._distances(distances)
+        exact = as_distances("distances", distances, self._calibration.width)
         limits = self._calibration.thresholds(self._rate(error_rate), self._indices(exact.shape[1]))
         return in_kind_of(distances, exact <= limits)
 
     def p_values(self, distances: TensorOrArray) -> Any:
         """Return the p-value of each class, ``(b, k) -> (b, k)``."""
-        exact = self._distances(distances)
-        indices = self._indices(exact.shape[1]).expand(exact.shape)
-        return in_kind_of(
-            distances, self._calibration.p_values(exact.flatten(), indices.flatten()).reshape(exact.shape)
-        )
+        exact = as_distances("distances", distances, self._calibration.width)
+        indices = self._indices(exact.shape[1]).expand(exact.shape).flatten()
+        return in_kind_of(distances, self._calibration.p_values(exact.flatten(), indices).reshape(exact.shape))
 
     def _takes(self, calibration: Calibration) -> bool:
         classes = calibration.classes
         is_every_column = classes is None or classes.tolist() == list(range(calibration.width or 0))
         return super()._takes(calibration) and calibration.width is not None and is_every_column
-
-    def _distances(self, distances: TensorOrArray) -> Tensor:
-        return as_distances("distances", distances, self._calibration.width)
 
     def _indices(self, width: int) -> Tensor:
         """Return the group of each column."""

@@ -7,15 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from openradial.conformal.calibrated import Calibrated
-from openradial.conformal.calibration import Calibration
+from openradial.conformal.calibration import Calibrated
 from openradial.conformal.inputs import (
     Labels,
     TensorOrArray,
     as_labels,
     as_scores,
     check_calibration,
-    check_known,
     check_rate,
     in_kind_of,
 )
@@ -66,20 +64,10 @@ class Rejector(Calibrated):
         """Fit on the unknown scores of held-out known data, ``(n,), (n,)``; labels are needed per class only."""
         exact = as_scores("scores", scores)
         check_calibration("scores", exact)
-        names = None if labels is None else as_labels(labels, len(exact))
-        if names is not None:
-            check_known(names)
-        calibration = self._calibrate(exact, names)
-        calibration.check(self.false_reject_rate)
-        self._fitted = calibration
-        return self
-
-    def _calibrate(self, scores: Tensor, labels: Labels | None) -> Calibration:
-        if not self.per_class:
-            return Calibration.of(scores)
-        if labels is None:
+        names = None if labels is None else as_labels(labels, len(exact), known=True)
+        if self.per_class and names is None:
             raise OptionError("per_class=True needs the class of each score: call fit(scores, labels)")
-        return Calibration.per_class(scores, labels, np.unique(labels))
+        return self._calibrate(exact, names, np.unique(names) if self.per_class and names is not None else None)
 
     def decide(self, scores: TensorOrArray, labels: TensorOrArray, false_reject_rate: float | None = None) -> Any:
         """Return the labels, with -1 (or ``"unknown"`` for strings) where rejected; ``(b,), (b,) -> (b,)``.
@@ -143,9 +131,8 @@ class FalseRejectReport:
 
     def __str__(self) -> str:
         return (
-            f"false-reject rate: asked {self.asked:g}, measured {self.measured:.4g} "
-            f"({self.rejected} of {self.examples}; "
-            f"{100 * self.confidence:g} % interval {self.low:.4g} to {self.high:.4g})"
+            f"false-reject rate: asked {self.asked:g}, measured {self.measured:.4g} ({self.rejected} of "
+            f"{self.examples}; {100 * self.confidence:g} % interval {self.low:.4g} to {self.high:.4g})"
         )
 
 

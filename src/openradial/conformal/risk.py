@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from openradial.conformal.inputs import TensorOrArray, as_scores, check_rate
 from openradial.metrics import RiskCoverage, risk_coverage_curve
@@ -53,11 +52,8 @@ def operating_point(
     stays below ``max_risk``; each of the ten starts has a tenth of the 5 % error probability, so its bounds
     are at a confidence of 99.5 %. That costs coverage, and it needs examples: 529 without any error for a risk of 0.01.
 
-    Args:
-        scores: unknown scores of held-out data, ``(n,)``; nan is never accepted
-        correct: whether each prediction is right, ``(n,)``; False for an unknown input
-        max_risk: largest share of errors among the accepted predictions
-        confidence: None, or the probability with which it also holds on new data
+    ``scores`` are unknown scores of held-out data, ``(n,)``; nan is never accepted. ``correct`` is whether each
+    prediction is right, ``(n,)``; False for an unknown input.
 
     >>> scores, correct = [0.1, 0.2, 0.3, 0.4, 0.5], [True, True, True, False, True]
     >>> print(operating_point(scores, correct, max_risk=0.2))
@@ -123,28 +119,17 @@ def binomial_upper(count: int, total: int, confidence: float) -> float:
     """
     if count >= total:
         return 1.0
-    weights = _log_weights(count, total)
     low, high = count / total, 1.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (low, middle) if _chance(weights, total, middle) <= 1 - confidence else (middle, high)
+        low, high = (low, middle) if at_most(count, total, middle) <= 1 - confidence else (middle, high)
     return high
 
 
 def at_most(count: int, total: int, share: float) -> float:
     """Return the probability of at most ``count`` of ``total`` where each has the probability ``share``."""
-    return _chance(_log_weights(count, total), total, share)
-
-
-def _log_weights(count: int, total: int) -> Tensor:
-    """Return the logarithms of the binomial coefficients, ``(count + 1,)``."""
     j = torch.arange(count + 1, dtype=torch.float64)
-    n = torch.tensor(float(total), dtype=torch.float64)
-    return torch.lgamma(n + 1) - torch.lgamma(j + 1) - torch.lgamma(n - j + 1)
-
-
-def _chance(log_weights: Tensor, total: int, share: float) -> float:
-    j = torch.arange(len(log_weights), dtype=torch.float64)
-    p = torch.tensor(share, dtype=torch.float64)
-    log_chances = log_weights + torch.xlogy(j, p) + torch.special.xlog1py(total - j, -p)
+    n, p = torch.tensor([total, share], dtype=torch.float64)
+    log_coefficients = torch.lgamma(n + 1) - torch.lgamma(j + 1) - torch.lgamma(n - j + 1)
+    log_chances = log_coefficients + torch.xlogy(j, p) + torch.special.xlog1py(n - j, -p)
     return float(log_chances.logsumexp(0).exp())

@@ -89,8 +89,7 @@ def as_rows(o: Tensor) -> Tensor:
     """Return outputs as a matrix ``(n, outputs)`` in at least float32, checked."""
     if not isinstance(o, Tensor):
         raise DTypeError(f"outputs must be a torch.Tensor, got {type(o).__name__}; for NumPy use openradial.reference")
-    if kind := getattr(o, KIND, None):
-        raise DTypeError(f"expected the outputs of a network, got the {kind} computed from them; pass the outputs")
+    check_kind(o)
     if not o.is_floating_point():
         raise DTypeError(f"outputs must be floating point, got {o.dtype}; pass the last affine layer's result as it is")
     if o.ndim == 0 or o.shape[-1] == 0:
@@ -103,12 +102,22 @@ def as_rows(o: Tensor) -> Tensor:
     return o if o.ndim == 2 else o.reshape(-1, o.shape[-1])
 
 
-def from_rows(result: Tensor, o: Tensor, kind: str) -> Tensor:
-    """Return the result for the rows of ``o``, ``(n, width)``, with the leading axes of ``o`` and a note of its kind.
+def check_kind(o: Tensor) -> None:
+    """Raise if ``o`` has a note that it was computed from outputs."""
+    if kind := getattr(o, KIND, None):
+        raise DTypeError(f"expected the outputs of a network, got the {kind} computed from them; pass the outputs")
 
-    Functions of outputs refuse a tensor with such a note: a loss of log-probabilities would train, but silently wrong.
+
+def from_rows(result: Tensor, o: Tensor, kind: str) -> Tensor:
+    """Return the result of rows, ``(n, width)``, with the leading axes of ``o`` and a note of its kind."""
+    return note_kind(result if o.ndim == 2 else result.reshape(*o.shape[:-1], result.shape[-1]), kind)
+
+
+def note_kind(result: Tensor, kind: str) -> Tensor:
+    """Note on a result what it is; functions of outputs refuse a tensor with such a note.
+
+    A loss of log-probabilities would train, but silently wrong. Compiled code does not write the note.
     """
-    result = result if o.ndim == 2 else result.reshape(*o.shape[:-1], result.shape[-1])
     if not torch.compiler.is_compiling():
         setattr(result, KIND, kind)
     return result

@@ -12,7 +12,7 @@ from openradial.errors import OptionError, check_choice, check_positive
 from openradial.functional.norms import root
 from openradial.heads.base import Head, HeadOutput
 from openradial.heads.softmax import msp_score
-from openradial.scorers.base import at_least_float32, check_known
+from openradial.scorers.base import at_least_float32
 
 CACScore = Literal["authors", "distance"]
 
@@ -25,7 +25,6 @@ class CACHead(Head):
     is the loss. Probabilities are the softmin of the distances.
 
     Args:
-        num_classes: number of known classes.
         magnitude: the distance :math:`\alpha` of the anchors to the origin.
         anchor_weight: the weight :math:`\lambda` of the distance to the anchor of the class.
         score: ``"authors"``, :math:`\min_j d_j (1 - \text{softmin}_j)`, as published: :meth:`fit` replaces each anchor
@@ -55,28 +54,21 @@ class CACHead(Head):
 
     def log_probs(self, o: Tensor) -> Tensor:
         """Return the log softmin of the distances: to the anchors, or after :meth:`fit` to the means of the classes."""
-        self._check(o)
         return F.log_softmax(-self._nearest_and_excess(o)[1], -1)
 
     def distances(self, o: Tensor) -> Tensor:
         """Return the distances to the anchors, or after :meth:`fit` to the class means; ``(b, k) -> (b, k)``."""
-        self._check(o)
         nearest, excess = self._nearest_and_excess(o)
         return nearest + excess
 
     def unknown_score(self, o: Tensor) -> Tensor:
-        self._check(o)
-        if self.score == "distance":
-            return functional.radial_nearest(o, scale=self.magnitude)[0].squeeze(-1)
         return self._score(*self._nearest_and_excess(o))
 
     def predict(self, o: Tensor) -> Tensor:
         """Return the nearest class, also where rounding makes the log-probabilities of far outputs equal."""
-        self._check(o)
         return self._nearest_and_excess(o)[1].argmin(-1)
 
     def compute(self, o: Tensor) -> HeadOutput:
-        self._check(o)
         nearest, excess = self._nearest_and_excess(o)
         score = self._score(nearest, excess)
         return HeadOutput(F.log_softmax(-excess, -1), score, excess.argmin(-1), nearest + excess)
@@ -92,12 +84,10 @@ class CACHead(Head):
         """Set the centres to the means of correctly classified outputs; the paper uses the training data."""
         if self.score == "distance":
             return self
-        self._check(o, y)
-        check_known("outputs", o)
-        y = y.long()
+        o, y = self._known(o, y)
         correct = o.argmax(1) == y  # the largest output is the nearest anchor
         counts = y[correct].bincount(minlength=self.num_classes)
-        rows = o.detach()[correct].double()
+        rows = o[correct].double()
         means = rows.new_zeros(self.num_classes, self.num_classes).index_add(0, y[correct], rows)
         means /= counts.clamp_min(1).unsqueeze(1)
         anchors = self.magnitude * torch.eye(self.num_classes).to(means)
@@ -125,18 +115,16 @@ class CACHead(Head):
 
         with :math:`a_j = o^T c_j - \lVert c_j \rVert^2 / 2`.
         """
+        self._check(o)
         o = at_least_float32(o)
-        affinity = self._affinity(o)
+        affinity = self.magnitude * o  # of the anchors, which are equally long
+        if self.centres is not None:
+            centres = self.centres.to(o)
+            with torch.autocast(o.device.type, enabled=False):
+                affinity = o @ centres.T - centres.square().sum(1) / 2
         top = affinity.argmax(-1, keepdim=True)
         points = {"scale": self.magnitude} if self.centres is None else {"prototypes": self.centres}
         nearest = functional.radial_loss(o, top.squeeze(1), reduction="none", **points).unsqueeze(1)
         excess = 2 * (affinity.gather(-1, top) - affinity)
         total = root(nearest.square() + excess) + nearest
         return nearest, excess / torch.where(total > 0, total, 1.0)  # both are 0 for the nearest, if o lies on it
-
-    def _affinity(self, o: Tensor) -> Tensor:
-        if self.centres is None:
-            return self.magnitude * o  # all anchors are equally long
-        centres = self.centres.to(o)
-        with torch.autocast(o.device.type, enabled=False):
-            return o @ centres.T - centres.square().sum(1) / 2

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from openradial.errors import check_positive
 from openradial.heads.base import Head
-from openradial.scorers.base import at_least_float32, check_known
+from openradial.scorers.base import at_least_float32
 
 
 class DOCHead(Head):
@@ -56,10 +56,8 @@ class DOCHead(Head):
 
     def fit(self, o: Tensor, y: Tensor) -> Self:
         """Fit the spread of the probabilities of each class; the paper uses the training data."""
-        self._check(o, y)
-        check_known("outputs", o)
-        y = y.long()
-        lack = torch.sigmoid(-o.detach().double().gather(1, y.unsqueeze(1))).squeeze(1)  # (n,) 1 - p
+        o, y = self._known(o, y)
+        lack = torch.sigmoid(-o.double().gather(1, y.unsqueeze(1))).squeeze(1)  # (n,) 1 - p
         counts = y.bincount(minlength=self.num_classes)
         squares = lack.new_zeros(self.num_classes).index_add(0, y, lack.square())
         # a point and its mirror image lie equally far from 1, so the mean of all squares is that of one side

@@ -14,26 +14,11 @@ from openradial.heads.doc import DOCHead
 from openradial.heads.openmax import OpenMaxHead
 from openradial.heads.radial import RadialHead
 from openradial.heads.softmax import SoftmaxHead
-from openradial.scorers.base import Scorer
-from openradial.scorers.combination import Combination
-from openradial.scorers.mahalanobis import MahalanobisScorer
-from openradial.scorers.mixture import MixtureScorer
-from openradial.scorers.neighbours import NeighbourScorer
-from openradial.scorers.parzen import ParzenScorer
+from openradial.scorers import Combination, MahalanobisScorer, MixtureScorer, NeighbourScorer, ParzenScorer, Scorer
 
 FORMAT = 1
-KINDS: tuple[type[Scorer], ...] = (
-    CACHead,
-    Combination,
-    DOCHead,
-    MixtureScorer,
-    MahalanobisScorer,
-    NeighbourScorer,
-    OpenMaxHead,
-    ParzenScorer,
-    RadialHead,
-    SoftmaxHead,
-)
+KINDS: tuple[type[Scorer], ...] = (CACHead, DOCHead, OpenMaxHead, RadialHead, SoftmaxHead)
+KINDS += (Combination, MahalanobisScorer, MixtureScorer, NeighbourScorer, ParzenScorer)
 HEADS = {kind.__name__: kind for kind in KINDS}
 
 
@@ -50,15 +35,13 @@ def save_head(head: Scorer, path: Path | str) -> None:
 
 def load_head(path: Path | str) -> Scorer:
     """Load a head or scorer that :func:`save_head` wrote; no code is loaded."""
+    if Path(path).is_dir():
+        raise DataError(f"{path} is a folder; name the file in it")
     try:
-        if Path(path).is_dir():
-            raise IsADirectoryError
         tensors, header = read_tensors(Path(path))
         facts = json.loads(header["facts"]) if header.get("format") == str(FORMAT) else None
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}") from error
-    except IsADirectoryError as error:
-        raise DataError(f"{path} is a folder; name the file in it") from error
     except (*Failure, KeyError, ValueError) as error:
         raise DataError(f"{path} is not a complete head file ({error}); use another copy") from error
     if not isinstance(facts, dict):

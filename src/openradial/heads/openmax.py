@@ -13,7 +13,6 @@ from openradial.heads.weibull import Tails, fit_tails, largest_per_class, tail_c
 from openradial.scorers.base import at_least_float32, check_known
 
 OpenMaxDistance = Literal["euclidean", "cosine", "combined"]
-OpenMaxForm = Literal["shifted", "raw"]
 # Outputs at a time in fit. A sum by class waits for all threads, so it is called seldom; the other steps are fastest in
 # the cache, and in pieces that torch leaves to one thread.
 SUMMED, MEASURED = 2**20, 2**15 - 1
@@ -37,7 +36,6 @@ class OpenMaxHead(Head):
     distance: it is not revised, and named by :attr:`missing_classes`.
 
     Args:
-        num_classes: number of known classes.
         tail: number of largest distances of each class that the distribution is fitted to.
         alpha: number of activations of an input that are revised.
         distance: ``"euclidean"``, ``"cosine"``, or ``"combined"``: euclidean / 200 + cosine, as in the authors' code.
@@ -67,23 +65,21 @@ class OpenMaxHead(Head):
         tail: int = 20,
         alpha: int = 10,
         distance: OpenMaxDistance = "euclidean",
-        form: OpenMaxForm = "shifted",
+        form: Literal["shifted", "raw"] = "shifted",
     ) -> None:
         super().__init__(num_classes)
         check_count("tail", tail, least=2)
         check_count("alpha", alpha)
         check_choice("distance", distance, ("euclidean", "cosine", "combined"))
         check_choice("form", form, ("shifted", "raw"))
-        self.tail, self.alpha = int(tail), int(alpha)
-        self.distance: OpenMaxDistance = distance
-        self.form: OpenMaxForm = form
+        self.tail, self.alpha, self.distance, self.form = int(tail), int(alpha), distance, form
 
     def log_probs(self, o: Tensor) -> Tensor:
-        return _rounded(self._all_log_probs(*self._revised(o))[:, 1:], o)
+        return _rounded(_all_log_probs(*self._revised(o))[:, 1:], o)
 
     def unknown_log_prob(self, o: Tensor) -> Tensor:
         """Return the log-probability that the input is of no known class, ``(b, k) -> (b,)``."""
-        return _rounded(self._all_log_probs(*self._revised(o))[:, 0], o)
+        return _rounded(_all_log_probs(*self._revised(o))[:, 0], o)
 
     def unknown_score(self, o: Tensor) -> Tensor:
         """Return the log-odds of the unknown, ``(b, k) -> (b,)``: ordered as its probability, without the ties at 1."""
@@ -99,7 +95,7 @@ class OpenMaxHead(Head):
 
     def compute(self, o: Tensor) -> HeadOutput:
         unknown, revised = self._revised(o)
-        log_probs = _rounded(self._all_log_probs(unknown, revised)[:, 1:], o)
+        log_probs = _rounded(_all_log_probs(unknown, revised)[:, 1:], o)
         return HeadOutput(log_probs, _rounded(unknown - revised.logsumexp(-1), o), log_probs.argmax(-1), None)
 
     def loss(self, o: Tensor, y: Tensor) -> Tensor:
@@ -120,34 +116,20 @@ class OpenMaxHead(Head):
             )
         y = y[rows].long()
         self.counts = y.bincount(minlength=self.num_classes)
-        self.means = self._centred(self._sums(o, rows, y) / self.counts.clamp_min(1).unsqueeze(1))
-        d = self._class_distances(o, rows, y)
+        sums = o.new_zeros((self.num_classes, self.num_classes), dtype=torch.float64)  # of each class
+        for v, labels in self._blocks(o, rows, y, SUMMED):
+            sums.index_add_(0, labels, v)
+        self.means = self._centred(sums / self.counts.clamp_min(1).unsqueeze(1))
+        blocks = self._blocks(o, rows, y, MEASURED)
+        d = torch.cat([self._distances(self._centred(v), self.means.index_select(0, labels)) for v, labels in blocks])
         self.smallest, self.shape, self.log_scale = fit_tails(largest_per_class(d, y, self.num_classes, self.tail))
         return self
 
-    def _sums(self, o: Tensor, rows: Tensor, y: Tensor) -> Tensor:
-        """Return the sum of the selected rows of each class, ``(n, k), (m,), (m,) -> (k, k)``."""
-        sums = o.new_zeros((self.num_classes, self.num_classes), dtype=torch.float64)
-        for block, labels in self._blocks(rows, y, SUMMED):
-            sums.index_add_(0, labels, _precise(o.index_select(0, block)))
-        return sums
-
-    def _class_distances(self, o: Tensor, rows: Tensor, y: Tensor) -> Tensor:
-        """Return the distance of each selected row to the mean of its class, ``(n, k), (m,), (m,) -> (m,)``."""
-        distances = []
-        for block, labels in self._blocks(rows, y, MEASURED):
-            v = self._centred(_precise(o.index_select(0, block)))
-            distances.append(self._distances(v, self.means.index_select(0, labels)))
-        return torch.cat(distances)
-
-    def _blocks(self, rows: Tensor, y: Tensor, outputs: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def _blocks(self, o: Tensor, rows: Tensor, y: Tensor, outputs: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield some of the selected rows of outputs at a time, with their labels."""
         size = max(1, outputs // self.num_classes)
-        for start in range(0, len(rows), size):
-            yield rows[start : start + size], y[start : start + size]
-
-    @staticmethod
-    def _all_log_probs(unknown: Tensor, revised: Tensor) -> Tensor:
-        return torch.cat([unknown.unsqueeze(-1), revised], -1).log_softmax(-1)  # (b, 1 + k)
+        for block, labels in zip(torch.split(rows, size), torch.split(y, size), strict=True):
+            yield _precise(o.index_select(0, block)), labels
 
     def _revised(self, o: Tensor) -> tuple[Tensor, Tensor]:
         """Return the activations of the unknown and of the classes, ``(b, k) -> (b,), (b, k)``, in float64."""
@@ -157,20 +139,16 @@ class OpenMaxHead(Head):
         top, classes = v.topk(min(ranks + 1, self.num_classes))
         top, following, classes = top[:, :ranks], top[:, ranks:], classes[:, :ranks]  # (b, a), (b, 1 or 0), (b, a)
         weight = 1 - torch.arange(ranks, dtype=v.dtype, device=v.device) / self.alpha
-        share = weight * self._cdf(v, classes)  # (b, a) 1 - w
+        # one rank at a time: all at once would take alpha times the memory
+        means = self.means.double()
+        d = torch.stack([self._distances(v, means.index_select(0, labels)) for labels in classes.unbind(1)], 1)
+        cdf = tail_cdf(d, Tails(self.smallest[classes], self.shape[classes], self.log_scale[classes]))
+        share = weight * cdf.masked_fill(self.counts[classes] == 0, 0.0)  # (b, a) 1 - w
         if self.form == "shifted":
             zero = following.clamp_min(0).sum(-1, keepdim=True)  # 0, the row's mean, where all are revised
             v, top = v - zero, (top - zero).clamp_min(0)
         taken = top * share
         return taken.sum(-1), v.scatter_add(-1, classes, -taken)
-
-    def _cdf(self, v: Tensor, classes: Tensor) -> Tensor:
-        """Return how far each input is from some classes, as a probability: ``(b, k), (b, a) -> (b, a)``."""
-        means = self.means.double()
-        # one rank at a time: all at once would take alpha times the memory
-        d = torch.stack([self._distances(v, means.index_select(0, labels)) for labels in classes.unbind(1)], 1)
-        tails = Tails(self.smallest[classes], self.shape[classes], self.log_scale[classes])
-        return tail_cdf(d, tails).masked_fill(self.counts[classes] == 0, 0.0)
 
     def _centred(self, v: Tensor) -> Tensor:
         """Return the activations, minus their mean in the shifted form; ``(b, k) -> (b, k)``."""
@@ -184,16 +162,15 @@ class OpenMaxHead(Head):
         return euclidean if self.distance == "euclidean" else euclidean / 200 + _cosine_distances(v, means)
 
 
+def _all_log_probs(unknown: Tensor, revised: Tensor) -> Tensor:
+    return torch.cat([unknown.unsqueeze(-1), revised], -1).log_softmax(-1)  # (b, 1 + k)
+
+
 def _cosine_distances(a: Tensor, b: Tensor) -> Tensor:
     """Return 1 - cosine, as half the square of a distance between directions; 1 where a row is 0 and has none."""
-    directions, sizes = zip(*(_direction(x) for x in (a, b)), strict=True)
-    half_squares = (directions[0] - directions[1]).square().sum(-1) / 2
-    return torch.where((sizes[0] > 0) & (sizes[1] > 0), half_squares, 1.0)
-
-
-def _direction(x: Tensor) -> tuple[Tensor, Tensor]:
-    size = torch.linalg.vector_norm(x, dim=-1)
-    return x / torch.where(size > 0, size, 1.0).unsqueeze(-1), size
+    sizes = [torch.linalg.vector_norm(x, dim=-1, keepdim=True) for x in (a, b)]
+    one, other = (x / torch.where(size > 0, size, 1.0) for x, size in zip((a, b), sizes, strict=True))
+    return torch.where(((sizes[0] > 0) & (sizes[1] > 0)).squeeze(-1), (one - other).square().sum(-1) / 2, 1.0)
 
 
 def _precise(o: Tensor) -> Tensor:

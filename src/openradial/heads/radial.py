@@ -22,7 +22,6 @@ class RadialHead(Head):
     r"""A :class:`~openradial.RadialLayer` as a head: :math:`\log p(y = k \mid x) = -\beta d_k`.
 
     Args:
-        num_classes: number of known classes.
         beta: how fast the probability falls with the distance.
         scale: distance of the axis prototypes to the origin.
         score: ``"distance"``, that of the nearest prototype, or ``"probability"``, 1 minus the probability of the
@@ -87,7 +86,8 @@ class RadialHead(Head):
     def compute(self, o: Tensor) -> HeadOutput:
         d = self.distances(o)
         # between equally long prototypes the outputs decide also where rounding makes far distances equal
-        labels = o.argmax(-1) if self._is_decided_by_outputs() else d.argmin(-1)
+        by_outputs = isinstance(self.layer.prototypes, AxisPrototypes) and self.layer.axis_scale is None
+        labels = o.argmax(-1) if by_outputs else d.argmin(-1)
         nearest = d.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
         return HeadOutput(self._log_probs(d), self._score(nearest), labels, d)
 
@@ -113,7 +113,8 @@ class RadialHead(Head):
         return dict(self.layer.state_dict())
 
     def restore(self, tensors: Mapping[str, Tensor]) -> Self:
-        wanted, given = _shapes(self.tensors()), _shapes(tensors)
+        both = (self.tensors(), tensors)
+        wanted, given = ({name: tuple(tensor.shape) for name, tensor in sorted(each.items())} for each in both)
         if wanted != given:
             raise DataError(f"this RadialHead takes tensors of the shapes {wanted}, got {given}")
         self.layer.load_state_dict(dict(tensors))
@@ -129,9 +130,6 @@ class RadialHead(Head):
     def extra_repr(self) -> str:
         return f"score={self.score!r}, loss={self.loss_name!r}"
 
-    def _is_decided_by_outputs(self) -> bool:
-        return isinstance(self.layer.prototypes, AxisPrototypes) and self.layer.axis_scale is None
-
     def _log_probs(self, d: Tensor) -> Tensor:
         scaled = -self.layer.beta * d
         return torch.where(d.isinf(), scaled, scaled.clamp_min(torch.finfo(d.dtype).min))  # finite for finite distances
@@ -140,17 +138,11 @@ class RadialHead(Head):
         """Return the unknown score for the distance to the nearest prototype, ``(b,) -> (b,)``."""
         if self.score == "distance":
             return nearest
-        missing = -torch.expm1(-self.layer.beta * nearest)  # 1 - p
-        return missing if self.layer.cutoff is None else torch.where(nearest >= self._radius(), 1.0, missing)
-
-    def _radius(self) -> float:
-        if self.layer.cutoff != "disjoint":
-            return float(self.layer.cutoff or 0.0)
-        return self.layer.prototypes.geometry().half_separation(make_metric(self.layer.metric, self.layer.axis_scale))
-
-
-def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(tensor.shape) for name, tensor in sorted(tensors.items())}
+        missing, radius = -torch.expm1(-self.layer.beta * nearest), self.layer.cutoff  # 1 - p
+        if radius == "disjoint":
+            metric = make_metric(self.layer.metric, self.layer.axis_scale)
+            radius = self.layer.prototypes.geometry().half_separation(metric)
+        return missing if radius is None else torch.where(nearest >= radius, 1.0, missing)
 
 
 def _describe(prototypes: Prototypes) -> dict[str, Any]:

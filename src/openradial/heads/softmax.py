@@ -8,7 +8,7 @@ from torch import Tensor
 
 from openradial.errors import HeadError, OptionError, check_choice, check_positive
 from openradial.heads.base import Head
-from openradial.scorers.base import at_least_float32, check_known
+from openradial.scorers.base import at_least_float32
 
 SoftmaxScore = Literal["msp", "max_logit", "energy", "entropy"]
 
@@ -20,7 +20,6 @@ class SoftmaxHead(Head):
     does not use it.
 
     Args:
-        num_classes: number of known classes.
         score: ``"msp"``, one minus the maximum softmax probability :math:`1 - \max_k p_k` (Hendrycks and Gimpel 2017);
             ``"max_logit"``, :math:`-\max_k o_k` (Hendrycks et al. 2022); ``"energy"``,
             :math:`-T \log \sum_k e^{o_k / T}` (Liu et al. 2020); ``"entropy"``, :math:`-\sum_k p_k \log p_k`.
@@ -73,9 +72,7 @@ class SoftmaxHead(Head):
     def fit(self, o: Tensor, y: Tensor) -> Self:
         """Fit the temperature on held-out known data where it is ``"fit"``; training data make it too low."""
         if self.temperature == "fit":
-            self._check(o, y)
-            check_known("outputs", o)
-            self.fitted_temperature = o.new_tensor(best_temperature(o.detach(), y.long()), dtype=torch.float64)
+            self.fitted_temperature = o.new_tensor(best_temperature(*self._known(o, y)), dtype=torch.float64)
         return self
 
     @property
@@ -97,7 +94,7 @@ def msp_score(x: Tensor) -> Tensor:
     >>> msp_score(torch.tensor([[60.0, 0.0], [40.0, 0.0]]))
     tensor([8.7565e-27, 4.2484e-18])
     """
-    rest = _gaps_and_rest(x)[1]
+    _, rest = _gaps_and_rest(x)
     return rest / (1 + rest)
 
 

@@ -15,7 +15,6 @@ from torch import Tensor
 
 EQUAL = 1e-6  # a tail whose distances differ by less, relative to the largest, has no shape
 STEPS, CLOSE = 60, 1e-9  # Newton doubles the digits: the step after one of 1e-9 is rounding
-LARGEST_EXPONENT = 700.0  # e to it is still finite
 
 
 class Tails(NamedTuple):
@@ -79,8 +78,7 @@ def tail_cdf(d: Tensor, tails: Tails) -> Tensor:
     excess = d - tails.smallest
     below = excess <= -1
     exponent = tails.shape * (torch.log1p(excess.masked_fill(below, 0.0)) - tails.log_scale)
-    cdf = -torch.expm1(-exponent.clamp_max(LARGEST_EXPONENT).exp())
-    return cdf.masked_fill(below, 0.0)
+    return (-torch.expm1(-exponent.clamp_max(700.0).exp())).masked_fill(below, 0.0)  # e to 700 is still finite
 
 
 def _maximum_likelihood(tails: Tensor, present: Tensor, smallest: Tensor) -> tuple[Tensor, Tensor]:

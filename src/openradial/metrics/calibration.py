@@ -63,13 +63,8 @@ def ece(
     Confidence and correctness are those of :func:`openradial.metrics.confidences`, so rejections count with the
     missing mass. Where the probabilities sum to one, this is the usual closed-world error.
 
-    Args:
-        probs: (n, k), each from 0 to 1; the sums need not be 1
-        labels: (n,), -1 for inputs of no known class
-        predictions: (n,), -1 for rejected inputs; by default the most probable of the classes and "unknown"
-        bins: number of bins
-        binning: "width" for bins of equal width over 0 to 1; "mass" for bins of equally many predictions, where equal
-            confidences stay together
+    Bins have equal ``"width"`` over 0 to 1, or equal ``"mass"``: equally many predictions, where equal confidences stay
+    together.
 
     >>> ece([[1.0, 0.0], [0.75, 0.25]], labels=[0, 1], bins=1)
     0.375
@@ -131,16 +126,12 @@ def ece_of(confidence: Array, correct: Array, bins: int, binning: Binning) -> fl
 def _bins(confidence: Array, correct: Array, bins: int, binning: Binning) -> ReliabilityBins:
     check_count("bins", bins)
     check_choice("binning", binning, ("width", "mass"))
-    edges = np.linspace(0, 1, bins + 1) if binning == "width" else _edges_of_equal_mass(confidence, bins)
+    edges = np.linspace(0, 1, bins + 1)
+    if binning == "mass":  # edges at confidences that occur, so that equal ones stay together in one of fewer bins
+        last = -(-len(confidence) * np.arange(1, bins + 1) // bins) - 1  # of each bin, were all different
+        edges = np.append(confidence.min(), np.unique(np.sort(confidence)[last]))
     index = np.searchsorted(edges[1:-1], confidence)  # (lower, upper]
     counts = np.bincount(index, minlength=len(edges) - 1)
     sums = (np.bincount(index, weights=each, minlength=len(edges) - 1) for each in (confidence, correct))
     means = (np.divide(each, counts, out=np.full(len(counts), np.nan), where=counts > 0) for each in sums)
     return ReliabilityBins(edges[:-1], edges[1:], counts, *means)
-
-
-def _edges_of_equal_mass(confidence: Array, bins: int) -> Array:
-    """Return edges at confidences that occur, so that equal ones stay together; fewer bins where many are equal."""
-    ordered = np.sort(confidence)
-    last = -(-len(ordered) * np.arange(1, bins + 1) // bins) - 1  # of each bin, were all different
-    return np.append(ordered[0], np.unique(ordered[last]))

@@ -46,7 +46,7 @@ def open_f1(labels: ArrayLike, predictions: ArrayLike, num_classes: int | None =
     >>> open_f1(["cat", "cat", "dog", "unknown"], ["cat", "unknown", "dog", "unknown"])
     0.7777777777777777
     """
-    return f1_of(*open_labels(labels, predictions, num_classes))
+    return f1_of(*as_label_pair(labels, predictions, num_classes))
 
 
 def hits(labels: ArrayLike, predictions: ArrayLike) -> Array:
@@ -63,12 +63,6 @@ def top_k_hits(scores: ArrayLike, labels: ArrayLike, k: int) -> Array:
     true = np.take_along_axis(values, y, axis=1)
     ahead = (values > true) | ((values == true) & (np.arange(values.shape[1]) < y))
     return np.asarray(ahead.sum(1) < k)
-
-
-def open_labels(labels: ArrayLike, predictions: ArrayLike, num_classes: int | None) -> tuple[Array, Array]:
-    if num_classes is not None:
-        check_count("num_classes", num_classes)
-    return as_label_pair(labels, predictions, num_classes)
 
 
 def f1_of(labels: Array, predictions: Array) -> float:

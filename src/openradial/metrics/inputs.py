@@ -5,12 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openradial.errors import DTypeError, OptionError, ShapeError, TargetError
+from openradial.errors import DTypeError, OptionError, ShapeError, TargetError, check_count
 
 Array = NDArray[Any]
 UNKNOWN = -1
 UNKNOWN_NAME = "unknown"
-NAMES_TO_INDICES = "use their indices: [classes.index(name) if name in classes else -1 for name in {}]"
 ROUNDING = 1e-5  # how far above 1 a probability may be; sums and means in float32 get there
 
 
@@ -27,9 +26,17 @@ def as_array(name: str, values: ArrayLike) -> Array:
         raise ShapeError(f"{name} must be an array, got lists of different lengths") from error
 
 
+def as_numbers(name: str, values: ArrayLike) -> Array:
+    """Return real numbers as float32 or float64."""
+    array = as_array(name, values)
+    if array.dtype.kind not in "iuf":
+        raise DTypeError(f"{name} must be real numbers, got {array.dtype}")
+    return array.astype(np.promote_types(array.dtype, np.float32), copy=False)
+
+
 def as_scores(name: str, values: ArrayLike) -> Array:
     """Return scores as float32 or float64, ``(n,)``: at least one, none of them nan; they may be infinite."""
-    scores = _real(name, values)
+    scores = as_numbers(name, values)
     if scores.ndim != 1 or not len(scores):
         raise ShapeError(f"{name} must be a list of at least one score, got shape {scores.shape}")
     _check_no_nan(name, scores, "index")
@@ -38,7 +45,7 @@ def as_scores(name: str, values: ArrayLike) -> Array:
 
 def as_class_scores(name: str, values: ArrayLike) -> Array:
     """Return one number per example and class, ``(n, k)``, none of them nan."""
-    scores = _real(name, values)
+    scores = as_numbers(name, values)
     if scores.ndim != 2 or not scores.size:
         raise ShapeError(f"{name} must have the shape (examples, classes) with at least one each, got {scores.shape}")
     _check_no_nan(name, scores, "row")
@@ -69,33 +76,37 @@ def as_flags(name: str, values: ArrayLike, count: int | None = None) -> Array:
 
 
 def as_labels(
-    name: str,
-    values: ArrayLike,
-    count: int | None = None,
-    num_classes: int | None = None,
-    *,
-    unknown: bool = True,
+    name: str, values: ArrayLike, count: int | None = None, num_classes: int | None = None, *, unknown: bool = True
 ) -> Array:
     """Return classes as whole numbers, ``(n,)``: from 0, or from -1 where ``unknown`` is allowed."""
     labels = as_array(name, values)
     if labels.ndim != 1 or not len(labels):
         raise ShapeError(f"{name} must be a list of at least one label, got shape {labels.shape}")
     if labels.dtype.kind not in "iu":
-        way = NAMES_TO_INDICES.format(name) if is_names(labels) else "convert them with .astype(int) or .long()"
-        raise DTypeError(f"{name} must be whole numbers, got {'names' if is_names(labels) else labels.dtype}; {way}")
+        got, way = str(labels.dtype), "convert them with .astype(int) or .long()"
+        if is_names(labels):
+            indices = f"[classes.index(name) if name in classes else -1 for name in {name}]"
+            got, way = "names", f"use their indices: {indices}"
+        raise DTypeError(f"{name} must be whole numbers, got {got}; {way}")
     _check_count(name, labels, count)
-    _check_range(name, labels.astype(np.int64), num_classes, unknown)
-    return labels.astype(np.int64)
+    labels, least = labels.astype(np.int64), UNKNOWN if unknown else 0
+    wrong = (labels < least) | (False if num_classes is None else labels >= num_classes)
+    if wrong.any():
+        row = int(wrong.argmax())
+        most = "" if num_classes is None else f" to {num_classes - 1}"
+        meaning = " (-1 is unknown)" if unknown else ", all of them known"
+        raise TargetError(f"{name} must be classes from {least}{most}{meaning}, got {labels[row]} in row {row}")
+    return labels
 
 
 def as_label_pair(labels: ArrayLike, predictions: ArrayLike, num_classes: int | None = None) -> tuple[Array, Array]:
     """Return labels and predictions, both whole numbers or both names, as whole numbers, ``(n,), (n,)``."""
+    if num_classes is not None:
+        check_count("num_classes", num_classes)
     y, predicted = as_array("labels", labels), as_array("predictions", predictions)
     if is_names(y) != is_names(predicted):
-        kinds = ["names" if is_names(each) else str(each.dtype) for each in (y, predicted)]
-        raise DTypeError(
-            f"labels and predictions must be both whole numbers or both names, got {kinds[0]} and {kinds[1]}"
-        )
+        got = " and ".join("names" if is_names(each) else str(each.dtype) for each in (y, predicted))
+        raise DTypeError(f"labels and predictions must be both whole numbers or both names, got {got}")
     if is_names(y):
         y, predicted = _indices(y, predicted, num_classes)
     y = as_labels("labels", y, num_classes=num_classes)
@@ -115,25 +126,6 @@ def _indices(labels: Array, predictions: Array, num_classes: int | None) -> list
         raise TargetError(f"labels and predictions must name at most {num_classes} classes, got {len(names)} names")
     index = {name: k for k, name in enumerate(sorted(names))} | {UNKNOWN_NAME: UNKNOWN}
     return [np.array([index[n] for n in each.flat], np.int64).reshape(each.shape) for each in (labels, predictions)]
-
-
-def _check_range(name: str, labels: Array, num_classes: int | None, unknown: bool) -> None:
-    least = UNKNOWN if unknown else 0
-    wrong = labels < least
-    if num_classes is not None:
-        wrong |= labels >= num_classes
-    if wrong.any():
-        row = int(wrong.argmax())
-        most = "" if num_classes is None else f" to {num_classes - 1}"
-        meaning = " (-1 is unknown)" if unknown else ", all of them known"
-        raise TargetError(f"{name} must be classes from {least}{most}{meaning}, got {labels[row]} in row {row}")
-
-
-def _real(name: str, values: ArrayLike) -> Array:
-    array = as_array(name, values)
-    if array.dtype.kind not in "iuf":
-        raise DTypeError(f"{name} must be real numbers, got {array.dtype}")
-    return array.astype(np.promote_types(array.dtype, np.float32), copy=False)
 
 
 def _check_no_nan(name: str, array: Array, axis: str) -> None:

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import signature
 from numbers import Real
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from openradial.errors import OptionError, ShapeError, check_count
 from openradial.metrics import calibration, classification, ranking, selective
-from openradial.metrics.inputs import Array, as_array, as_flags, as_scores
+from openradial.metrics.inputs import Array, as_array, as_flags, as_label_pair, as_scores
 
 
 class Interval(NamedTuple):
@@ -29,11 +29,6 @@ class Interval(NamedTuple):
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
 
-class Resampleable(Protocol):
-    def resample(self, random: np.random.Generator) -> Any:
-        """Draw as many examples with replacement."""
-
-
 class PairedArrays(NamedTuple):
     """Arrays of examples; arrays with the same number in ``groups`` are paired row by row."""
 
@@ -47,7 +42,7 @@ class PairedArrays(NamedTuple):
         return PairedArrays(arrays, self.groups)
 
 
-MetricPlan = tuple[Resampleable, Callable[[Any], float]]  # what is resampled, and the metric of it
+MetricPlan = tuple[ranking.Tally | PairedArrays, Callable[[Any], float]]  # what is resampled, and the metric of it
 
 
 def bootstrap(
@@ -66,12 +61,9 @@ def bootstrap(
 
     Args:
         metric: one of this module, or any function of arrays that returns a number
-        arrays: arguments of the metric
         groups: for any other function of several arrays, a number per array: arrays of the same number are paired
             row by row. ``(0, 1)`` is for known and novel, ``(0, 0)`` for predictions and labels
-        samples: number of draws
         confidence: share of the values that the interval contains
-        seed: of the drawing
         options: further arguments of the metric
 
     >>> print(bootstrap(ranking.auroc, [0.1, 0.2, 0.4, 0.5], [0.3, 0.6, 0.9]))
@@ -114,9 +106,15 @@ def _plan(
             f"metric must be a function and come first, as in bootstrap(metrics.auroc, known, novel), got {got}"
         )
     if metric in PLANS and groups is None:
+        prepare, value_of = PLANS[metric]
         bound = signature(metric).bind(*arrays, **options)
         bound.apply_defaults()
-        return PLANS[metric](**bound.arguments)
+        once = {name: bound.arguments.pop(name) for name in signature(prepare).parameters}
+        prepared, each_time = prepare(**once), bound.arguments
+        if isinstance(prepared, ranking.Tally):
+            return prepared, partial(value_of, **each_time)
+        rows = prepared if isinstance(prepared, tuple) else (prepared,)
+        return PairedArrays(rows, [0] * len(rows)), lambda drawn: value_of(*drawn.arrays, **each_time)
     examples = [as_array(f"array {index}", values) for index, values in enumerate(arrays)]
     shapes = [array.shape for array in examples]
     if not shapes or not all(shape and shape[0] for shape in shapes):
@@ -129,63 +127,32 @@ def _plan(
             f"metric must return one number, but {name} returned a {type(value).__name__}; summary has "
             "summary_intervals, and of a curve take the area, such as auroc, oscr or aurc"
         )
-    return _paired(examples, groups), lambda drawn: metric(*drawn.arrays, **options)
-
-
-def _paired(arrays: Sequence[Array], groups: Sequence[int] | None) -> PairedArrays:
-    groups = (0,) if groups is None and len(arrays) == 1 else groups
-    if groups is None or len(groups) != len(arrays):
+    groups = (0,) if groups is None and len(examples) == 1 else groups
+    if groups is None or len(groups) != len(examples):
         raise OptionError(
-            f"groups must have one number for each of {len(arrays)} arrays, got {groups!r}; arrays of the same number "
-            "are paired row by row: (0, 1) for known and novel, (0, 0) for predictions and labels"
+            f"groups must have one number for each of {len(examples)} arrays, got {groups!r}; arrays of the same "
+            "number are paired row by row: (0, 1) for known and novel, (0, 0) for predictions and labels"
         )
-    sizes = [len(array) for array in arrays]
+    sizes = [len(array) for array in examples]
     if len(set(zip(groups, sizes, strict=True))) > len(set(groups)):
         lengths = ", ".join(map(str, sizes))
         raise ShapeError(f"arrays of one group must have equally many rows, got {lengths} in the groups {groups}")
-    return PairedArrays(arrays, groups)
+    return PairedArrays(examples, groups), lambda drawn: metric(*drawn.arrays, **options)
 
 
-def rows_of(*arrays: Array) -> PairedArrays:
-    """Return arrays that are paired row by row."""
-    return PairedArrays(arrays, [0] * len(arrays))
-
-
-def mean_of(rows: PairedArrays) -> float:
-    return float(np.mean(rows.arrays[0]))
-
-
-# What does not change from one sample to the next, such as sorting and checking, is done once.
-PLANS: dict[Callable[..., float], Callable[..., MetricPlan]] = {
-    ranking.auroc: lambda known, novel: (ranking.tally_ranking(known, novel), ranking.auroc_of),
-    ranking.aupr: lambda known, novel, positive: (
-        ranking.tally_ranking(known, novel),
-        partial(ranking.aupr_of, positive=positive),
-    ),
-    ranking.fpr_at_tpr: lambda known, novel, tpr: (
-        ranking.tally_ranking(known, novel),
-        partial(ranking.fpr_at_tpr_of, tpr=tpr),
-    ),
-    ranking.oscr: lambda known, novel, correct: (ranking.tally_open_set(known, novel, correct), ranking.oscr_of),
-    selective.misclassification_auroc: lambda scores, correct: (
-        selective.tally_mistakes(scores, correct),
-        ranking.auroc_of,
-    ),
-    selective.aurc: lambda scores, correct: (selective.tally_outcomes(scores, correct), selective.aurc_of),
-    classification.accuracy: lambda labels, predictions: (rows_of(classification.hits(labels, predictions)), mean_of),
-    classification.top_k_accuracy: lambda scores, labels, k: (
-        rows_of(classification.top_k_hits(scores, labels, k)),
-        mean_of,
-    ),
-    calibration.brier: lambda probs, labels: (rows_of(calibration.brier_per_row(probs, labels)), mean_of),
-    classification.open_f1: lambda labels, predictions, num_classes: (
-        rows_of(*classification.open_labels(labels, predictions, num_classes)),
-        lambda rows: classification.f1_of(*rows.arrays),
-    ),
-    calibration.ece: lambda probs, labels, predictions, **options: (
-        rows_of(*calibration.confidences(probs, labels, predictions)),
-        lambda rows: calibration.ece_of(*rows.arrays, **options),
-    ),
+# What does not change from one sample to the next, such as sorting and checking, is done once, by the first function.
+PLANS: dict[Callable[..., float], tuple[Callable[..., Any], Callable[..., Any]]] = {
+    ranking.auroc: (ranking.tally_ranking, ranking.auroc_of),
+    ranking.aupr: (ranking.tally_ranking, ranking.aupr_of),
+    ranking.fpr_at_tpr: (ranking.tally_ranking, ranking.fpr_at_tpr_of),
+    ranking.oscr: (ranking.tally_open_set, ranking.oscr_of),
+    selective.misclassification_auroc: (selective.tally_mistakes, ranking.auroc_of),
+    selective.aurc: (selective.tally_outcomes, selective.aurc_of),
+    classification.accuracy: (classification.hits, np.mean),
+    classification.top_k_accuracy: (classification.top_k_hits, np.mean),
+    classification.open_f1: (as_label_pair, classification.f1_of),
+    calibration.brier: (calibration.brier_per_row, np.mean),
+    calibration.ece: (calibration.confidences, calibration.ece_of),
 }
 
 
@@ -239,7 +206,7 @@ def _plans(known: ArrayLike, novel: ArrayLike, correct: ArrayLike | None, tpr: f
     if correct is None:
         return plans
     right = as_flags("correct", correct, int(tally.sizes[0]))
-    plans["accuracy"] = (rows_of(right), mean_of)
+    plans["accuracy"] = (PairedArrays([right], [0]), lambda rows: float(np.mean(rows.arrays[0])))
     plans["oscr"] = (ranking.tally_open_set(known, novel, right), ranking.oscr_of)
     plans["aurc"] = (selective.tally_outcomes(known, right), selective.aurc_of)
     if right.any() and not right.all():

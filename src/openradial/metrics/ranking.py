@@ -86,7 +86,7 @@ class RocCurve(NamedTuple):
 
 
 def auroc(known: ArrayLike, novel: ArrayLike) -> float:
-    """Return the area under the ROC curve: the probability that a novel input scores higher than a known one.
+    """Return the area under the ROC curve: the probability that a novel input scores above a known one.
 
     Ties count half.
 
@@ -135,7 +135,6 @@ def roc_curve(known: ArrayLike, novel: ArrayLike) -> RocCurve:
 
 
 def tally_ranking(known: ArrayLike, novel: ArrayLike) -> Tally:
-    """Count known and novel scores; two groups."""
     return Tally.of(as_scores("known", known), as_scores("novel", novel), groups=((KNOWN,), (NOVEL,)))
 
 
@@ -174,10 +173,7 @@ def oscr(known: ArrayLike, novel: ArrayLike, correct: ArrayLike) -> float:
     It is the probability that a known input is classified correctly *and* scores lower than a novel one; ties count
     half. So it is at most the accuracy, and equal to it when no novel input scores as low as a correct known one.
 
-    Args:
-        known: unknown scores of known inputs
-        novel: unknown scores of novel inputs
-        correct: for each known input, whether its class is right, before any is rejected
+    ``correct`` tells for each known input whether its class is right, before any is rejected.
 
     >>> oscr(known=[0.1, 0.2, 0.4], novel=[0.3, 0.9], correct=[True, False, True])
     0.5

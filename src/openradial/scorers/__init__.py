@@ -7,11 +7,4 @@ from openradial.scorers.mixture import MixtureScorer
 from openradial.scorers.neighbours import NeighbourScorer
 from openradial.scorers.parzen import ParzenScorer
 
-__all__ = [
-    "Combination",
-    "MahalanobisScorer",
-    "MixtureScorer",
-    "NeighbourScorer",
-    "ParzenScorer",
-    "Scorer",
-]
+__all__ = ["Combination", "MahalanobisScorer", "MixtureScorer", "NeighbourScorer", "ParzenScorer", "Scorer"]

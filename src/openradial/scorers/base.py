@@ -79,10 +79,11 @@ class FeatureScorer(Scorer):
     """
 
     takes: ClassVar[ScorerInput] = "features"
+    means: Tensor  # (m, d) of classes, components or kernels
 
     def unknown_score(self, z: Tensor) -> Tensor:
         self._check_fitted()
-        check_rows("features", z, self.width)
+        check_rows("features", z, self.means.shape[1])
         rows = z.double()
         finite = torch.isfinite(rows).all(1)
         safe = torch.where(finite.unsqueeze(1), rows, 0.0)
@@ -90,18 +91,13 @@ class FeatureScorer(Scorer):
         score = score.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
         return torch.where(finite, score, rows.abs().sum(1)).to(at_least_float32(z).dtype)
 
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """Number of features of a row, known once fitted."""
-
     @abstractmethod
     def _score(self, z: Tensor) -> Tensor:
         """Return the score of finite rows, ``(b, d) -> (b,)``, both float64."""
 
-    @abstractmethod
     def _rows_at_once(self) -> int:
         """Return the number of rows that are scored at a time."""
+        return max(1, AT_ONCE // max(self.means.shape))
 
 
 def check_rows(name: str, x: Tensor, width: int | None = None) -> None:
@@ -118,12 +114,10 @@ def check_known(name: str, x: Tensor) -> None:
     """Raise unless there is at least one row, and all are finite."""
     if not len(x):
         raise ShapeError(f"{name} must hold at least one example to learn from, got none")
-    bad = (~torch.isfinite(x)).flatten(1).any(1) if x.ndim > 1 else ~torch.isfinite(x)
+    bad = ~torch.isfinite(x).all(1)
     if bad.any():
-        first = int(bad.int().argmax())
-        raise ShapeError(
-            f"{name} must be finite, got nan or infinity in {int(bad.sum())} rows, the first is row {first}"
-        )
+        rows = f"{int(bad.sum())} rows, the first is row {int(bad.int().argmax())}"
+        raise ShapeError(f"{name} must be finite, got nan or infinity in {rows}")
 
 
 def check_labels(y: Tensor, count: int, num_classes: int) -> None:

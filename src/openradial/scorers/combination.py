@@ -1,7 +1,7 @@
 """The combination of several unknown scores into one, calibrated again."""
 
 import math
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, get_args
 
 import torch
 from torch import Tensor
@@ -10,7 +10,8 @@ from openradial.conformal import conformal_p_values
 from openradial.errors import OptionError, ShapeError, check_choice, check_count
 from openradial.scorers.base import Scorer, ScorerInput, at_least_float32, check_known, check_rows
 
-METHODS = ("fisher", "mean", "min", "cauchy", "standardised")
+CombinationMethod = Literal["fisher", "mean", "min", "cauchy", "standardised"]
+METHODS: tuple[CombinationMethod, ...] = get_args(CombinationMethod)
 TAIL = 0.1  # share of the calibration scores that determine how fast p falls off in a column
 
 
@@ -46,9 +47,7 @@ class Combination(Scorer):
     columns: Tensor
     merged: Tensor
 
-    def __init__(
-        self, method: Literal["fisher", "mean", "min", "cauchy", "standardised"] = "fisher", *, seed: int = 0
-    ) -> None:
+    def __init__(self, method: CombinationMethod = "fisher", *, seed: int = 0) -> None:
         super().__init__()
         check_choice("method", method, METHODS)
         check_count("seed", seed, least=0)

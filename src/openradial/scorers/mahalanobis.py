@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from openradial.errors import OptionError
-from openradial.scorers.base import AT_ONCE, FeatureScorer, check_classes, check_features, squared_distances
+from openradial.scorers.base import FeatureScorer, check_classes, check_features, squared_distances
 
 SINGULAR = 1e-7  # a share of a standard deviation that is rounding
 
@@ -29,7 +29,6 @@ class MahalanobisScorer(FeatureScorer):
     """
 
     fitted: ClassVar[tuple[str, ...]] = ("means", "whitening", "overall_mean", "overall_whitening")
-    means: Tensor
     whitening: Tensor
     overall_mean: Tensor
     overall_whitening: Tensor
@@ -58,10 +57,6 @@ class MahalanobisScorer(FeatureScorer):
         self.overall_whitening = _whitening(rows - self.overall_mean, self.shrinkage)
         return self
 
-    @property
-    def width(self) -> int:
-        return self.means.shape[1]
-
     def _score(self, z: Tensor) -> Tensor:
         deviations, means = z - self.overall_mean, self.means.double() - self.overall_mean
         whitening = self.whitening.double()
@@ -69,9 +64,6 @@ class MahalanobisScorer(FeatureScorer):
         if not self.relative:
             return score
         return score - (deviations @ self.overall_whitening.double()).square().sum(1)
-
-    def _rows_at_once(self) -> int:
-        return max(1, AT_ONCE // max(self.means.shape))
 
 
 def _whitening(deviations: Tensor, shrinkage: float | str) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from openradial.errors import OptionError, check_choice, check_count, check_positive, require
-from openradial.scorers.base import AT_ONCE, FeatureScorer, check_features
+from openradial.scorers.base import FeatureScorer, check_features
 
 SINGULAR = 1e-7  # a share of a standard deviation that is rounding
 
@@ -25,7 +25,6 @@ class MixtureScorer(FeatureScorer):
 
     fitted: ClassVar[tuple[str, ...]] = ("log_weights", "means", "factors")
     log_weights: Tensor
-    means: Tensor
     factors: Tensor
 
     def __init__(
@@ -83,17 +82,10 @@ class MixtureScorer(FeatureScorer):
                 raise singular
         return mixture
 
-    @property
-    def width(self) -> int:
-        return self.means.shape[1]
-
     def _score(self, z: Tensor) -> Tensor:
         parts = zip(self.log_weights.double(), self.means.double(), self.factors.double(), strict=True)
         logs = [weight + _log_gaussian(z, mean, factor) for weight, mean, factor in parts]
         return -torch.stack(logs).logsumexp(0)
-
-    def _rows_at_once(self) -> int:
-        return max(1, AT_ONCE // max(self.means.shape))
 
 
 def _log_gaussian(z: Tensor, mean: Tensor, factor: Tensor) -> Tensor:

@@ -13,14 +13,7 @@ import torch
 from torch import Tensor
 
 from openradial.errors import OptionError, check_choice, check_count
-from openradial.scorers.base import (
-    Scorer,
-    ScorerInput,
-    at_least_float32,
-    check_classes,
-    check_features,
-    check_rows,
-)
+from openradial.scorers.base import Scorer, ScorerInput, at_least_float32, check_classes, check_features, check_rows
 
 PRODUCTS = 2**23  # numbers of the matrix s in memory at a time: 32 MB in float32
 IN_CACHE = 2**19  # numbers of the differences in memory at a time: 4 MB, which stay in the cache
@@ -45,7 +38,8 @@ class NeighbourSearch:
         """
         excluded = torch.full((len(z),), -1, device=z.device) if excluded is None else excluded
         with torch.autocast(z.device.type, enabled=False):
-            if not _has_exact_products(z):
+            # the bound on the rounding needs float32 products that are computed in float32
+            if z.device.type != "cpu" or torch.get_float32_matmul_precision() != "highest":
                 return self._search(z, k, excluded, self._prepared(torch.float64))[0]
             distances, proven = self._search(z, k, excluded, self._prepared32)
             again = (~proven).nonzero().squeeze(1)
@@ -127,11 +121,6 @@ def smallest(s: Tensor, count: int) -> tuple[Tensor, Tensor]:
     candidates = blocked.gather(1, nearest.unsqueeze(2).expand(-1, -1, BLOCK)).flatten(1)
     values, at = candidates.topk(count, 1, largest=False)
     return values, nearest.gather(1, at // BLOCK) * BLOCK + at % BLOCK
-
-
-def _has_exact_products(z: Tensor) -> bool:
-    """Return whether float32 products are computed in float32, which the bound on the rounding needs."""
-    return z.device.type == "cpu" and torch.get_float32_matmul_precision() == "highest"
 
 
 class NeighbourScorer(Scorer):

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from openradial.errors import OptionError, check_choice, check_count, check_positive, require
-from openradial.scorers.base import AT_ONCE, FeatureScorer, check_features, squared_distances
+from openradial.scorers.base import FeatureScorer, check_features, squared_distances
 from openradial.scorers.neighbours import NeighbourSearch
 
 PAIRS = 2**21  # pairs of a row and a centre that determine h: those of 1,448 rows with each other
@@ -19,8 +18,7 @@ GRID, STEPS = 16, 16
 GOLDEN = (math.sqrt(5) - 1) / 2
 
 
-@dataclass(frozen=True)
-class Kernels:
+class Kernels(NamedTuple):
     """The centres, the number of rows of each, and the centre that each row belongs to, -1 for none."""
 
     points: Tensor  # (m, d)
@@ -45,8 +43,7 @@ class ParzenScorer(FeatureScorer):
     tensor([ 1.4189, 33.6121])
     """
 
-    fitted: ClassVar[tuple[str, ...]] = ("points", "log_weights", "fitted_bandwidth")
-    points: Tensor
+    fitted: ClassVar[tuple[str, ...]] = ("means", "log_weights", "fitted_bandwidth")
     log_weights: Tensor
     fitted_bandwidth: Tensor
 
@@ -82,13 +79,9 @@ class ParzenScorer(FeatureScorer):
             bandwidth = likelihood_bandwidth(rows, kernels, self.seed)
         elif bandwidth is None:
             bandwidth = neighbour_bandwidth(rows, self.k, self.seed)
-        self.points, self.log_weights = kernels.points, kernels.counts.log() - kernels.counts.sum().log()
+        self.means, self.log_weights = kernels.points, kernels.counts.log() - kernels.counts.sum().log()
         self.fitted_bandwidth = rows.new_tensor(bandwidth)
         return self
-
-    @property
-    def width(self) -> int:
-        return self.points.shape[1]
 
     def _kernels(self, rows: Tensor) -> Kernels:
         count = len(rows)
@@ -102,11 +95,8 @@ class ParzenScorer(FeatureScorer):
 
     def _score(self, z: Tensor) -> Tensor:
         squared = self.fitted_bandwidth.double().square()
-        exponents = self.log_weights - squared_distances(z, self.points.double()) / (2 * squared)  # (b, m)
-        return self.width / 2 * (2 * math.pi * squared).log() - exponents.logsumexp(1)
-
-    def _rows_at_once(self) -> int:
-        return max(1, AT_ONCE // len(self.points))
+        exponents = self.log_weights - squared_distances(z, self.means.double()) / (2 * squared)  # (b, m)
+        return self.means.shape[1] / 2 * (2 * math.pi * squared).log() - exponents.logsumexp(1)
 
 
 def _clusters(rows: Tensor, count: int, seed: int) -> Kernels:
