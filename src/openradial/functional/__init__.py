@@ -4,11 +4,4 @@ from openradial.functional.distances import radial_distances, radial_nearest
 from openradial.functional.losses import radial_loss
 from openradial.functional.probabilities import radial_log_probs, radial_probs, safe_beta
 
-__all__ = [
-    "radial_distances",
-    "radial_log_probs",
-    "radial_loss",
-    "radial_nearest",
-    "radial_probs",
-    "safe_beta",
-]
+__all__ = ["radial_distances", "radial_log_probs", "radial_loss", "radial_nearest", "radial_probs", "safe_beta"]

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from openradial.errors import DTypeError, OptionError, ShapeError, check_count
+from openradial.errors import DTypeError, OptionError, check_count, check_outputs
 from openradial.functional import eager
 from openradial.functional.geometry import Axes, Geometry, PrototypesLike, make_geometry
 from openradial.functional.norms import DistanceMetric, MetricName, make_metric
@@ -81,8 +81,7 @@ def _nearest(rows: Tensor, k: int, geometry: Geometry, metric: DistanceMetric) -
         classes = eager.largest(rows)
         return geometry.distances_to(rows, classes, metric).unsqueeze(-1), classes.unsqueeze(-1)
     nearest = rows.topk(k, -1).indices
-    columns = [geometry.distances_to(rows, nearest[..., i], metric) for i in range(k)]
-    return torch.stack(columns, -1), nearest
+    return torch.stack([geometry.distances_to(rows, nearest[..., i], metric) for i in range(k)], -1), nearest
 
 
 def as_rows(o: Tensor) -> Tensor:
@@ -91,13 +90,7 @@ def as_rows(o: Tensor) -> Tensor:
         raise DTypeError(f"outputs must be a torch.Tensor, got {type(o).__name__}; for NumPy use openradial.reference")
     if kind := getattr(o, KIND, None):
         raise DTypeError(f"expected the outputs of a network, got the {kind} computed from them; pass the outputs")
-    if not o.is_floating_point():
-        raise DTypeError(f"outputs must be floating point, got {o.dtype}; pass the last affine layer's result as it is")
-    if o.ndim == 0 or o.shape[-1] == 0:
-        raise ShapeError(
-            f"outputs must have at least one number per input on their last axis, got shape {tuple(o.shape)}; "
-            "expected (..., outputs)"
-        )
+    check_outputs(tuple(o.shape), o.dtype, o.is_floating_point())
     if o.dtype in (torch.float16, torch.bfloat16):
         o = o.float()
     return o if o.ndim == 2 else o.reshape(-1, o.shape[-1])

@@ -29,8 +29,7 @@ class Network(nn.Module, ABC):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the outputs ``o`` of shape (b, num_classes)."""
-        o: Tensor = self.classifier(self.forward_features(x))
-        return o
+        return self.classifier(self.forward_features(x))  # type: ignore[no-any-return]
 
     @property
     def num_features(self) -> int:

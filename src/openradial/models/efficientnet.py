@@ -85,8 +85,7 @@ class EfficientNetLite0(Network):
 
     def forward_features(self, x: Tensor) -> Tensor:
         check_images(x, self.channels)
-        z: Tensor = self.drop(self.pool(self.head(self.blocks(self.stem(x)))).flatten(1))
-        return z
+        return self.drop(self.pool(self.head(self.blocks(self.stem(x)))).flatten(1))  # type: ignore[no-any-return]
 
     def initialise(self, layer: nn.Module) -> None:
         if isinstance(layer, nn.Conv2d):

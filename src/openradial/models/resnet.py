@@ -35,8 +35,7 @@ class ResidualBlock(nn.Module):
         for conv, norm in self.steps[:-1]:
             x = self.relu(self._modules[norm](self._modules[conv](x)))  # type: ignore[misc]
         conv, norm = self.steps[-1]
-        out: Tensor = self.relu(self._modules[norm](self._modules[conv](x)) + shortcut)  # type: ignore[misc]
-        return out
+        return self.relu(self._modules[norm](self._modules[conv](x)) + shortcut)  # type: ignore[misc, no-any-return]
 
 
 class ResNet(Network):
@@ -89,8 +88,7 @@ class ResNet(Network):
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
             x = stage(x)
-        z: Tensor = self.avgpool(x).flatten(1)
-        return z
+        return self.avgpool(x).flatten(1)  # type: ignore[no-any-return]
 
     def initialise(self, layer: nn.Module) -> None:
         if isinstance(layer, nn.Conv2d):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from torch import nn, optim
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 
 from openradial.training.settings import Settings
 
@@ -41,11 +41,6 @@ def learning_rate_factor(settings: Settings, step: int, steps_per_epoch: int) ->
         return float(settings.step_factor ** (step // steps_per_epoch // settings.step_epochs))
     done = (step - warmup) / max(1.0, settings.epochs * steps_per_epoch - warmup)  # share of the steps, in [0, 1)
     return 1 - done if settings.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
-
-
-def make_average(net: nn.Module, decay: float) -> AveragedModel:
-    """Return an exponential moving average of the parameters; buffers are copied from the last step."""
-    return AveragedModel(net, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
 
 
 @contextmanager

@@ -26,16 +26,6 @@ DEFAULTS: dict[str, tuple[str, ...]] = {
 }
 
 
-def brightest(x: Tensor, other: Tensor) -> Tensor:
-    """Return the elementwise maximum of two examples."""
-    return torch.maximum(x, other)
-
-
-def mean(x: Tensor, other: Tensor) -> Tensor:
-    """Return the mean of two examples."""
-    return (x + other) / 2
-
-
 def halves(x: Tensor, other: Tensor) -> Tensor:
     """Join one half of an example and the other half of another.
 
@@ -73,8 +63,8 @@ def words(x: Tensor, other: Tensor) -> Tensor:
 
 
 MAKERS: dict[str, Maker] = {
-    "brightest": brightest,
-    "mean": mean,
+    "brightest": torch.maximum,
+    "mean": lambda x, other: (x + other) / 2,
     "halves": halves,
     "blocks": blocks,
     "columns": columns,
@@ -126,10 +116,7 @@ class OutlierObjective:
         check_positive("weight", self.weight)
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        if not model.training:
-            o = model(x)
-            return self.loss(o, y), o
-        made = make_outliers(x, y, self.kinds)
+        made = make_outliers(x, y, self.kinds) if model.training else x[:0]
         o, far = model(torch.cat([x, made])).tensor_split([len(x)])
         loss = self.loss(o, y)
         if len(made):

@@ -59,14 +59,13 @@ def is_sharded(net: nn.Module) -> bool:
     return any(kind.__name__ == "FSDPModule" for kind in type(net).__mro__)  # without loading torch.distributed.fsdp
 
 
-def model_tensors(net: nn.Module) -> dict[str, Tensor]:
-    """Return the complete state of a network; all processes must call this, only the first gets a sharded one's."""
+def model_tensors(net: nn.Module, *, main_only: bool = True) -> dict[str, Tensor]:
+    """Return the complete state of a network; all processes must call this, with ``main_only`` the first gets it."""
     if not is_sharded(net):
         return net.state_dict()
     from torch.distributed.checkpoint.state_dict import get_model_state_dict
 
-    tensors: dict[str, Any] = get_model_state_dict(net, options=_full_state(cpu_offload=True))
-    return tensors
+    return get_model_state_dict(net, options=_full_state(cpu_offload=main_only))  # type: ignore[return-value]
 
 
 def load_model(net: nn.Module, tensors: Mapping[str, Tensor]) -> None:
@@ -86,10 +85,8 @@ def gathered(net: nn.Module, build: Callable[[], nn.Module]) -> nn.Module:
     """Return the trained network on the CPU, complete in every process; ``build`` makes one that is not sharded."""
     if not is_sharded(net):
         return net.cpu()
-    from torch.distributed.checkpoint.state_dict import get_model_state_dict
-
-    tensors: dict[str, Any] = get_model_state_dict(net, options=_full_state())
     complete = build()
+    tensors = model_tensors(net, main_only=False)
     complete.load_state_dict({name: tensor.cpu() for name, tensor in tensors.items()})
     return complete
 
