@@ -36,17 +36,8 @@ from openradial.errors import (
     target_error,
 )
 
-__all__ = [
-    "axis_prototypes",
-    "radial_distances",
-    "radial_distances_grad",
-    "radial_log_probs",
-    "radial_loss",
-    "radial_loss_grad",
-    "radial_nearest",
-    "radial_probs",
-    "simplex_prototypes",
-]
+__all__ = ["axis_prototypes", "radial_distances", "radial_distances_grad", "radial_log_probs", "radial_loss"]
+__all__ += ["radial_loss_grad", "radial_nearest", "radial_probs", "simplex_prototypes"]
 
 Array = NDArray[np.float64]
 MetricName = Literal["euclidean", "squared_euclidean", "manhattan", "chebyshev"]

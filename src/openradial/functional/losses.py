@@ -15,9 +15,9 @@ from openradial.errors import (
     target_error,
 )
 from openradial.functional import eager
-from openradial.functional.distances import KIND, as_rows
 from openradial.functional.geometry import Axes, Geometry, PrototypesLike, make_geometry
 from openradial.functional.norms import DistanceMetric, MetricName, make_metric
+from openradial.functional.probabilities import KIND, as_rows
 
 Reduction = Literal["mean", "sum", "none"]
 

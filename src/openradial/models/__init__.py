@@ -14,21 +14,5 @@ from openradial.models.resnet import ResNet
 from openradial.models.sequences import SequenceClassifier, TextCNN, TextRNN
 from openradial.models.weights import load_weights
 
-__all__ = [
-    "MLP",
-    "VGG19",
-    "AlexNet",
-    "EfficientNetLite0",
-    "MnistCNN",
-    "Network",
-    "ResNet",
-    "SequenceClassifier",
-    "TextCNN",
-    "TextRNN",
-    "Weights",
-    "build",
-    "imagenet_weights",
-    "load_weights",
-    "names",
-    "options",
-]
+__all__ = ["MLP", "VGG19", "AlexNet", "EfficientNetLite0", "MnistCNN", "Network", "ResNet", "SequenceClassifier"]
+__all__ += ["TextCNN", "TextRNN", "Weights", "build", "imagenet_weights", "load_weights", "names", "options"]

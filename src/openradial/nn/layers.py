@@ -20,8 +20,6 @@ from openradial.functional.norms import MetricName, make_metric
 from openradial.functional.probabilities import Cutoff
 from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, Prototypes
 
-__all__ = ["RadialLayer", "RadialLinear", "RadialLoss"]
-
 
 class _Measure(TypedDict):
     prototypes: Prototypes

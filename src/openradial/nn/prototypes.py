@@ -18,8 +18,6 @@ from openradial.errors import ShapeError, check_count, check_positive
 from openradial.functional.geometry import Axes, Geometry, PrototypeRows, Simplex, matrix_distances
 from openradial.functional.norms import EUCLIDEAN
 
-__all__ = ["AxisPrototypes", "FixedPrototypes", "LearnedPrototypes", "Prototypes", "SimplexPrototypes"]
-
 
 class Prototypes(nn.Module, ABC):
     """Base of all arrangements: ``num_classes`` points in a space of ``num_outputs`` axes."""

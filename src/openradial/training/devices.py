@@ -91,14 +91,6 @@ class Devices:
         tensor = torch.tensor(values, dtype=torch.float64, device=self.fabric.device)
         return [float(value) for value in self.fabric.all_reduce(tensor, reduce_op="sum").tolist()]
 
-    def gather_rows(self, values: Tensor) -> Tensor:
-        """Concatenate the rows of all processes on the CPU; the numbers of rows may differ."""
-        if self.world_size == 1:
-            return values
-        counts = [int(n) for n in self.sum([len(values) if r == self.rank else 0.0 for r in range(self.world_size)])]
-        padded = torch.nn.functional.pad(values, (0, 0) * (values.ndim - 1) + (0, max(counts) - len(values)))
-        return torch.cat([part[:count] for part, count in zip(self._gather(padded), counts, strict=True)])
-
     def random_states(self) -> dict[str, Tensor]:
         """Return the states of all random generators of all processes, ``(processes, bytes)`` each."""
         states = {"cpu": torch.get_rng_state()}
