@@ -164,9 +164,10 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
 
 
 # Checks of outputs and targets that openradial.functional and openradial.reference share; they take shapes.
+Shape = tuple[int, ...]
 
 
-def check_outputs(shape: tuple[int, ...], dtype: object, is_floating_point: bool) -> None:
+def check_outputs(shape: Shape, dtype: object, is_floating_point: bool) -> None:
     """Raise unless outputs are floating point of shape ``(..., outputs)``."""
     if not is_floating_point:
         raise DTypeError(f"outputs must be floating point, got {dtype}; pass the last affine layer's result as it is")
@@ -191,24 +192,25 @@ def check_label_smoothing(label_smoothing: float) -> None:
         raise OptionError(f"label_smoothing must lie in 0..1, got {label_smoothing!r}; 0.0 turns it off")
 
 
-def batch_shape(outputs: tuple[int, ...]) -> tuple[int, ...]:
+def batch_shape(outputs: Shape) -> Shape:
     """Return the shape of outputs ``(d,)``, ``(n, d)`` or ``(n, d, d1, ...)`` without ``d``: that of class targets."""
     return outputs[:-1] if len(outputs) <= 2 else (outputs[0], *outputs[2:])
 
 
 def check_targets(
-    shape: tuple[int, ...],
-    outputs: tuple[int, ...],
+    shape: Shape,
+    outputs: Shape,
     classes: int,
-    weight: tuple[int, ...] | None,
+    weight: Shape | None,
     ignore_index: int,
-    *,
+    label_smoothing: float,
     to_int: str | None,
 ) -> None:
-    """Raise unless the shapes of targets and class weights fit that of the outputs.
+    """Raise unless targets and options of a loss fit outputs of this shape.
 
     Targets are classes, or distributions if ``to_int`` is given: what converts classes that were stored as floats.
     """
+    check_label_smoothing(label_smoothing)
     if weight is not None and weight != (classes,):
         raise ShapeError(
             f"weight must hold one factor per class: expected shape ({classes},), got {weight}; "

@@ -28,7 +28,6 @@ from openradial.errors import (
     check_choice,
     check_count,
     check_cutoff,
-    check_label_smoothing,
     check_outputs,
     check_positive,
     check_targets,
@@ -233,7 +232,6 @@ def _targets(
     check_positive("beta", beta)
     check_positive("scale", scale)
     check_choice("metric", metric, METRICS)
-    check_label_smoothing(label_smoothing)
     rows = _outputs(np.moveaxis(np.asarray(o), 1, -1) if np.ndim(o) > 2 else o)
     d = rows.shape[-1]
     rows, unit = rows.reshape(-1, d), _axis_scale(axis_scale, d)
@@ -253,7 +251,7 @@ def _targets(
             "call .astype(int) on classes"
         )
     to_int = ".astype(int)" if is_distribution else None
-    check_targets(y.shape, np.shape(o), classes, factors.shape, ignore_index, to_int=to_int)
+    check_targets(y.shape, np.shape(o), classes, factors.shape, ignore_index, label_smoothing, to_int)
     if is_distribution:
         t = (np.moveaxis(y, 1, -1) if y.ndim > 2 else y).reshape(-1, classes).astype(np.float64)
         kept, share = np.True_, np.float64(len(rows))

@@ -121,13 +121,6 @@ class PrototypeRows:
     def num_classes(self, outputs: int) -> int:
         return self.matrix.shape[0]
 
-    def check_outputs(self, outputs: int) -> None:
-        if outputs != self.matrix.shape[1]:
-            raise ShapeError(
-                f"prototypes and outputs must have the same width: {self.matrix.shape[1]} axes but {outputs} outputs; "
-                f"make the last layer {self.matrix.shape[1]} wide"
-            )
-
     def distances(self, o: Tensor, metric: DistanceMetric) -> Tensor:
         return matrix_distances(o, self.matrix.to(o.dtype), metric)
 
@@ -153,8 +146,12 @@ def make_geometry(prototypes: PrototypesLike | None, scale: float, outputs: int)
         return Axes(float(scale))
     check_unscaled(scale)
     if isinstance(prototypes, Tensor):
-        rows = PrototypeRows(prototypes)
-        rows.check_outputs(outputs)
+        rows, width = PrototypeRows(prototypes), prototypes.shape[-1]
+        if outputs != width:
+            raise ShapeError(
+                f"prototypes and outputs must have the same width: {width} axes but {outputs} outputs; "
+                f"make the last layer {width} wide"
+            )
         return rows
     if isinstance(prototypes, HasGeometry):
         prototypes.check_outputs(outputs)

@@ -5,18 +5,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from openradial.errors import (
-    DTypeError,
-    batch_shape,
-    check_choice,
-    check_label_smoothing,
-    check_positive,
-    check_targets,
-    target_error,
-)
+from openradial.errors import DTypeError, batch_shape, check_choice, check_positive, check_targets, target_error
 from openradial.functional import eager
-from openradial.functional.geometry import Axes, Geometry, PrototypesLike, make_geometry
-from openradial.functional.norms import DistanceMetric, MetricName, make_metric
+from openradial.functional.geometry import Axes, PrototypesLike, make_geometry
+from openradial.functional.norms import MetricName, make_metric
 from openradial.functional.probabilities import KIND, as_rows
 
 Reduction = Literal["mean", "sum", "none"]
@@ -73,7 +65,6 @@ def radial_loss(
         if isinstance(geometry, Axes):
             factor = beta / len(o) if reduction == "mean" else beta
             return eager.summed_target_distances(o, target, geometry.scale, float(factor))
-    check_label_smoothing(label_smoothing)
     rows = as_rows(o.movedim(1, -1) if isinstance(o, Tensor) and o.ndim > 2 else o)
     geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
     classes = geometry.num_classes(rows.shape[1])
@@ -84,7 +75,7 @@ def radial_loss(
             f"{target.dtype if isinstance(target, Tensor) else type(target).__name__}; call .long() on classes"
         )
     shapes = tuple(target.shape), tuple(o.shape), classes, None if weight is None else tuple(weight.shape)
-    check_targets(*shapes, ignore_index, to_int=".long()" if is_distribution else None)
+    check_targets(*shapes, ignore_index, label_smoothing, ".long()" if is_distribution else None)
     if is_distribution:
         t = (target.movedim(1, -1) if target.ndim > 2 else target).reshape(-1, classes)
         t = t.to(rows.dtype) * (1 - label_smoothing) + label_smoothing / classes
@@ -94,10 +85,19 @@ def radial_loss(
     else:
         y = target.long().reshape(-1)
         kept = y != ignore_index
-        _check_range(y, kept, classes, ignore_index)
+        if eager.has_values(y) and eager.first_order_only(y):
+            wrong = y[kept & ((y < 0) | (y >= classes))]
+            if len(wrong):
+                raise target_error(int(wrong[0]), classes, ignore_index)
         y = torch.where(kept, y, 0)
         share = kept.to(rows.dtype) if weight is None else weight.to(rows)[y] * kept
-        loss = _class_losses(rows, y, float(beta), geometry, measure, weight, share, label_smoothing)
+        if label_smoothing == 0:
+            loss = eager.scaled(geometry.distances_to(rows, y, measure), float(beta)) * share
+        else:
+            d = eager.scaled(geometry.distances(rows, measure), float(beta))
+            to_target = d.gather(-1, y.unsqueeze(-1)).squeeze(-1) * share
+            to_all = (d if weight is None else d * weight.to(d)).mean(-1)
+            loss = (1 - label_smoothing) * to_target + label_smoothing * to_all
         loss = torch.where(kept, loss, 0.0)
     if reduction == "none":
         return loss.reshape(batch_shape(tuple(o.shape)))
@@ -120,30 +120,3 @@ def _fast_path_applies(o: Tensor, target: Tensor) -> bool:
         and target.min().item() >= 0
         and target.max().item() < o.shape[1]
     )
-
-
-def _class_losses(
-    rows: Tensor,
-    y: Tensor,
-    beta: float,
-    geometry: Geometry,
-    metric: DistanceMetric,
-    weight: Tensor | None,
-    share: Tensor,
-    label_smoothing: float,
-) -> Tensor:
-    """Return the weighted loss of each example with a class as its target, ``(n,)``."""
-    if label_smoothing == 0:
-        return eager.scaled(geometry.distances_to(rows, y, metric), beta) * share
-    d = eager.scaled(geometry.distances(rows, metric), beta)
-    to_target = d.gather(-1, y.unsqueeze(-1)).squeeze(-1) * share
-    to_all = (d if weight is None else d * weight.to(d)).mean(-1)
-    return (1 - label_smoothing) * to_target + label_smoothing * to_all
-
-
-def _check_range(y: Tensor, kept: Tensor, classes: int, ignore_index: int) -> None:
-    if not (eager.has_values(y) and eager.first_order_only(y)):
-        return
-    wrong = y[kept & ((y < 0) | (y >= classes))]
-    if len(wrong):
-        raise target_error(int(wrong[0]), classes, ignore_index)

@@ -6,11 +6,10 @@ Images are float (b, c, h, w), tables (b, d), sequences (b, t, c) padded with Na
 """
 
 from openradial.models.contract import Network
-from openradial.models.efficientnet import EfficientNetLite0
+from openradial.models.imagenet import EfficientNetLite0, ResNet
 from openradial.models.paper import MLP, VGG19, AlexNet, MnistCNN
 from openradial.models.pretrained import Weights, imagenet_weights
 from openradial.models.registry import build, names, options
-from openradial.models.resnet import ResNet
 from openradial.models.sequences import SequenceClassifier, TextCNN, TextRNN
 from openradial.models.weights import load_weights
 

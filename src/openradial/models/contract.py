@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -49,9 +49,8 @@ class Network(nn.Module, ABC):
 
     def initialise(self, layer: nn.Module) -> None:
         """Initialise one layer: here as PyTorch does, in a subclass as its network was published."""
-        reset: Any = getattr(layer, "reset_parameters", None)
-        if reset is not None:
-            reset()
+        if hasattr(layer, "reset_parameters"):
+            layer.reset_parameters()  # type: ignore[operator]
 
 
 def fully_connected(
@@ -62,12 +61,10 @@ def fully_connected(
     check_dropout(dropout)
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for i, (before, width) in enumerate(pairwise((inputs, *widths)), start=1):
-        if dropout and drop_first:
-            layers[f"drop{i}"] = nn.Dropout(dropout)
-        layers[f"fc{i}"] = nn.Linear(before, width)
-        layers[f"relu{i}"] = nn.ReLU()
-        if dropout and not drop_first:
-            layers[f"drop{i}"] = nn.Dropout(dropout)
+        drop = {f"drop{i}": nn.Dropout(dropout)} if dropout else {}
+        layers |= drop if drop_first else {}
+        layers |= {f"fc{i}": nn.Linear(before, width), f"relu{i}": nn.ReLU()}
+        layers |= {} if drop_first else drop
     return nn.Sequential(layers)
 
 
@@ -80,8 +77,7 @@ def check_counts(name: str, values: Sequence[int]) -> None:
 
 def check_dropout(value: float) -> None:
     """Raise unless ``value`` is a probability below one."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not (is_number and 0 <= value < 1):
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 1:
         raise OptionError(f"dropout must be at least 0 and below 1, got {value!r}")
 
 

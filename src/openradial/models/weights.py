@@ -141,15 +141,14 @@ def _check_fit(expected: State, given: State, origin: str) -> None:
     unknown = [name for name in given if name not in expected]
     problems = [f"it lacks {listed(missing, SHOWN)}"] if missing else []
     problems += [f"it has {listed(unknown, SHOWN)}, which the network does not have"] if unknown else []
-    shapes = [(name, tuple(expected[name].shape), tuple(given[name].shape)) for name in expected if name in given]
-    wrong = [
-        f"{name} should have the shape {wanted} and has {shape}" for name, wanted, shape in shapes if wanted != shape
-    ]
-    problems += wrong[:SHOWN]
+    wrong = [name for name in expected if name in given and expected[name].shape != given[name].shape]
+    for name in wrong[:SHOWN]:
+        wanted, shape = tuple(expected[name].shape), tuple(given[name].shape)
+        problems.append(f"{name} should have the shape {wanted} and has {shape}")
     if problems:
         raise WeightsError(
-            f"{origin} does not fit the network: {'; '.join(problems)}; build the network that the file was saved from, "
-            "or leave layers out with reset='classifier' or 'fully_connected'"
+            f"{origin} does not fit the network: {'; '.join(problems)}; build the network that the file was saved "
+            "from, or leave layers out with reset='classifier' or 'fully_connected'"
         )
     for name, value in given.items():
         if expected[name].is_floating_point() and not (value.is_floating_point() and bool(value.isfinite().all())):

@@ -42,12 +42,16 @@ def blocks(x: Tensor, other: Tensor) -> Tensor:
     """Shuffle the pieces of an example: 4 x 4 of an image, 8 of a sequence; the remainder is kept."""
     if x.ndim != 4:
         return _reordered_steps(x)
+    n, c = x.shape[:2]
     pieces = [min(4, length) for length in x.shape[2:]]
-    order = torch.rand(len(x), math.prod(pieces), device=x.device).argsort(1)  # (n, p)
+    order = torch.rand(n, math.prod(pieces), device=x.device).argsort(1)  # (n, p * q)
     sizes = [length // p for length, p in zip(x.shape[2:], pieces, strict=True)]
     made = x.clone()
     inner = made[:, :, : pieces[0] * sizes[0], : pieces[1] * sizes[1]]
-    inner.copy_(_reordered_blocks(inner, order, pieces, sizes))
+    cut = inner.reshape(n, c, pieces[0], sizes[0], pieces[1], sizes[1]).permute(0, 2, 4, 1, 3, 5)  # (n, p, q, c, h, w)
+    rows = cut.reshape(n, order.shape[1], -1)  # (n, p * q, d)
+    moved = rows.gather(1, order.unsqueeze(-1).expand_as(rows)).view(n, *pieces, c, *sizes)
+    inner.copy_(moved.permute(0, 3, 1, 4, 2, 5).reshape(inner.shape))
     return made
 
 
@@ -161,12 +165,3 @@ def _reordered_steps(x: Tensor) -> Tensor:
     t = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
     moved = order.gather(1, (t // size).clamp_max(7)) * size + t % size
     return _at(x, torch.where(t < pieces * size, moved, t).clamp_max(x.shape[1] - 1))
-
-
-def _reordered_blocks(x: Tensor, order: Tensor, pieces: Sequence[int], sizes: Sequence[int]) -> Tensor:
-    """Return the blocks of images ``(n, c, h, w)`` in the order of each row of ``order``."""
-    n, c = x.shape[:2]
-    cut = x.reshape(n, c, pieces[0], sizes[0], pieces[1], sizes[1]).permute(0, 2, 4, 1, 3, 5)  # (n, p, q, c, h, w)
-    rows = cut.reshape(n, len(order[0]), -1)  # (n, p, d)
-    moved = rows.gather(1, order.unsqueeze(-1).expand_as(rows)).view(n, *pieces, c, *sizes)
-    return moved.permute(0, 3, 1, 4, 2, 5).reshape(x.shape)
