@@ -198,20 +198,14 @@ def batch_shape(outputs: Shape) -> Shape:
 
 
 def check_targets(
-    shape: Shape,
-    outputs: Shape,
-    classes: int,
-    weight: Shape | None,
-    ignore_index: int,
-    label_smoothing: float,
-    to_int: str | None,
+    shape: Shape, outputs: Shape, classes: int, weight: Shape, ignore_index: int, smoothing: float, to_int: str | None
 ) -> None:
     """Raise unless targets and options of a loss fit outputs of this shape.
 
     Targets are classes, or distributions if ``to_int`` is given: what converts classes that were stored as floats.
     """
-    check_label_smoothing(label_smoothing)
-    if weight is not None and weight != (classes,):
+    check_label_smoothing(smoothing)
+    if weight != (classes,):
         raise ShapeError(
             f"weight must hold one factor per class: expected shape ({classes},), got {weight}; "
             "use 1.0 for classes that are not special"

@@ -74,7 +74,7 @@ def radial_loss(
             "targets must be classes of dtype int64 or uint8, or distributions of floating point, got "
             f"{target.dtype if isinstance(target, Tensor) else type(target).__name__}; call .long() on classes"
         )
-    shapes = tuple(target.shape), tuple(o.shape), classes, None if weight is None else tuple(weight.shape)
+    shapes = tuple(target.shape), tuple(o.shape), classes, (classes,) if weight is None else tuple(weight.shape)
     check_targets(*shapes, ignore_index, label_smoothing, ".long()" if is_distribution else None)
     if is_distribution:
         t = (target.movedim(1, -1) if target.ndim > 2 else target).reshape(-1, classes)

@@ -101,9 +101,7 @@ class DistanceMetric:
 
 def make_metric(name: MetricName, axis_scale: Tensor | None) -> DistanceMetric:
     """Return the metric of a call, checked; the default one is shared."""
-    if name == "euclidean" and axis_scale is None:
-        return EUCLIDEAN
-    return DistanceMetric(name, axis_scale)
+    return EUCLIDEAN if name == "euclidean" and axis_scale is None else DistanceMetric(name, axis_scale)
 
 
 EUCLIDEAN = DistanceMetric()

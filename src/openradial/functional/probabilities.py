@@ -160,7 +160,6 @@ def radial_probs(
     :func:`safe_beta`.
 
     Args:
-        o: outputs of the last affine layer, classes on the last axis.
         beta: how fast the probability falls.
         cutoff: None, a radius, or ``"disjoint"``: half the distance between prototypes (``scale / sqrt(2)`` on the
             axes), for which rows sum to at most 1 for every input and every beta. For prediction, not for training:
@@ -251,9 +250,7 @@ def _largest_sum(num_classes: int, beta: float) -> float:
         v = low + (high - low) * grid  # (candidates, 65)
         u = 1 - q * v
         norm = u.square() + q * v.square()
-        at_u, at_v, at_0 = (
-            torch.exp(-beta * (norm + 1 - 2 * c).clamp_min(0).sqrt()) for c in (u, v, torch.zeros_like(v))
-        )
+        at_u, at_v, at_0 = (torch.exp(-beta * (norm + 1 - 2 * c).clamp_min(0).sqrt()) for c in (u, v, 0 * v))
         total = at_u + q * at_v + (num_classes - 1 - q) * at_0
         best = max(best, float(total.max()))
         at = total.argmax(1, keepdim=True)

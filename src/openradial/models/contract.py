@@ -53,9 +53,7 @@ class Network(nn.Module, ABC):
             layer.reset_parameters()  # type: ignore[operator]
 
 
-def fully_connected(
-    inputs: int, widths: Sequence[int], dropout: float = 0.0, *, drop_first: bool = False
-) -> nn.Sequential:
+def fully_connected(inputs: int, widths: Sequence[int], dropout: float, *, drop_first: bool = False) -> nn.Sequential:
     """Build layers ``fc1, fc2, ...`` with ReLU, and dropout after each of them or before it."""
     check_counts("hidden", widths)
     check_dropout(dropout)

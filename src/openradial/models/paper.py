@@ -77,28 +77,21 @@ class MnistCNN(Network):
 
 
 class _Convolutional(Network):
-    """Convolutions that end in ``maps`` feature maps, a pooling to ``pool`` x ``pool`` pixels, and linear layers."""
+    """Convolutional layers, a pooling to ``pool`` x ``pool`` pixels, and fully connected layers."""
 
     least: int  # pixels of an image on its smaller side
+    drop_first = False  # whether dropout comes before or after a hidden layer
 
     def __init__(
-        self,
-        channels: int,
-        convolutions: Sequence[nn.Module],
-        maps: int,
-        pool: int,
-        hidden: Sequence[int],
-        dropout: float,
-        num_classes: int,
-        *,
-        drop_first: bool = False,
+        self, num_classes: int, layers: list[nn.Module], pool: int, hidden: Sequence[int], dropout: float
     ) -> None:
         super().__init__()
-        self.channels = channels
-        self.convolutions = nn.Sequential(*convolutions)
+        convolutions = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
+        flat = convolutions[-1].out_channels * pool * pool
+        self.channels = convolutions[0].in_channels
+        self.convolutions = nn.Sequential(*layers)
         self.pool = nn.AdaptiveAvgPool2d(pool)
-        flat = maps * pool * pool
-        self.hidden = fully_connected(flat, hidden, dropout, drop_first=drop_first)
+        self.hidden = fully_connected(flat, hidden, dropout, drop_first=self.drop_first)
         self.classifier = nn.Linear((flat, *hidden)[-1], num_classes)
 
     def forward_features(self, x: Tensor) -> Tensor:
@@ -113,6 +106,7 @@ class AlexNet(_Convolutional):
     """
 
     least = 63  # the last of three 3 x 3 poolings still sees three pixels
+    drop_first = True
     renamed_keys = (
         (r"^features\.", "convolutions."),
         (r"^classifier\.1\.", "hidden.fc1."),
@@ -134,7 +128,7 @@ class AlexNet(_Convolutional):
         ):
             layers += [nn.Conv2d(inputs, outputs, size, stride, padding), nn.ReLU()]
             layers += [nn.MaxPool2d(3, 2)] if is_pooled else []
-        super().__init__(channels, layers, 256, 6, hidden, dropout, num_classes, drop_first=True)
+        super().__init__(num_classes, layers, 6, hidden, dropout)
 
 
 class VGG19(_Convolutional):
@@ -174,7 +168,7 @@ class VGG19(_Convolutional):
                 layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU()]
                 inputs = outputs
             layers.append(nn.MaxPool2d(2))
-        super().__init__(channels, layers, inputs, pool, hidden, dropout, num_classes)
+        super().__init__(num_classes, layers, pool, hidden, dropout)
         self.apply(self.initialise)
 
     def initialise(self, layer: nn.Module) -> None:

@@ -63,9 +63,7 @@ class RadialLayer(nn.Module):
 
     def forward(self, o: Tensor) -> Tensor:
         """Refuse: what a call should return is not obvious, and log-probabilities are not outputs."""
-        raise OptionError(
-            "a RadialLayer is not called; ask it for layer.log_probs(o), .probs(o), .distances(o), .loss(o, y)"
-        )
+        raise OptionError("a RadialLayer is not called; use layer.log_probs(o), .probs(o), .distances(o), .loss(o, y)")
 
     def log_probs(self, o: Tensor) -> Tensor:
         """Return log-probabilities: see :func:`openradial.functional.radial_log_probs`."""

@@ -89,9 +89,7 @@ def fit(
     run = _Run(net, objective, train, validation, settings, devices, checkpoints, show_progress)
     if checkpoints.exists():
         if not resume:
-            raise TrainingError(
-                f"{folder} already has a run; resume it (resume=True, --resume) or choose another folder"
-            )
+            raise TrainingError(f"{folder} already has a run; resume it (resume=True, --resume) or choose a new folder")
         run.position = checkpoints.restore(net, run.optimiser, run.average)
     log = Log(folder if devices.is_main else None, run.position.epoch, tensorboard=tensorboard)
     with stop_on_signals() as requests, run.threads:

@@ -12,15 +12,13 @@ from openradial.training.settings import Settings
 
 def make_optimiser(parameters: Iterable[nn.Parameter], settings: Settings) -> optim.Optimizer:
     """Return the optimiser that the settings name."""
-    rate, decay = settings.learning_rate, settings.weight_decay
+    rate, decay, momentum = settings.learning_rate, settings.weight_decay, settings.momentum
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     fused = {parameter.device.type for parameter in trained} <= {"cpu", "cuda"}  # one kernel for all tensors
     if settings.optimiser == "sgd":
-        return optim.SGD(trained, rate, momentum=settings.momentum, weight_decay=decay, fused=fused)
+        return optim.SGD(trained, rate, momentum=momentum, weight_decay=decay, fused=fused)
     if settings.optimiser == "rmsprop":
-        return optim.RMSprop(
-            trained, rate, alpha=settings.decay, momentum=settings.momentum, weight_decay=decay, foreach=True
-        )
+        return optim.RMSprop(trained, rate, alpha=settings.decay, momentum=momentum, weight_decay=decay, foreach=True)
     kind = optim.Adam if settings.optimiser == "adam" else optim.AdamW
     return kind(trained, rate, betas=settings.betas, weight_decay=decay, fused=fused)
 

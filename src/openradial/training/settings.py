@@ -74,9 +74,7 @@ class Settings:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as values for JSON."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(self).items()
-        }
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
 
 
 def checked_names(given: Iterable[str], known: Sequence[str]) -> None:
