@@ -71,21 +71,14 @@ def radial_nearest(
     classes = geometry.num_classes(rows.shape[1])
     if k > classes:
         raise OptionError(f"k must lie in 1..{classes}, the number of classes, got {k!r}")
-    distances, nearest = _nearest(rows, k, geometry, measure)
-    return from_rows(distances, o, "distances"), from_rows(nearest, o, "classes")
-
-
-def _nearest(rows: Tensor, k: int, geometry: Geometry, metric: DistanceMetric) -> tuple[Tensor, Tensor]:
-    if not isinstance(geometry, Axes) or metric.axis_scale is not None:
-        # sorted by distance, because topk(largest=False) leaves NaN last and would hide it
-        distances = geometry.distances(rows, metric)
+    if isinstance(geometry, Axes) and measure.axis_scale is None:
+        nearest = eager.largest(rows).unsqueeze(-1) if k == 1 else rows.topk(k, -1).indices
+        distances = torch.stack([geometry.distances_to(rows, nearest[..., i], measure) for i in range(k)], -1)
+    else:  # sorted by distance, because topk(largest=False) leaves NaN last and would hide it
+        distances = geometry.distances(rows, measure)
         nearest = (-distances).topk(k, -1).indices
-        return distances.gather(-1, nearest), nearest
-    if k == 1:
-        classes = eager.largest(rows)
-        return geometry.distances_to(rows, classes, metric).unsqueeze(-1), classes.unsqueeze(-1)
-    nearest = rows.topk(k, -1).indices
-    return torch.stack([geometry.distances_to(rows, nearest[..., i], metric) for i in range(k)], -1), nearest
+        distances = distances.gather(-1, nearest)
+    return from_rows(distances, o, "distances"), from_rows(nearest, o, "classes")
 
 
 def as_rows(o: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from torch.nn import functional as TF
 from openradial.errors import check_choice, check_count, check_positive
 from openradial.models.contract import Network, check_dropout, check_images
 
-StrideIn = Literal["3x3", "1x1"]
 DEPTHS: dict[int, tuple[int, int, int, int]] = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
 # of EfficientNet: (repeats, kernel size, stride, expansion, output channels)
 STAGES = (
@@ -74,7 +73,7 @@ class ResNet(Network):
         depth: int = 18,
         channels: int = 3,
         stem: Literal["imagenet", "small"] = "imagenet",
-        stride_in: StrideIn = "3x3",
+        stride_in: Literal["3x3", "1x1"] = "3x3",
         norm_eps: float = 1e-5,
         width: int = 64,
     ) -> None:
@@ -91,9 +90,21 @@ class ResNet(Network):
         self.bn1 = nn.BatchNorm2d(width, norm_eps)
         self.relu = nn.ReLU()
         self.maxpool = nn.MaxPool2d(3, 2, padding=1) if stem == "imagenet" else nn.Identity()
-        self.layer1, self.layer2, self.layer3, self.layer4 = _stages(depth, width, norm_eps, stride_in)
+        inputs, stages = width, []
+        for i, repeats in enumerate(DEPTHS[depth]):  # each stage has twice the channels and half the pixels
+            blocks: list[nn.Module] = []
+            for j in range(repeats):
+                maps, stride = width << i, 2 if i > 0 and j == 0 else 1
+                first, second = (stride, 1) if depth < 50 or stride_in == "1x1" else (1, stride)
+                basic = [(maps, 3, first), (maps, 3, second)]
+                bottleneck = [(maps, 1, first), (maps, 3, second), (4 * maps, 1, 1)]
+                convolutions = basic if depth < 50 else bottleneck
+                blocks.append(ResidualBlock(inputs, convolutions, norm_eps))
+                inputs = convolutions[-1][0]
+            stages.append(nn.Sequential(*blocks))
+        self.layer1, self.layer2, self.layer3, self.layer4 = stages
         self.avgpool = nn.AdaptiveAvgPool2d(1)
-        self.classifier = nn.Linear(8 * width * (1 if depth < 50 else 4), num_classes)
+        self.classifier = nn.Linear(inputs, num_classes)
         self.apply(self.initialise)
 
     def forward_features(self, x: Tensor) -> Tensor:
@@ -110,23 +121,6 @@ class ResNet(Network):
             super().initialise(layer)
 
 
-def _stages(depth: int, width: int, eps: float, stride_in: StrideIn) -> list[nn.Sequential]:
-    """Build four stages; each has twice the channels and half the pixels of the previous one."""
-    inputs, stages = width, []
-    for i, repeats in enumerate(DEPTHS[depth]):
-        blocks: list[nn.Module] = []
-        for j in range(repeats):
-            channels, stride = width << i, 2 if i > 0 and j == 0 else 1
-            first, second = (stride, 1) if depth < 50 or stride_in == "1x1" else (1, stride)
-            basic = [(channels, 3, first), (channels, 3, second)]
-            bottleneck = [(channels, 1, first), (channels, 3, second), (4 * channels, 1, 1)]
-            convolutions = basic if depth < 50 else bottleneck
-            blocks.append(ResidualBlock(inputs, convolutions, eps))
-            inputs = convolutions[-1][0]
-        stages.append(nn.Sequential(*blocks))
-    return stages
-
-
 class SameConv2d(nn.Conv2d):
     """A convolution padded as in TensorFlow: ceil(size / stride) output pixels, odd padding is larger at the end."""
 
@@ -134,8 +128,9 @@ class SameConv2d(nn.Conv2d):
         super().__init__(inputs, outputs, size, stride, groups=groups, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        rows, columns = (_padding(x.shape[i], self.kernel_size[0], self.stride[0]) for i in (2, 3))
-        return super().forward(TF.pad(x, columns + rows))
+        kernel, stride = self.kernel_size[0], self.stride[0]
+        missing = [max((math.ceil(side / stride) - 1) * stride + kernel - side, 0) for side in (x.shape[3], x.shape[2])]
+        return super().forward(TF.pad(x, [padding for m in missing for padding in (m // 2, m - m // 2)]))
 
 
 class Block(nn.Module):
@@ -217,8 +212,3 @@ def _conv_norm(
     if active:
         layers["relu"] = nn.ReLU6()
     return nn.Sequential(layers)
-
-
-def _padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    missing = max((math.ceil(size / stride) - 1) * stride + kernel - size, 0)
-    return missing // 2, missing - missing // 2

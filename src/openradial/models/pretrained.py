@@ -83,7 +83,13 @@ class KerasModel(NamedTuple):
 def read_tfjs(path: Path) -> KerasModel:
     """Read a folder or a packed package that holds one ``model.json`` and its shards of raw numbers."""
     try:
-        return _parse(_contents(path))
+        contents = _contents(path)
+        model = json.loads(contents["model.json"])
+        layers = model["modelTopology"]["model_config"]["config"]["layers"]
+        weights: State = {}
+        for group in model["weightsManifest"]:
+            weights |= _cut(bytearray().join(contents[name] for name in group["paths"]), group["weights"])
+        return KerasModel({layer["name"]: layer["config"] for layer in layers}, weights)
     except (OSError, EOFError, tarfile.TarError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, WeightsError):
             raise
@@ -99,15 +105,6 @@ def _contents(path: Path) -> dict[str, bytes]:
     with tarfile.open(path, "r:gz") as archive:
         members = ((Path(member.name).name, archive.extractfile(member)) for member in archive)
         return {name: content.read() for name, content in members if content is not None and name.endswith(WANTED)}
-
-
-def _parse(contents: dict[str, bytes]) -> KerasModel:
-    model = json.loads(contents["model.json"])
-    layers = {layer["name"]: layer["config"] for layer in model["modelTopology"]["model_config"]["config"]["layers"]}
-    weights: State = {}
-    for group in model["weightsManifest"]:
-        weights |= _cut(bytearray().join(contents[name] for name in group["paths"]), group["weights"])
-    return KerasModel(layers, weights)
 
 
 def _cut(numbers: bytearray, entries: list[dict[str, Any]]) -> State:

@@ -31,11 +31,17 @@ def halves(x: Tensor, other: Tensor) -> Tensor:
 
     Images are cut horizontally or vertically at random; sequences and texts in the middle, without their padding.
     """
-    if _has_steps(x):
-        return _joined(x, other)
-    axis = 2 if x.ndim == 4 and torch.rand(()) < 0.5 else x.ndim - 1
-    middle = x.shape[axis] // 2
-    return torch.cat([x.narrow(axis, 0, middle), other.narrow(axis, middle, x.shape[axis] - middle)], axis)
+    if not _has_steps(x):
+        axis = 2 if x.ndim == 4 and torch.rand(()) < 0.5 else x.ndim - 1
+        middle = x.shape[axis] // 2
+        return torch.cat([x.narrow(axis, 0, middle), other.narrow(axis, middle, x.shape[axis] - middle)], axis)
+    others = _steps(other)
+    first, second = (_steps(x) + 1) // 2, others // 2
+    t = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)  # (n, t)
+    moved = _at(other, (t - first + others - second).clamp(0, x.shape[1] - 1))
+    padding = x.new_tensor(math.nan if x.is_floating_point() else 0)
+    wide = (slice(None), slice(None), *[None] * (x.ndim - 2))
+    return torch.where((t < first)[wide], x, torch.where((t < first + second)[wide], moved, padding))
 
 
 def blocks(x: Tensor, other: Tensor) -> Tensor:
@@ -142,17 +148,6 @@ def _steps(x: Tensor) -> Tensor:
 def _at(x: Tensor, indices: Tensor) -> Tensor:
     """Return the steps at the given indices of each row, ``(n, t)``."""
     return x.gather(1, indices if x.ndim == 2 else indices.unsqueeze(-1).expand_as(x))
-
-
-def _joined(x: Tensor, other: Tensor) -> Tensor:
-    """Return the first half of each row of ``x``, then the second half of the other one."""
-    others = _steps(other)
-    first, second = (_steps(x) + 1) // 2, others // 2
-    t = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)  # (n, t)
-    moved = _at(other, (t - first + others - second).clamp(0, x.shape[1] - 1))
-    padding = x.new_tensor(math.nan if x.is_floating_point() else 0)
-    wide = (slice(None), slice(None), *[None] * (x.ndim - 2))
-    return torch.where((t < first)[wide], x, torch.where((t < first + second)[wide], moved, padding))
 
 
 def _reordered_steps(x: Tensor) -> Tensor:
