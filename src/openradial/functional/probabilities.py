@@ -181,9 +181,8 @@ def radial_probs(
 def _cut(probs: Tensor, distances: Tensor, radius: float, geometry: Geometry, metric: DistanceMetric) -> Tensor:
     # ~(d >= radius) and not (d < radius): NaN must stay NaN
     probs = torch.where(distances >= radius, 0.0, probs)
-    if isinstance(geometry, Simplex) and not geometry.is_equidistant(metric):
-        return probs
-    if radius > geometry.half_separation(metric):
+    has_one_radius = not isinstance(geometry, Simplex) or geometry.is_equidistant(metric)
+    if not has_one_radius or radius > geometry.half_separation(metric):
         return probs
     # Midway between two prototypes rounding may put a point inside both balls: only the nearest counts.
     nearest = distances.argmin(-1, keepdim=True)

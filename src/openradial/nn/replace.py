@@ -55,7 +55,11 @@ def replace_head(
     """
     check_count("num_classes", num_classes)
     points = as_prototypes(prototypes, num_classes=num_classes)
-    _refuse_wrappers(model)
+    if not isinstance(model, nn.Module):
+        raise HeadError(f"expected an nn.Module, got {type(model).__name__}; pass the network itself")
+    kinds = [kind.__name__ for kind in type(model).__mro__]
+    if wrapper := next((kind for kind in kinds if kind.endswith(WRAPPERS)), None):
+        raise HeadError(f"the model is wrapped in {wrapper}; replace the head first and wrap the model afterwards")
     if name is not None:
         classifier = _named_classifier(model, name)
     elif example is not None:
@@ -67,14 +71,6 @@ def replace_head(
     for softmax in classifier.softmaxes:
         _put(model, model.get_submodule(softmax), nn.Identity())
     return _put(model, old, new.train(old.training))
-
-
-def _refuse_wrappers(model: nn.Module) -> None:
-    if not isinstance(model, nn.Module):
-        raise HeadError(f"expected an nn.Module, got {type(model).__name__}; pass the network itself")
-    kinds = [kind.__name__ for kind in type(model).__mro__]
-    if wrapper := next((kind for kind in kinds if kind.endswith(WRAPPERS)), None):
-        raise HeadError(f"the model is wrapped in {wrapper}; replace the head first and wrap the model afterwards")
 
 
 def _affine_like(module: nn.Module, name: str, outputs: int) -> nn.Module:

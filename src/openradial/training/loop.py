@@ -25,7 +25,6 @@ from openradial.training.devices import Devices, limited_threads, threads_for
 from openradial.training.optimisers import averaged_weights, learning_rate_factor
 from openradial.training.settings import Settings
 
-LOG = "log.jsonl"
 Record = dict[str, Any]  # the log of one epoch
 StopRequests = list[signals.Signals]
 
@@ -124,7 +123,7 @@ class Log:
 
     def __init__(self, folder: Path | None, epochs: int, *, tensorboard: bool = False) -> None:
         self.records: list[Record] = []
-        self.path = None if folder is None else folder / LOG
+        self.path = None if folder is None else folder / "log.jsonl"
         self.writer: Any = None
         if self.path is None:
             return

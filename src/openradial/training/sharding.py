@@ -64,8 +64,7 @@ def model_tensors(net: nn.Module, *, main_only: bool = True) -> dict[str, Tensor
     """Return the complete state of a network; all processes must call this, with ``main_only`` the first gets it."""
     if not is_sharded(net):
         return net.state_dict()
-    tensors: dict[str, Tensor] = _functions().get_model_state_dict(net, options=_full_state(cpu_offload=main_only))
-    return tensors
+    return _functions().get_model_state_dict(net, options=_full_state(cpu_offload=main_only))  # type: ignore[no-any-return]
 
 
 def load_model(net: nn.Module, tensors: Mapping[str, Tensor]) -> None:
