@@ -149,6 +149,75 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise OptionError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
+# Checks of outputs and targets that openradial.functional and openradial.reference share; they take shapes.
+Shape = tuple[int, ...]
+
+
+def check_outputs(shape: Shape, dtype: object, is_floating_point: bool) -> None:
+    """Raise unless outputs are floating point of shape ``(..., outputs)``."""
+    if not is_floating_point:
+        raise DTypeError(f"outputs must be floating point, got {dtype}; pass the last affine layer's result as it is")
+    if not shape or shape[-1] == 0:
+        raise ShapeError(
+            f"outputs must have at least one number per input on their last axis, got shape {shape}; "
+            "expected (..., outputs)"
+        )
+
+
+def check_unscaled(scale: float) -> None:
+    """Raise unless the ``scale`` beside given prototypes is 1."""
+    if scale != 1.0:
+        raise OptionError(
+            f"scale belongs to the axis prototypes, but prototypes are given: got scale={scale!r}; scale them instead"
+        )
+
+
+def check_label_smoothing(label_smoothing: float) -> None:
+    """Raise unless ``label_smoothing`` lies between 0 and 1."""
+    if not 0 <= label_smoothing <= 1:
+        raise OptionError(f"label_smoothing must lie in 0..1, got {label_smoothing!r}; 0.0 turns it off")
+
+
+def batch_shape(outputs: Shape) -> Shape:
+    """Return the shape of outputs ``(d,)``, ``(n, d)`` or ``(n, d, d1, ...)`` without ``d``: that of class targets."""
+    return outputs[:-1] if len(outputs) <= 2 else (outputs[0], *outputs[2:])
+
+
+def check_targets(
+    shape: Shape, outputs: Shape, classes: int, weight: Shape, ignore_index: int, smoothing: float, to_int: str | None
+) -> None:
+    """Raise unless targets and options of a loss fit outputs of this shape.
+
+    Targets are classes, or distributions if ``to_int`` is given: what converts classes that were stored as floats.
+    """
+    check_label_smoothing(smoothing)
+    if weight != (classes,):
+        raise ShapeError(
+            f"weight must hold one factor per class: expected shape ({classes},), got {weight}; "
+            "use 1.0 for classes that are not special"
+        )
+    expected = batch_shape(outputs)
+    needed, hint = f"targets of shape {expected}", "classes are on axis 1 of the outputs"
+    if to_int is not None:
+        expected = (classes,) if len(outputs) == 1 else (outputs[0], classes, *outputs[2:])
+        needed, hint = f"distributions of shape {expected} as targets", f"call {to_int} on targets that are classes"
+        if ignore_index >= 0:
+            raise OptionError(
+                f"ignore_index names a class, but targets are distributions: got ignore_index={ignore_index}; "
+                "give examples to ignore a target of zeros, or pass classes"
+            )
+    if shape != expected:
+        raise ShapeError(f"outputs of shape {outputs} need {needed}, got {shape}; {hint}")
+
+
+def target_error(target: int, classes: int, ignore_index: int) -> TargetError:
+    """Return the error for a target that is not a class."""
+    return TargetError(
+        f"targets must lie in 0..{classes - 1} or be ignore_index={ignore_index}, got {target}; "
+        "map your labels to 0..classes-1 or widen the last layer"
+    )
+
+
 def require(package: str, extra: str, purpose: str) -> ModuleType:
     """Import an optional package, or raise with the command that installs it."""
     try:

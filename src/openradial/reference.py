@@ -15,7 +15,7 @@ array([[1.   , 0.059],
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,24 +24,19 @@ from openradial.errors import (
     DTypeError,
     OptionError,
     ShapeError,
-    TargetError,
+    batch_shape,
     check_choice,
     check_count,
     check_cutoff,
+    check_outputs,
     check_positive,
+    check_targets,
+    check_unscaled,
+    target_error,
 )
 
-__all__ = [
-    "axis_prototypes",
-    "radial_distances",
-    "radial_distances_grad",
-    "radial_log_probs",
-    "radial_loss",
-    "radial_loss_grad",
-    "radial_nearest",
-    "radial_probs",
-    "simplex_prototypes",
-]
+__all__ = ["axis_prototypes", "radial_distances", "radial_distances_grad", "radial_log_probs", "radial_loss"]
+__all__ += ["radial_loss_grad", "radial_nearest", "radial_probs", "simplex_prototypes"]
 
 Array = NDArray[np.float64]
 MetricName = Literal["euclidean", "squared_euclidean", "manhattan", "chebyshev"]
@@ -74,10 +69,8 @@ def radial_distances(
     """Return the distance of each output to each prototype, ``(..., d) -> (..., k)``."""
     check_choice("metric", metric, METRICS)
     rows = _outputs(o)
-    points = _prototypes(rows.shape[-1], scale, prototypes)
-    unit = _axis_scale(axis_scale, rows.shape[-1])
-    columns = [_length((rows - point) / unit, metric) for point in points]
-    return np.stack(columns, axis=-1)
+    points, unit = _prototypes(rows.shape[-1], scale, prototypes), _axis_scale(axis_scale, rows.shape[-1])
+    return np.stack([_length((rows - point) / unit, metric) for point in points], axis=-1)
 
 
 def radial_distances_grad(
@@ -95,14 +88,13 @@ def radial_distances_grad(
     """
     check_choice("metric", metric, METRICS)
     rows = _outputs(o)
-    points = _prototypes(rows.shape[-1], scale, prototypes)
+    points, unit = _prototypes(rows.shape[-1], scale, prototypes), _axis_scale(axis_scale, rows.shape[-1])
     weights = np.asarray(upstream, dtype=np.float64)
     if weights.shape != (*rows.shape[:-1], len(points)):
         raise ShapeError(
             f"upstream must have the shape of the distances, {(*rows.shape[:-1], len(points))}, got {weights.shape}; "
             "use np.broadcast_to to spread one number"
         )
-    unit = _axis_scale(axis_scale, rows.shape[-1])
     grad = np.zeros_like(rows)
     for k, point in enumerate(points):
         grad += weights[..., k, None] * _length_grad((rows - point) / unit, metric) / unit
@@ -194,7 +186,7 @@ def radial_loss(
     for k, at in enumerate(used.T):
         loss[at] += t[at, k] * _scaled(_length(differences(rows[at], k)[0], metric), beta)
     if reduction == "none":
-        return loss.reshape(_batch_shape(o))
+        return loss.reshape(batch_shape(np.shape(o)))
     with np.errstate(invalid="ignore"):  # nothing to average is NaN, as in PyTorch
         return float(loss.sum() / share if reduction == "mean" else loss.sum())
 
@@ -221,13 +213,7 @@ def radial_loss_grad(
     for k, at in enumerate(used.T):
         e, unit = differences(rows[at], k)
         grad[at] += beta * t[at, k, None] * _length_grad(e, metric) / unit / (share if reduction == "mean" else 1.0)
-    return np.moveaxis(grad.reshape(*_batch_shape(o), rows.shape[1]), -1, min(1, np.ndim(o) - 1))
-
-
-def _batch_shape(o: ArrayLike) -> tuple[int, ...]:
-    """Return the shape of the outputs without their classes, which are on axis 1, or 0 for one input."""
-    shape = np.shape(o)
-    return shape[:-1] if len(shape) <= 2 else (shape[0], *shape[2:])
+    return np.moveaxis(grad.reshape(*batch_shape(np.shape(o)), rows.shape[1]), -1, min(1, np.ndim(o) - 1))
 
 
 def _targets(
@@ -246,8 +232,6 @@ def _targets(
     check_positive("beta", beta)
     check_positive("scale", scale)
     check_choice("metric", metric, METRICS)
-    if not 0 <= label_smoothing <= 1:
-        raise OptionError(f"label_smoothing must lie in 0..1, got {label_smoothing!r}; 0.0 turns it off")
     rows = _outputs(np.moveaxis(np.asarray(o), 1, -1) if np.ndim(o) > 2 else o)
     d = rows.shape[-1]
     rows, unit = rows.reshape(-1, d), _axis_scale(axis_scale, d)
@@ -259,56 +243,27 @@ def _targets(
         return (o - point) / unit, unit
 
     factors = np.ones(classes) if weight is None else np.asarray(weight, dtype=np.float64)
-    if factors.shape != (classes,):
-        raise ShapeError(
-            f"weight must hold one factor per class: expected shape ({classes},), got {factors.shape}; "
-            "use 1.0 for classes that are not special"
-        )
     y = np.asarray(target)
-    if np.issubdtype(y.dtype, np.floating):
-        t, kept, share = _distributions(o, y, classes, ignore_index), np.True_, np.float64(len(rows))
-    else:
-        y = _classes(o, y, classes, ignore_index)
-        t, kept = 1.0 * (y == np.arange(classes)), y != ignore_index
-        share = (t * kept * factors).sum()
-    t = (1 - label_smoothing) * t + label_smoothing / classes
-    return rows, t * factors, (t != 0) & kept, share, differences
-
-
-def _classes(o: ArrayLike, y: NDArray[Any], classes: int, ignore_index: int) -> NDArray[Any]:
-    if y.shape != _batch_shape(o):
-        raise ShapeError(
-            f"outputs of shape {np.shape(o)} need targets of shape {_batch_shape(o)}, got {y.shape}; "
-            "classes are on axis 1 of the outputs"
-        )
-    if not np.issubdtype(y.dtype, np.integer):
+    is_distribution = np.issubdtype(y.dtype, np.floating)
+    if not (is_distribution or np.issubdtype(y.dtype, np.integer)):
         raise DTypeError(
             f"targets must be classes of an integer dtype or distributions of floating point, got {y.dtype}; "
             "call .astype(int) on classes"
         )
-    wrong = y[(y != ignore_index) & ((y < 0) | (y >= classes))]
-    if wrong.size:
-        raise TargetError(
-            f"targets must lie in 0..{classes - 1} or be ignore_index={ignore_index}, got {int(wrong[0])}; "
-            "map your labels to 0..classes-1 or widen the last layer"
-        )
-    return y.reshape(-1, 1)
-
-
-def _distributions(o: ArrayLike, t: NDArray[Any], classes: int, ignore_index: int) -> Array:
-    shape = np.shape(o)
-    expected = (classes,) if len(shape) == 1 else (shape[0], classes, *shape[2:])
-    if t.shape != expected:
-        raise ShapeError(
-            f"outputs of shape {shape} need distributions of shape {expected} as targets, got {t.shape}; "
-            "call .astype(int) on targets that are classes"
-        )
-    if ignore_index >= 0:
-        raise OptionError(
-            f"ignore_index names a class, but targets are distributions: got ignore_index={ignore_index}; "
-            "give examples to ignore a target of zeros, or pass classes"
-        )
-    return (np.moveaxis(t, 1, -1) if t.ndim > 2 else t).reshape(-1, classes).astype(np.float64)
+    to_int = ".astype(int)" if is_distribution else None
+    check_targets(y.shape, np.shape(o), classes, factors.shape, ignore_index, label_smoothing, to_int)
+    if is_distribution:
+        t = (np.moveaxis(y, 1, -1) if y.ndim > 2 else y).reshape(-1, classes).astype(np.float64)
+        kept, share = np.True_, np.float64(len(rows))
+    else:
+        y = y.reshape(-1, 1)
+        wrong = y[(y != ignore_index) & ((y < 0) | (y >= classes))]
+        if wrong.size:
+            raise target_error(int(wrong[0]), classes, ignore_index)
+        t, kept = 1.0 * (y == np.arange(classes)), y != ignore_index
+        share = (t * kept * factors).sum()
+    t = (1 - label_smoothing) * t + label_smoothing / classes
+    return rows, t * factors, (t != 0) & kept, share, differences
 
 
 def _length(e: Array, metric: str) -> Array:
@@ -358,15 +313,7 @@ def _length_grad(e: Array, metric: str) -> Array:
 
 def _outputs(o: ArrayLike) -> Array:
     array = np.asarray(o)
-    if not np.issubdtype(array.dtype, np.floating):
-        raise DTypeError(
-            f"outputs must be floating point, got {array.dtype}; pass the last affine layer's result as it is"
-        )
-    if array.ndim == 0 or array.shape[-1] == 0:
-        raise ShapeError(
-            f"outputs must have at least one number per input on their last axis, got shape {array.shape}; "
-            "expected (..., outputs)"
-        )
+    check_outputs(array.shape, array.dtype, np.issubdtype(array.dtype, np.floating))
     return array.astype(np.float64)
 
 
@@ -374,10 +321,7 @@ def _prototypes(outputs: int, scale: float, prototypes: ArrayLike | None) -> Arr
     if prototypes is None:
         return axis_prototypes(outputs, scale)
     points = np.asarray(prototypes, dtype=np.float64)
-    if scale != 1.0:
-        raise OptionError(
-            f"scale belongs to the axis prototypes, but prototypes are given: got scale={scale!r}; scale them instead"
-        )
+    check_unscaled(scale)
     if points.ndim != 2 or points.shape[1] != outputs or len(points) == 0:
         raise ShapeError(
             f"prototypes must be a (classes, {outputs}) matrix for {outputs} outputs, got shape {points.shape}; "

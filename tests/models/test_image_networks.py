@@ -3,7 +3,7 @@ import torch
 
 from openradial.errors import DTypeError, OptionError, ShapeError
 from openradial.models import VGG19, AlexNet, EfficientNetLite0, MnistCNN, ResNet, build
-from openradial.models.efficientnet import SameConv2d
+from openradial.models.imagenet import SameConv2d
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 from openradial.errors import DTypeError, OptionError, ShapeError
 from openradial.models import SequenceClassifier, TextCNN, TextRNN, build
-from openradial.models.recurrent import in_one_piece
+from openradial.models.sequences import in_one_piece
 
 CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}
 recurrent_forms = pytest.mark.parametrize(

@@ -137,7 +137,11 @@ def test_a_network_of_the_users_is_built():
             {},
             "expected 'own_networks:SIZE' to be a function or class",
         ),
-        ("own_networks:SIZE.real.x", {}, "'own_networks' has no 'SIZE.real.x'; it has: nothing callable"),
+        (
+            "own_networks:SIZE.real.x",
+            {},
+            "'own_networks' has no 'SIZE.real.x'; it has: Shop, anything, net, not_a_network, other_name",
+        ),
         (
             "own_networks:not_a_network",
             {},

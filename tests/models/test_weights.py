@@ -155,8 +155,8 @@ def test_another_number_of_classes_is_named_with_the_way_out(tmp_path):
     other = build("mlp", 6, **SMALL["mlp"][0])
     assert error_of(other, tmp_path / "weights.pth") == (
         f"{tmp_path}/weights.pth does not fit the network: classifier.weight should have the shape (6, 6) and has "
-        "(5, 6); classifier.bias should have the shape (6,) and has (5,); build the network with the settings of the "
-        "file, or leave layers out with reset='classifier' or 'fully_connected'"
+        "(5, 6); classifier.bias should have the shape (6,) and has (5,); build the network that the file was saved "
+        "from, or leave layers out with reset='classifier' or 'fully_connected'"
     )
 
 
@@ -165,7 +165,7 @@ def test_missing_and_unknown_names_are_listed(tmp_path):
     state = {name.replace("fc1", "first"): value for name, value in model.state_dict().items()}
     torch.save(state, tmp_path / "weights.pth")
     assert error_of(like("mlp"), tmp_path / "weights.pth") == (
-        f"{tmp_path}/weights.pth does not fit the network: it lacks hidden.fc1.weight, hidden.fc1.bias and it has "
+        f"{tmp_path}/weights.pth does not fit the network: it lacks hidden.fc1.weight, hidden.fc1.bias; it has "
         "hidden.first.weight, hidden.first.bias, which the network does not have; build the network that the file was "
         "saved from, or leave layers out with reset='classifier' or 'fully_connected'"
     )

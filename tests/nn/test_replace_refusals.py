@@ -273,7 +273,7 @@ def test_a_scripted_model_is_to_be_scripted_afterwards():
     with pytest.raises(HeadError) as caught:
         replace_head(model, 3)
     assert str(caught.value) == (
-        "the model is wrapped in ScriptModule; replace the head first and wrap the model afterwards"
+        "the model is wrapped in RecursiveScriptModule; replace the head first and wrap the model afterwards"
     )
 
 

@@ -1,14 +1,12 @@
 """Pure functions of tensors: no state, no I/O."""
 
-from openradial.functional.distances import radial_distances, radial_nearest
 from openradial.functional.losses import radial_loss
-from openradial.functional.probabilities import radial_log_probs, radial_probs, safe_beta
+from openradial.functional.probabilities import (
+    radial_distances,
+    radial_log_probs,
+    radial_nearest,
+    radial_probs,
+    safe_beta,
+)
 
-__all__ = [
-    "radial_distances",
-    "radial_log_probs",
-    "radial_loss",
-    "radial_nearest",
-    "radial_probs",
-    "safe_beta",
-]
+__all__ = ["radial_distances", "radial_log_probs", "radial_loss", "radial_nearest", "radial_probs", "safe_beta"]

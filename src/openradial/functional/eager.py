@@ -103,11 +103,6 @@ def shift_to_prototype(o: Tensor, y: Tensor, scale: float) -> Tensor:
     return o.scatter_add(-1, y.unsqueeze(-1), o.new_full((), -scale).expand(*y.shape, 1))
 
 
-def _blocks(o: Tensor, count: int) -> Tensor:
-    """Return the first ``count`` blocks of each row, ``(n, count, BLOCK)``; a view."""
-    return o[:, : count * BLOCK].unflatten(1, (count, BLOCK))  # type: ignore[no-any-return, no-untyped-call]
-
-
 def _block(o: Tensor, start: Tensor) -> Tensor:
     """Return the block of each row that begins at ``start``, ``(n, BLOCK)``, with zeros beyond the end of the row."""
     index = start.unsqueeze(1) + torch.arange(BLOCK, device=o.device)
@@ -119,7 +114,8 @@ def _block_norms(o: Tensor) -> Tensor:
     """Return the norms of the blocks of each row, ``(n, k) -> (n, ceil(k / BLOCK))``."""
     whole = o.shape[1] // BLOCK
     norms = o.new_empty(o.shape[0], -(-o.shape[1] // BLOCK))
-    torch.linalg.vector_norm(_blocks(o, whole), 2, 2, out=norms[:, :whole])
+    blocks = o[:, : whole * BLOCK].unflatten(1, (whole, BLOCK))  # type: ignore[no-untyped-call]
+    torch.linalg.vector_norm(blocks, 2, 2, out=norms[:, :whole])
     if whole < norms.shape[1]:
         torch.linalg.vector_norm(o[:, whole * BLOCK :], 2, 1, out=norms[:, whole])
     return norms
@@ -132,8 +128,7 @@ def _long_target_distances(o: Tensor, y: Tensor, scale: float) -> Tensor:
     block = _block(o, at[:, 0] * BLOCK)
     block.scatter_(1, y - at * BLOCK, o.gather(1, y) - scale)
     norms.scatter_(1, at, torch.linalg.vector_norm(block, 2, 1, keepdim=True))
-    d: Tensor = torch.linalg.vector_norm(norms, 2, 1)
-    return d
+    return torch.linalg.vector_norm(norms, 2, 1)  # type: ignore[no-any-return]
 
 
 def _fast_all_distances(o: Tensor, scale: float, factor: float) -> tuple[Tensor, Tensor] | None:

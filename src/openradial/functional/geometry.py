@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from openradial.errors import DTypeError, OptionError, ShapeError, check_positive
+from openradial.errors import DTypeError, OptionError, ShapeError, check_positive, check_unscaled
 from openradial.functional import eager
-from openradial.functional.norms import DistanceMetric
+from openradial.functional.norms import DistanceMetric, MetricName
 
 POWERS = {"euclidean": 2.0, "squared_euclidean": 2.0, "manhattan": 1.0, "chebyshev": math.inf}
-WITHOUT_CANCELLATION = "donot_use_mm_for_euclid_dist"
 
 
 class Geometry(Protocol):
@@ -21,19 +20,15 @@ class Geometry(Protocol):
 
     def num_classes(self, outputs: int) -> int:
         """Return the number of prototypes for this many outputs."""
-        ...
 
     def distances(self, o: Tensor, metric: DistanceMetric) -> Tensor:
         """Return distances to every prototype: ``(n, d) -> (n, k)``."""
-        ...
 
     def distances_to(self, o: Tensor, y: Tensor, metric: DistanceMetric) -> Tensor:
         """Return distances to the prototype of class ``y``: ``(n, d), (n,) -> (n,)``."""
-        ...
 
     def half_separation(self, metric: DistanceMetric) -> float:
         """Return the largest radius for which the balls around the prototypes are disjoint."""
-        ...
 
 
 @runtime_checkable
@@ -126,13 +121,6 @@ class PrototypeRows:
     def num_classes(self, outputs: int) -> int:
         return self.matrix.shape[0]
 
-    def check_outputs(self, outputs: int) -> None:
-        if outputs != self.matrix.shape[1]:
-            raise ShapeError(
-                f"prototypes and outputs must have the same width: {self.matrix.shape[1]} axes but {outputs} outputs; "
-                f"make the last layer {self.matrix.shape[1]} wide"
-            )
-
     def distances(self, o: Tensor, metric: DistanceMetric) -> Tensor:
         return matrix_distances(o, self.matrix.to(o.dtype), metric)
 
@@ -156,13 +144,14 @@ def make_geometry(prototypes: PrototypesLike | None, scale: float, outputs: int)
     check_positive("scale", scale)
     if prototypes is None:
         return Axes(float(scale))
-    if scale != 1.0:
-        raise OptionError(
-            f"scale belongs to the axis prototypes, but prototypes are given: got scale={scale!r}; scale them instead"
-        )
+    check_unscaled(scale)
     if isinstance(prototypes, Tensor):
-        rows = PrototypeRows(prototypes)
-        rows.check_outputs(outputs)
+        rows, width = PrototypeRows(prototypes), prototypes.shape[-1]
+        if outputs != width:
+            raise ShapeError(
+                f"prototypes and outputs must have the same width: {width} axes but {outputs} outputs; "
+                f"make the last layer {width} wide"
+            )
         return rows
     if isinstance(prototypes, HasGeometry):
         prototypes.check_outputs(outputs)
@@ -180,10 +169,7 @@ def matrix_distances(o: Tensor, prototypes: Tensor, metric: DistanceMetric) -> T
     """
     if not (eager.first_order_only(o) and eager.first_order_only(prototypes)):
         return plain_matrix_distances(o, prototypes, metric)
-    d: Tensor = _MatrixDistances.apply(  # type: ignore[no-untyped-call]
-        metric.divide(o), metric.divide(prototypes), metric.name
-    )
-    return d
+    return _MatrixDistances.apply(metric.divide(o), metric.divide(prototypes), metric.name)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def plain_matrix_distances(o: Tensor, prototypes: Tensor, metric: DistanceMetric) -> Tensor:
@@ -192,10 +178,10 @@ def plain_matrix_distances(o: Tensor, prototypes: Tensor, metric: DistanceMetric
 
 class _MatrixDistances(Function):
     @staticmethod
-    def forward(ctx: Any, o: Tensor, p: Tensor, name: str) -> Tensor:
-        d = torch.cdist(o, p, POWERS[name], compute_mode=WITHOUT_CANCELLATION)
+    def forward(ctx: Any, o: Tensor, p: Tensor, name: MetricName) -> Tensor:
+        d = torch.cdist(o, p, POWERS[name], compute_mode="donot_use_mm_for_euclid_dist")  # which would cancel
         if not eager.has_values(o) or not math.isfinite(d.sum().item()):
-            d = plain_matrix_distances(o, p, _distance(name))
+            d = plain_matrix_distances(o, p, DistanceMetric("euclidean" if name == "squared_euclidean" else name))
         ctx.save_for_backward(o, p, d)
         ctx.name = name
         return d.square().clamp_max_(torch.finfo(d.dtype).max) if name == "squared_euclidean" else d
@@ -215,7 +201,3 @@ class _MatrixDistances(Function):
         o_grad = backward(g.contiguous(), o, p, power, d) if ctx.needs_input_grad[0] else None
         p_grad = backward(g.t().contiguous(), p, o, power, d.t().contiguous()) if ctx.needs_input_grad[1] else None
         return o_grad, p_grad, None
-
-
-def _distance(name: str) -> DistanceMetric:
-    return DistanceMetric("euclidean") if name == "squared_euclidean" else DistanceMetric(name)  # type: ignore[arg-type]

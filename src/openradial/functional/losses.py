@@ -5,11 +5,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from openradial.errors import DTypeError, OptionError, ShapeError, TargetError, check_choice, check_positive
+from openradial.errors import DTypeError, batch_shape, check_choice, check_positive, check_targets, target_error
 from openradial.functional import eager
-from openradial.functional.distances import KIND, as_rows
-from openradial.functional.geometry import Axes, Geometry, PrototypesLike, make_geometry
-from openradial.functional.norms import DistanceMetric, MetricName, make_metric
+from openradial.functional.geometry import Axes, PrototypesLike, make_geometry
+from openradial.functional.norms import MetricName, make_metric
+from openradial.functional.probabilities import KIND, as_rows
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -65,42 +65,43 @@ def radial_loss(
         if isinstance(geometry, Axes):
             factor = beta / len(o) if reduction == "mean" else beta
             return eager.summed_target_distances(o, target, geometry.scale, float(factor))
-    check_label_smoothing(label_smoothing)
     rows = as_rows(o.movedim(1, -1) if isinstance(o, Tensor) and o.ndim > 2 else o)
     geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
     classes = geometry.num_classes(rows.shape[1])
-    if weight is not None and tuple(weight.shape) != (classes,):
-        raise ShapeError(
-            f"weight must hold one factor per class: expected shape ({classes},), got {tuple(weight.shape)}; "
-            "use 1.0 for classes that are not special"
+    is_distribution = isinstance(target, Tensor) and target.is_floating_point()
+    if not is_distribution and (not isinstance(target, Tensor) or target.dtype not in (torch.int64, torch.uint8)):
+        raise DTypeError(
+            "targets must be classes of dtype int64 or uint8, or distributions of floating point, got "
+            f"{target.dtype if isinstance(target, Tensor) else type(target).__name__}; call .long() on classes"
         )
-    if isinstance(target, Tensor) and target.is_floating_point():
-        if ignore_index >= 0:
-            raise OptionError(
-                f"ignore_index names a class, but targets are distributions: got ignore_index={ignore_index}; "
-                "give examples to ignore a target of zeros, or pass classes"
-            )
-        t = _distributions(o, target, classes).to(rows.dtype) * (1 - label_smoothing) + label_smoothing / classes
+    shapes = tuple(target.shape), tuple(o.shape), classes, (classes,) if weight is None else tuple(weight.shape)
+    check_targets(*shapes, ignore_index, label_smoothing, ".long()" if is_distribution else None)
+    if is_distribution:
+        t = (target.movedim(1, -1) if target.ndim > 2 else target).reshape(-1, classes)
+        t = t.to(rows.dtype) * (1 - label_smoothing) + label_smoothing / classes
         d = eager.scaled(geometry.distances(rows, measure), float(beta))
         loss = (d * t if weight is None else d * t * weight.to(d)).sum(-1)
         share = torch.ones_like(loss)
     else:
-        y = _classes(o, target)
+        y = target.long().reshape(-1)
         kept = y != ignore_index
-        _check_range(y, kept, classes, ignore_index)
+        if eager.has_values(y) and eager.first_order_only(y):
+            wrong = y[kept & ((y < 0) | (y >= classes))]
+            if len(wrong):
+                raise target_error(int(wrong[0]), classes, ignore_index)
         y = torch.where(kept, y, 0)
         share = kept.to(rows.dtype) if weight is None else weight.to(rows)[y] * kept
-        loss = _class_losses(rows, y, float(beta), geometry, measure, weight, share, label_smoothing)
+        if label_smoothing == 0:
+            loss = eager.scaled(geometry.distances_to(rows, y, measure), float(beta)) * share
+        else:
+            d = eager.scaled(geometry.distances(rows, measure), float(beta))
+            to_target = d.gather(-1, y.unsqueeze(-1)).squeeze(-1) * share
+            to_all = (d if weight is None else d * weight.to(d)).mean(-1)
+            loss = (1 - label_smoothing) * to_target + label_smoothing * to_all
         loss = torch.where(kept, loss, 0.0)
     if reduction == "none":
-        return loss.reshape(_target_shape(o))
+        return loss.reshape(batch_shape(tuple(o.shape)))
     return loss.sum() / share.sum() if reduction == "mean" else loss.sum()
-
-
-def check_label_smoothing(label_smoothing: float) -> None:
-    """Raise unless ``label_smoothing`` lies between 0 and 1."""
-    if not 0 <= label_smoothing <= 1:
-        raise OptionError(f"label_smoothing must lie in 0..1, got {label_smoothing!r}; 0.0 turns it off")
 
 
 def _fast_path_applies(o: Tensor, target: Tensor) -> bool:
@@ -119,65 +120,3 @@ def _fast_path_applies(o: Tensor, target: Tensor) -> bool:
         and target.min().item() >= 0
         and target.max().item() < o.shape[1]
     )
-
-
-def _class_losses(
-    rows: Tensor,
-    y: Tensor,
-    beta: float,
-    geometry: Geometry,
-    metric: DistanceMetric,
-    weight: Tensor | None,
-    share: Tensor,
-    label_smoothing: float,
-) -> Tensor:
-    """Return the weighted loss of each example with a class as its target, ``(n,)``."""
-    if label_smoothing == 0:
-        return eager.scaled(geometry.distances_to(rows, y, metric), beta) * share
-    d = eager.scaled(geometry.distances(rows, metric), beta)
-    to_target = d.gather(-1, y.unsqueeze(-1)).squeeze(-1) * share
-    to_all = (d if weight is None else d * weight.to(d)).mean(-1)
-    return (1 - label_smoothing) * to_target + label_smoothing * to_all
-
-
-def _target_shape(o: Tensor) -> tuple[int, ...]:
-    """Return the shape of class targets for outputs ``(outputs,)``, ``(n, outputs)`` or ``(n, outputs, d1, ...)``."""
-    return tuple(o.shape[:-1]) if o.ndim <= 2 else (o.shape[0], *o.shape[2:])
-
-
-def _classes(o: Tensor, target: Tensor) -> Tensor:
-    """Return class targets as ``(n,)`` of int64, checked."""
-    if not isinstance(target, Tensor) or target.dtype not in (torch.int64, torch.uint8):
-        kind = target.dtype if isinstance(target, Tensor) else type(target).__name__
-        raise DTypeError(
-            f"targets must be classes of dtype int64 or uint8, or distributions of floating point, got {kind}; "
-            "call .long() on classes"
-        )
-    if tuple(target.shape) != _target_shape(o):
-        raise ShapeError(
-            f"outputs of shape {tuple(o.shape)} need targets of shape {_target_shape(o)}, got {tuple(target.shape)}; "
-            "classes are on axis 1 of the outputs"
-        )
-    return target.long().reshape(-1)
-
-
-def _distributions(o: Tensor, target: Tensor, classes: int) -> Tensor:
-    """Return targets that are distributions as ``(n, classes)``, checked."""
-    expected = (classes,) if o.ndim == 1 else (o.shape[0], classes, *o.shape[2:])
-    if tuple(target.shape) != expected:
-        raise ShapeError(
-            f"outputs of shape {tuple(o.shape)} need distributions of shape {expected} as targets, got "
-            f"{tuple(target.shape)}; call .long() on targets that are classes"
-        )
-    return (target.movedim(1, -1) if target.ndim > 2 else target).reshape(-1, classes)
-
-
-def _check_range(y: Tensor, kept: Tensor, classes: int, ignore_index: int) -> None:
-    if not (eager.has_values(y) and eager.first_order_only(y)):
-        return
-    wrong = y[kept & ((y < 0) | (y >= classes))]
-    if len(wrong):
-        raise TargetError(
-            f"targets must lie in 0..{classes - 1} or be ignore_index={ignore_index}, got {int(wrong[0])}; "
-            "map your labels to 0..classes-1 or widen the last layer"
-        )

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from openradial.errors import OptionError, ShapeError, check_choice
+from openradial.errors import ShapeError, check_choice
 
 MetricName = Literal["euclidean", "squared_euclidean", "manhattan", "chebyshev"]
 METRICS: tuple[MetricName, ...] = ("euclidean", "squared_euclidean", "manhattan", "chebyshev")
@@ -101,9 +101,7 @@ class DistanceMetric:
 
 def make_metric(name: MetricName, axis_scale: Tensor | None) -> DistanceMetric:
     """Return the metric of a call, checked; the default one is shared."""
-    if name == "euclidean" and axis_scale is None:
-        return EUCLIDEAN
-    return DistanceMetric(name, axis_scale)
+    return EUCLIDEAN if name == "euclidean" and axis_scale is None else DistanceMetric(name, axis_scale)
 
 
 EUCLIDEAN = DistanceMetric()
@@ -127,9 +125,3 @@ def saturate(d: Tensor, source: Tensor) -> Tensor:
     if d.ndim == source.ndim:
         finite = finite.unsqueeze(-1)
     return torch.where(d.isinf() & finite, torch.finfo(d.dtype).max, d)
-
-
-def check_axis_scale(axis_scale: Tensor | None) -> None:
-    """Raise unless all entries are finite and above zero (reads values: for constructors, not for kernels)."""
-    if axis_scale is not None and not bool(((axis_scale > 0) & axis_scale.isfinite()).all()):
-        raise OptionError("axis_scale must be finite and above 0 on every axis; use 1.0 for an axis left as it is")

@@ -1,4 +1,4 @@
-"""Probabilities that need not sum to one."""
+"""Distances between outputs and prototypes, and probabilities that need not sum to one."""
 
 import math
 from typing import Literal
@@ -6,13 +6,111 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from openradial.errors import OptionError, check_count, check_cutoff, check_positive
+from openradial.errors import DTypeError, OptionError, check_count, check_cutoff, check_outputs, check_positive
 from openradial.functional import eager
-from openradial.functional.distances import as_rows, from_rows
 from openradial.functional.geometry import Axes, Geometry, PrototypesLike, Simplex, make_geometry
 from openradial.functional.norms import DistanceMetric, MetricName, make_metric
 
 Cutoff = float | Literal["disjoint"] | None
+KIND = "_openradial_kind"  # attribute of a tensor that holds distances or probabilities instead of outputs
+
+
+def radial_distances(
+    o: Tensor,
+    *,
+    scale: float = 1.0,
+    prototypes: PrototypesLike | None = None,
+    metric: MetricName = "euclidean",
+    axis_scale: Tensor | None = None,
+) -> Tensor:
+    r"""Return the distance of each output to each class prototype, ``(..., outputs) -> (..., classes)``.
+
+    .. math:: d_k = \lVert o - \text{scale} \cdot e_k \rVert
+
+    Smaller is closer. ``o`` of half precision is computed and returned in float32.
+
+    Args:
+        o: outputs of the last affine layer, classes on the last axis.
+        scale: distance of the axis prototypes to the origin, the paper's ``a``.
+        prototypes: None for axis prototypes, a ``(classes, outputs)`` matrix, or a module of
+            :mod:`openradial.nn.prototypes`.
+        metric: ``"euclidean"``, ``"squared_euclidean"``, ``"manhattan"`` or ``"chebyshev"``.
+        axis_scale: divides the differences axis by axis before they are measured (a diagonal Mahalanobis metric),
+            shape ``(outputs,)``.
+
+    >>> radial_distances(torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
+    tensor([[0.0000, 1.4142],
+            [1.0000, 1.0000]])
+    """
+    rows = as_rows(o)
+    geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
+    return from_rows(geometry.distances(rows, measure), o, "distances")
+
+
+def radial_nearest(
+    o: Tensor,
+    k: int = 1,
+    *,
+    scale: float = 1.0,
+    prototypes: PrototypesLike | None = None,
+    metric: MetricName = "euclidean",
+    axis_scale: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return distances and classes of the ``k`` nearest prototypes, nearest first, each of shape ``(..., k)``.
+
+    With axis prototypes the order of the distances is the order of the outputs, so only ``k`` distances are computed:
+    two passes over ``o`` for ``k=1``, where softmax with its maximum needs four. The distances are differentiable.
+
+    >>> distances, classes = radial_nearest(torch.tensor([[0.1, 0.9, 0.2]]))
+    >>> distances, classes
+    (tensor([[0.2449]]), tensor([[1]]))
+    """
+    check_count("k", k)
+    rows = as_rows(o)
+    geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
+    classes = geometry.num_classes(rows.shape[1])
+    if k > classes:
+        raise OptionError(f"k must lie in 1..{classes}, the number of classes, got {k!r}")
+    if isinstance(geometry, Axes) and measure.axis_scale is None:
+        nearest = eager.largest(rows).unsqueeze(-1) if k == 1 else rows.topk(k, -1).indices
+        distances = torch.stack([geometry.distances_to(rows, nearest[..., i], measure) for i in range(k)], -1)
+    else:  # sorted by distance, because topk(largest=False) leaves NaN last and would hide it
+        distances = geometry.distances(rows, measure)
+        nearest = (-distances).topk(k, -1).indices
+        distances = distances.gather(-1, nearest)
+    return from_rows(distances, o, "distances"), from_rows(nearest, o, "classes")
+
+
+def as_rows(o: Tensor) -> Tensor:
+    """Return outputs as a matrix ``(n, outputs)`` in at least float32, checked."""
+    if not isinstance(o, Tensor):
+        raise DTypeError(f"outputs must be a torch.Tensor, got {type(o).__name__}; for NumPy use openradial.reference")
+    check_kind(o)
+    check_outputs(tuple(o.shape), o.dtype, o.is_floating_point())
+    if o.dtype in (torch.float16, torch.bfloat16):
+        o = o.float()
+    return o if o.ndim == 2 else o.reshape(-1, o.shape[-1])
+
+
+def check_kind(o: Tensor) -> None:
+    """Raise if ``o`` has a note that it was computed from outputs."""
+    if kind := getattr(o, KIND, None):
+        raise DTypeError(f"expected the outputs of a network, got the {kind} computed from them; pass the outputs")
+
+
+def from_rows(result: Tensor, o: Tensor, kind: str) -> Tensor:
+    """Return the result of rows, ``(n, width)``, with the leading axes of ``o`` and a note of its kind."""
+    return note_kind(result if o.ndim == 2 else result.reshape(*o.shape[:-1], result.shape[-1]), kind)
+
+
+def note_kind(result: Tensor, kind: str) -> Tensor:
+    """Note on a result what it is; functions of outputs refuse a tensor with such a note.
+
+    A loss of log-probabilities would train, but silently wrong. Compiled code does not write the note.
+    """
+    if not torch.compiler.is_compiling():
+        setattr(result, KIND, kind)
+    return result
 
 
 def radial_log_probs(
@@ -64,7 +162,6 @@ def radial_probs(
     :func:`safe_beta`.
 
     Args:
-        o: outputs of the last affine layer, classes on the last axis.
         beta: how fast the probability falls.
         cutoff: None, a radius, or ``"disjoint"``: half the distance between prototypes (``scale / sqrt(2)`` on the
             axes), for which rows sum to at most 1 for every input and every beta. For prediction, not for training:
@@ -93,9 +190,8 @@ def radial_probs(
 def _cut(probs: Tensor, distances: Tensor, radius: float, geometry: Geometry, metric: DistanceMetric) -> Tensor:
     # ~(d >= radius) and not (d < radius): NaN must stay NaN
     probs = torch.where(distances >= radius, 0.0, probs)
-    if isinstance(geometry, Simplex) and not geometry.is_equidistant(metric):
-        return probs
-    if radius > geometry.half_separation(metric):
+    has_one_radius = not isinstance(geometry, Simplex) or geometry.is_equidistant(metric)
+    if not has_one_radius or radius > geometry.half_separation(metric):
         return probs
     # Midway between two prototypes rounding may put a point inside both balls: only the nearest counts.
     nearest = distances.argmin(-1, keepdim=True)
@@ -155,9 +251,7 @@ def _largest_sum(num_classes: int, beta: float) -> float:
         v = low + (high - low) * grid  # (candidates, 65)
         u = 1 - q * v
         norm = u.square() + q * v.square()
-        at_u, at_v, at_0 = (
-            torch.exp(-beta * (norm + 1 - 2 * c).clamp_min(0).sqrt()) for c in (u, v, torch.zeros_like(v))
-        )
+        at_u, at_v, at_0 = (torch.exp(-beta * (norm + 1 - 2 * c).clamp_min(0).sqrt()) for c in (u, v, 0 * v))
         total = at_u + q * at_v + (num_classes - 1 - q) * at_0
         best = max(best, float(total.max()))
         at = total.argmax(1, keepdim=True)

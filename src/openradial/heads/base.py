@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from openradial.errors import check_count
-from openradial.functional.distances import check_kind, note_kind
+from openradial.functional.probabilities import check_kind, note_kind
 from openradial.scorers.base import Scorer, check_known, check_labels, check_rows
 
 RESULTS = {"log_probs": "log-probabilities", "probs": "probabilities", "distances": "distances"}  # notes on results

@@ -5,34 +5,13 @@ last linear layer ``classifier``, and ``reset_classifier(num_classes)``, as in t
 Images are float (b, c, h, w), tables (b, d), sequences (b, t, c) padded with NaN, texts (b, t) token ids padded with 0.
 """
 
-from openradial.models.alexnet import AlexNet
 from openradial.models.contract import Network
-from openradial.models.efficientnet import EfficientNetLite0
-from openradial.models.mlp import MLP
-from openradial.models.mnist import MnistCNN
+from openradial.models.imagenet import EfficientNetLite0, ResNet
+from openradial.models.paper import MLP, VGG19, AlexNet, MnistCNN
 from openradial.models.pretrained import Weights, imagenet_weights
-from openradial.models.recurrent import SequenceClassifier
 from openradial.models.registry import build, names, options
-from openradial.models.resnet import ResNet
-from openradial.models.text import TextCNN, TextRNN
-from openradial.models.vgg import VGG19
+from openradial.models.sequences import SequenceClassifier, TextCNN, TextRNN
 from openradial.models.weights import load_weights
 
-__all__ = [
-    "MLP",
-    "VGG19",
-    "AlexNet",
-    "EfficientNetLite0",
-    "MnistCNN",
-    "Network",
-    "ResNet",
-    "SequenceClassifier",
-    "TextCNN",
-    "TextRNN",
-    "Weights",
-    "build",
-    "imagenet_weights",
-    "load_weights",
-    "names",
-    "options",
-]
+__all__ = ["MLP", "VGG19", "AlexNet", "EfficientNetLite0", "MnistCNN", "Network", "ResNet", "SequenceClassifier"]
+__all__ += ["TextCNN", "TextRNN", "Weights", "build", "imagenet_weights", "load_weights", "names", "options"]

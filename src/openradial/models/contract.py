@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -29,8 +29,7 @@ class Network(nn.Module, ABC):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the outputs ``o`` of shape (b, num_classes)."""
-        o: Tensor = self.classifier(self.forward_features(x))
-        return o
+        return self.classifier(self.forward_features(x))  # type: ignore[no-any-return]
 
     @property
     def num_features(self) -> int:
@@ -50,25 +49,20 @@ class Network(nn.Module, ABC):
 
     def initialise(self, layer: nn.Module) -> None:
         """Initialise one layer: here as PyTorch does, in a subclass as its network was published."""
-        reset: Any = getattr(layer, "reset_parameters", None)
-        if reset is not None:
-            reset()
+        if hasattr(layer, "reset_parameters"):
+            layer.reset_parameters()  # type: ignore[operator]
 
 
-def fully_connected(
-    inputs: int, widths: Sequence[int], dropout: float = 0.0, *, drop_first: bool = False
-) -> nn.Sequential:
+def fully_connected(inputs: int, widths: Sequence[int], dropout: float, *, drop_first: bool = False) -> nn.Sequential:
     """Build layers ``fc1, fc2, ...`` with ReLU, and dropout after each of them or before it."""
     check_counts("hidden", widths)
     check_dropout(dropout)
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for i, (before, width) in enumerate(pairwise((inputs, *widths)), start=1):
-        if dropout and drop_first:
-            layers[f"drop{i}"] = nn.Dropout(dropout)
-        layers[f"fc{i}"] = nn.Linear(before, width)
-        layers[f"relu{i}"] = nn.ReLU()
-        if dropout and not drop_first:
-            layers[f"drop{i}"] = nn.Dropout(dropout)
+        drop = {f"drop{i}": nn.Dropout(dropout)} if dropout else {}
+        layers |= drop if drop_first else {}
+        layers |= {f"fc{i}": nn.Linear(before, width), f"relu{i}": nn.ReLU()}
+        layers |= {} if drop_first else drop
     return nn.Sequential(layers)
 
 
@@ -81,8 +75,7 @@ def check_counts(name: str, values: Sequence[int]) -> None:
 
 def check_dropout(value: float) -> None:
     """Raise unless ``value`` is a probability below one."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not (is_number and 0 <= value < 1):
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 1:
         raise OptionError(f"dropout must be at least 0 and below 1, got {value!r}")
 
 

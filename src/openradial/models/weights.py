@@ -51,8 +51,7 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor], *, reset: Reset = 
             f"nothing of {origin} would be used: all layers of {type(model).__name__} are fully connected and are "
             "reset; use reset='classifier' or 'none'"
         )
-    _check_names(expected, given, origin)
-    _check_values(expected, given, origin)
+    _check_fit(expected, given, origin)
     with torch.no_grad():
         for name, value in given.items():
             expected[name].copy_(value)
@@ -135,30 +134,21 @@ def _renamed(name: str, pairs: Iterable[tuple[str, str]]) -> str:
     return next((re.sub(pattern, new, name) for pattern, new in pairs if re.match(pattern, name)), name)
 
 
-def _check_names(expected: State, given: State, origin: str) -> None:
+def _check_fit(expected: State, given: State, origin: str) -> None:
+    """Raise unless the given tensors have the names and shapes of the expected ones, and finite values."""
     # Files from before 2018 do not count the batches; evaluation does not need the number.
     missing = [name for name in expected if name not in given and not name.endswith(".num_batches_tracked")]
     unknown = [name for name in given if name not in expected]
-    if not missing and not unknown:
-        return
-    parts = [f"it lacks {listed(missing, SHOWN)}"] if missing else []
-    parts += [f"it has {listed(unknown, SHOWN)}, which the network does not have"] if unknown else []
-    raise WeightsError(
-        f"{origin} does not fit the network: {' and '.join(parts)}; build the network that the file was saved from, or "
-        "leave layers out with reset='classifier' or 'fully_connected'"
-    )
-
-
-def _check_values(expected: State, given: State, origin: str) -> None:
-    wrong = [
-        f"{name} should have the shape {tuple(expected[name].shape)} and has {tuple(value.shape)}"
-        for name, value in given.items()
-        if expected[name].shape != value.shape
-    ]
-    if wrong:
+    problems = [f"it lacks {listed(missing, SHOWN)}"] if missing else []
+    problems += [f"it has {listed(unknown, SHOWN)}, which the network does not have"] if unknown else []
+    wrong = [name for name in expected if name in given and expected[name].shape != given[name].shape]
+    for name in wrong[:SHOWN]:
+        wanted, shape = tuple(expected[name].shape), tuple(given[name].shape)
+        problems.append(f"{name} should have the shape {wanted} and has {shape}")
+    if problems:
         raise WeightsError(
-            f"{origin} does not fit the network: {'; '.join(wrong[:SHOWN])}; build the network with the settings of "
-            "the file, or leave layers out with reset='classifier' or 'fully_connected'"
+            f"{origin} does not fit the network: {'; '.join(problems)}; build the network that the file was saved "
+            "from, or leave layers out with reset='classifier' or 'fully_connected'"
         )
     for name, value in given.items():
         if expected[name].is_floating_point() and not (value.is_floating_point() and bool(value.isfinite().all())):

@@ -5,14 +5,5 @@ from openradial.nn.layers import RadialLayer, RadialLinear, RadialLoss
 from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, SimplexPrototypes
 from openradial.nn.replace import replace_head
 
-__all__ = [
-    "AxisPrototypes",
-    "FixedPrototypes",
-    "LearnedPrototypes",
-    "RadialLayer",
-    "RadialLinear",
-    "RadialLoss",
-    "SimplexPrototypes",
-    "hidden_layers",
-    "replace_head",
-]
+__all__ = ["AxisPrototypes", "FixedPrototypes", "LearnedPrototypes", "RadialLayer", "RadialLinear", "RadialLoss"]
+__all__ += ["SimplexPrototypes", "hidden_layers", "replace_head"]

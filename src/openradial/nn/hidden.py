@@ -41,12 +41,7 @@ def _record(net: nn.Module, name: str, values: dict[str, Tensor]) -> RemovableHa
         names = ", ".join(each for each in layers if each)
         raise HeadError(f"the network has no layer {name.removesuffix(SUFFIX)!r}; its layers are: {names}")
 
-    def record_input(_layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        values[name] = inputs[0].flatten(1)
+    def record(_layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor | None = None) -> None:
+        values[name] = (inputs[0] if output is None else output).flatten(1)
 
-    def record_output(_layer: nn.Module, _inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        values[name] = output.flatten(1)
-
-    if name.endswith(SUFFIX):
-        return layer.register_forward_pre_hook(record_input)
-    return layer.register_forward_hook(record_output)
+    return layer.register_forward_pre_hook(record) if name.endswith(SUFFIX) else layer.register_forward_hook(record)

@@ -6,13 +6,19 @@ import torch
 from torch import Tensor, nn
 
 from openradial import functional as F
-from openradial.errors import OptionError, check_choice, check_count, check_cutoff, check_positive
-from openradial.functional.losses import Reduction, check_label_smoothing
-from openradial.functional.norms import METRICS, MetricName, check_axis_scale, make_metric
+from openradial.errors import (
+    OptionError,
+    check_choice,
+    check_count,
+    check_cutoff,
+    check_label_smoothing,
+    check_positive,
+    check_unscaled,
+)
+from openradial.functional.losses import Reduction
+from openradial.functional.norms import MetricName, make_metric
 from openradial.functional.probabilities import Cutoff
 from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, Prototypes
-
-__all__ = ["RadialLayer", "RadialLinear", "RadialLoss"]
 
 
 class _Measure(TypedDict):
@@ -49,18 +55,15 @@ class RadialLayer(nn.Module):
         super().__init__()
         check_count("num_classes", num_classes)
         check_positive("beta", beta)
-        check_choice("metric", metric, METRICS)
         check_cutoff(cutoff)
         self.num_classes, self.beta, self.cutoff, self.metric = num_classes, float(beta), cutoff, metric
         self.prototypes = as_prototypes(prototypes, scale, num_classes) or AxisPrototypes(num_classes, scale)
         self.register_buffer("axis_scale", axis_scale)
-        _check_axis_scale(axis_scale, metric, self.prototypes)
+        _check_metric(metric, axis_scale, self.prototypes)
 
     def forward(self, o: Tensor) -> Tensor:
         """Refuse: what a call should return is not obvious, and log-probabilities are not outputs."""
-        raise OptionError(
-            "a RadialLayer is not called; ask it for layer.log_probs(o), .probs(o), .distances(o), .loss(o, y)"
-        )
+        raise OptionError("a RadialLayer is not called; use layer.log_probs(o), .probs(o), .distances(o), .loss(o, y)")
 
     def log_probs(self, o: Tensor) -> Tensor:
         """Return log-probabilities: see :func:`openradial.functional.radial_log_probs`."""
@@ -119,7 +122,6 @@ class RadialLoss(nn.Module):
         super().__init__()
         check_positive("beta", beta)
         check_choice("reduction", reduction, ("mean", "sum", "none"))
-        check_choice("metric", metric, METRICS)
         check_label_smoothing(label_smoothing)
         self.prototypes = as_prototypes(prototypes, scale)
         self.beta, self.scale, self.ignore_index = float(beta), float(scale), ignore_index
@@ -128,7 +130,7 @@ class RadialLoss(nn.Module):
         self.metric: MetricName = metric
         self.register_buffer("weight", weight)
         self.register_buffer("axis_scale", axis_scale)
-        _check_axis_scale(axis_scale, metric, self.prototypes)
+        _check_metric(metric, axis_scale, self.prototypes)
 
     def forward(self, o: Tensor, target: Tensor) -> Tensor:
         """Return the loss of outputs ``(n, outputs)`` and targets ``(n,)``."""
@@ -199,10 +201,7 @@ def as_prototypes(
     check_positive("scale", scale)
     if prototypes is None:
         return None
-    if scale != 1.0:
-        raise OptionError(
-            f"scale belongs to the axis prototypes, but prototypes are given: got scale={scale!r}; scale them instead"
-        )
+    check_unscaled(scale)
     if isinstance(prototypes, Tensor):
         prototypes = FixedPrototypes(prototypes)
     if not isinstance(prototypes, Prototypes):
@@ -218,11 +217,11 @@ def as_prototypes(
     return prototypes
 
 
-def _check_axis_scale(axis_scale: Tensor | None, metric: MetricName, prototypes: Prototypes | None) -> None:
+def _check_metric(metric: MetricName, axis_scale: Tensor | None, prototypes: Prototypes | None) -> None:
     measure = make_metric(metric, axis_scale)
     if axis_scale is None:
         return
-    if not axis_scale.is_meta:
-        check_axis_scale(axis_scale)
+    if not axis_scale.is_meta and not bool(((axis_scale > 0) & axis_scale.isfinite()).all()):
+        raise OptionError("axis_scale must be finite and above 0 on every axis; use 1.0 for an axis left as it is")
     if prototypes is not None:
         measure.divide(axis_scale.new_empty(prototypes.num_outputs))

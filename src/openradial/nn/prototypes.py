@@ -18,8 +18,6 @@ from openradial.errors import ShapeError, check_count, check_positive
 from openradial.functional.geometry import Axes, Geometry, PrototypeRows, Simplex, matrix_distances
 from openradial.functional.norms import EUCLIDEAN
 
-__all__ = ["AxisPrototypes", "FixedPrototypes", "LearnedPrototypes", "Prototypes", "SimplexPrototypes"]
-
 
 class Prototypes(nn.Module, ABC):
     """Base of all arrangements: ``num_classes`` points in a space of ``num_outputs`` axes."""
@@ -28,23 +26,20 @@ class Prototypes(nn.Module, ABC):
     num_outputs: int
 
     @abstractmethod
+    def matrix(self) -> Tensor:
+        """Return the prototypes as rows, ``(classes, outputs)``."""
+
     def geometry(self) -> Geometry:
         """Return what measures distances to these prototypes."""
-
-    @abstractmethod
-    def matrix(self) -> Tensor:
-        """Return the prototypes as rows, ``(classes, outputs)``; distances do not need this matrix."""
+        return PrototypeRows(self.matrix())
 
     def check_outputs(self, outputs: int) -> None:
         """Raise unless the last layer is as wide as the space of the prototypes."""
         if outputs != self.num_outputs:
-            raise ShapeError(self._width_message(outputs))
-
-    def _width_message(self, outputs: int) -> str:
-        return (
-            f"{type(self).__name__} for {self.num_classes} classes need {self.num_outputs} outputs, got {outputs}; "
-            f"make the last layer {self.num_outputs} wide"
-        )
+            raise ShapeError(
+                f"{type(self).__name__} for {self.num_classes} classes need {self.num_outputs} outputs, got {outputs}; "
+                f"make the last layer {self.num_outputs} wide"
+            )
 
     def extra_repr(self) -> str:
         return f"num_classes={self.num_classes}, num_outputs={self.num_outputs}"
@@ -71,14 +66,14 @@ class AxisPrototypes(Prototypes):
     def matrix(self) -> Tensor:
         return self.scale * torch.eye(self.num_classes)
 
-    def _width_message(self, outputs: int) -> str:
-        return (
-            f"axis prototypes need one output per class: {self.num_classes} classes but {outputs} outputs; "
-            f"widen the last layer to {self.num_classes} or use SimplexPrototypes"
-            if outputs < self.num_classes
-            else f"axis prototypes need one output per class: {self.num_classes} classes but {outputs} outputs; "
-            f"narrow the last layer to {self.num_classes} or use LearnedPrototypes"
-        )
+    def check_outputs(self, outputs: int) -> None:
+        if outputs != self.num_classes:
+            too_few = outputs < self.num_classes
+            raise ShapeError(
+                f"axis prototypes need one output per class: {self.num_classes} classes but {outputs} outputs; "
+                f"{'widen' if too_few else 'narrow'} the last layer to {self.num_classes} or use "
+                f"{'SimplexPrototypes' if too_few else 'LearnedPrototypes'}"
+            )
 
     def extra_repr(self) -> str:
         return f"num_classes={self.num_classes}, scale={self.scale:g}"
@@ -128,9 +123,6 @@ class FixedPrototypes(Prototypes):
         self.register_buffer("points", points)
         self.num_classes, self.num_outputs = points.shape
 
-    def geometry(self) -> PrototypeRows:
-        return PrototypeRows(self.points)
-
     def matrix(self) -> Tensor:
         return self.points
 
@@ -170,9 +162,6 @@ class LearnedPrototypes(Prototypes):
             else:
                 directions = nn.functional.normalize(nn.init.normal_(self.points), dim=1)
                 self.points.copy_(self.scale * directions)
-
-    def geometry(self) -> PrototypeRows:
-        return PrototypeRows(self.points)
 
     def matrix(self) -> Tensor:
         return self.points

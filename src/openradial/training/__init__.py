@@ -12,20 +12,6 @@ from openradial.training.loop import BatchSource, History, ObjectiveLike, Record
 from openradial.training.outliers import DEFAULTS, MAKERS, OutlierObjective, make_outliers
 from openradial.training.settings import Settings
 
-__all__ = [
-    "DEFAULTS",
-    "MAKERS",
-    "BatchSource",
-    "Devices",
-    "History",
-    "Objective",
-    "ObjectiveLike",
-    "OutlierObjective",
-    "Record",
-    "Settings",
-    "checkpoint",
-    "fit",
-    "limited_threads",
-    "make_outliers",
-    "threads_for",
-]
+__all__ = ["DEFAULTS", "MAKERS", "BatchSource", "Devices", "History", "Objective", "ObjectiveLike"]
+__all__ += ["OutlierObjective", "Record", "Settings", "checkpoint", "fit", "limited_threads", "make_outliers"]
+__all__ += ["threads_for"]

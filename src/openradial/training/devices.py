@@ -16,15 +16,10 @@ from torch.optim import Optimizer
 
 from openradial.errors import OptionError, check_choice, require
 from openradial.training.optimisers import make_optimiser
-from openradial.training.settings import Precision, Settings
+from openradial.training.settings import Settings
 from openradial.training.sharding import check_can_shard, release_process_groups, shard
 
-PRECISIONS: dict[Precision, str] = {
-    "float32": "32-true",
-    "float64": "64-true",
-    "bfloat16": "bf16-mixed",
-    "float16": "16-mixed",
-}
+PRECISIONS = {"float32": "32-true", "float64": "64-true", "bfloat16": "bf16-mixed", "float16": "16-mixed"}
 EXIT_TIMEOUT = 10.0  # seconds to destroy the process group at exit
 ONE_THREAD_BELOW = 2**22  # multiplications in the largest product of a step
 
@@ -57,12 +52,9 @@ class Devices:
         if self.shards or (strategy == "auto" and int(devices) * nodes > 1):
             strategy = "ddp"  # Fabric starts the processes; set_up decides what each of them holds
         try:
+            precision = PRECISIONS[settings.precision]
             self.fabric: Any = fabric.Fabric(
-                accelerator=accelerator,
-                devices=devices,
-                num_nodes=nodes,
-                strategy=strategy,
-                precision=PRECISIONS[settings.precision],
+                accelerator=accelerator, devices=devices, num_nodes=nodes, strategy=strategy, precision=precision
             )
         except (RuntimeError, ValueError) as error:
             raise OptionError(
@@ -70,24 +62,11 @@ class Devices:
             ) from error
         if "LT_CLI_USED" not in os.environ:  # otherwise fabric run has launched already
             self.fabric.launch()
+        self.rank, self.world_size = int(self.fabric.global_rank), int(self.fabric.world_size)
+        self.is_main = self.rank == 0  # the process that writes and prints
         self._sharded: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         if _has_process_group():
             _destroy_process_group_at_exit(self._sharded)
-
-    @property
-    def rank(self) -> int:
-        """Index of this process."""
-        return int(self.fabric.global_rank)
-
-    @property
-    def world_size(self) -> int:
-        """Number of processes."""
-        return int(self.fabric.world_size)
-
-    @property
-    def is_main(self) -> bool:
-        """Whether this process writes and prints."""
-        return self.rank == 0
 
     def set_up(self, net: nn.Module, settings: Settings) -> tuple[nn.Module, Optimizer]:
         """Return the network as it is called in training, and its optimiser."""
@@ -111,15 +90,6 @@ class Devices:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.float64, device=self.fabric.device)
         return [float(value) for value in self.fabric.all_reduce(tensor, reduce_op="sum").tolist()]
-
-    def gather_rows(self, values: Tensor) -> Tensor:
-        """Concatenate the rows of all processes on the CPU; the numbers of rows may differ."""
-        if self.world_size == 1:
-            return values
-        counts = [int(n) for n in self.sum([len(values) if r == self.rank else 0.0 for r in range(self.world_size)])]
-        padded = torch.nn.functional.pad(values, (0, 0) * (values.ndim - 1) + (0, max(counts) - len(values)))
-        parts = self._gather(padded)
-        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
     def random_states(self) -> dict[str, Tensor]:
         """Return the states of all random generators of all processes, ``(processes, bytes)`` each."""

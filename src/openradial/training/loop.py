@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from openradial.data import progress
 from openradial.errors import TrainingError, require
@@ -21,11 +22,11 @@ from openradial.files import write_text
 from openradial.nn.objective import Metric
 from openradial.training.checkpoint import CheckpointManager, Position
 from openradial.training.devices import Devices, limited_threads, threads_for
-from openradial.training.optimisers import averaged_weights, learning_rate_factor, make_average
+from openradial.training.optimisers import averaged_weights, learning_rate_factor
 from openradial.training.settings import Settings
 
-LOG = "log.jsonl"
 Record = dict[str, Any]  # the log of one epoch
+StopRequests = list[signals.Signals]
 
 
 class BatchSource(Protocol):
@@ -83,43 +84,35 @@ def fit(
     """
     devices = devices or Devices(settings)
     folder = None if folder is None else Path(folder)
-    run = _Run(net, objective, train, validation, settings, devices, show_progress)
-    run.checkpoints = CheckpointManager(folder, settings, devices, dict(metadata or {}))
-    if run.checkpoints.exists():
+    checkpoints = CheckpointManager(folder, settings, devices, dict(metadata or {}))
+    run = _Run(net, objective, train, validation, settings, devices, checkpoints, show_progress)
+    if checkpoints.exists():
         if not resume:
-            raise TrainingError(
-                f"{folder} already has a run; resume it (resume=True, --resume) or choose another folder"
-            )
-        run.restore()
+            raise TrainingError(f"{folder} already has a run; resume it (resume=True, --resume) or choose a new folder")
+        run.position = checkpoints.restore(net, run.optimiser, run.average)
     log = Log(folder if devices.is_main else None, run.position.epoch, tensorboard=tensorboard)
-    with stop_on_signals() as request, run.threads:
-        run.run(request, log, report)
+    with stop_on_signals() as requests, run.threads:
+        run.run(requests, log, report)
     log.close()
     return History(log.records, run.position.best_epoch, run.stopped_by, run.finished)
 
 
-class StopRequest:
-    """The signal that requested a stop, if any."""
-
-    signal: signals.Signals | None = None
-
-
 @contextmanager
-def stop_on_signals() -> Iterator[StopRequest]:
-    """Turn SIGINT and SIGTERM into a stop request for the loop; a second SIGINT raises KeyboardInterrupt."""
-    request = StopRequest()
+def stop_on_signals() -> Iterator[StopRequests]:
+    """Collect SIGINT and SIGTERM as stop requests for the loop; a SIGINT after another raises KeyboardInterrupt."""
+    requests: StopRequests = []
     if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
-        yield request
+        yield requests
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if request.signal is not None and number == signals.SIGINT:
+        if requests and number == signals.SIGINT:
             raise KeyboardInterrupt
-        request.signal = signals.Signals(number)
+        requests.append(signals.Signals(number))
 
     before = {number: signals.signal(number, handle) for number in (signals.SIGINT, signals.SIGTERM)}
     try:
-        yield request
+        yield requests
     finally:
         for number, handler in before.items():
             signals.signal(number, handler)
@@ -130,7 +123,7 @@ class Log:
 
     def __init__(self, folder: Path | None, epochs: int, *, tensorboard: bool = False) -> None:
         self.records: list[Record] = []
-        self.path = None if folder is None else folder / LOG
+        self.path = None if folder is None else folder / "log.jsonl"
         self.writer: Any = None
         if self.path is None:
             return
@@ -158,44 +151,40 @@ class Log:
             self.writer.close()
 
 
+@dataclass
 class _Run:
     """One run: the network with everything that changes during training."""
 
+    net: nn.Module
+    objective: ObjectiveLike
+    train: BatchSource
+    validation: BatchSource | None
+    settings: Settings
+    devices: Devices
     checkpoints: CheckpointManager
+    show_progress: bool
     stopped_by: str | None = None
-    finished = False
+    finished: bool = False
 
-    def __init__(
-        self,
-        net: nn.Module,
-        objective: ObjectiveLike,
-        train: BatchSource,
-        validation: BatchSource | None,
-        settings: Settings,
-        devices: Devices,
-        show_progress: bool,
-    ) -> None:
-        torch.manual_seed(settings.seed + devices.rank)  # for dropout, weight samples
-        self.net, self.objective, self.train, self.validation = net, objective, train, validation
-        self.settings, self.devices, self.show_progress = settings, devices, show_progress
-        if settings.channels_last:
-            net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.model, self.optimiser = devices.set_up(net, settings)
-        self.average = make_average(net, settings.ema) if settings.ema is not None else None
-        self.position = Position(sums=[0.0] * (2 + len(objective.metrics)))
-        self.threads, self.threads_are_set = ExitStack(), devices.fabric.device.type != "cpu"
-
-    def restore(self) -> None:
-        self.position = self.checkpoints.restore(self.net, self.optimiser, self.average)
+    def __post_init__(self) -> None:
+        torch.manual_seed(self.settings.seed + self.devices.rank)  # for dropout, weight samples
+        if self.settings.channels_last:
+            self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.model, self.optimiser = self.devices.set_up(self.net, self.settings)
+        self.average: AveragedModel | None = None
+        if self.settings.ema is not None:  # buffers are copied from the last step, not averaged
+            self.average = AveragedModel(self.net, multi_avg_fn=get_ema_multi_avg_fn(self.settings.ema))  # type: ignore[no-untyped-call]
+        self.position = Position(sums=[0.0] * (2 + len(self.objective.metrics)))
+        self.threads, self.threads_are_set = ExitStack(), self.devices.fabric.device.type != "cpu"
 
     def save(self) -> None:
         self.checkpoints.save(self.position, self.net, self.optimiser, self.average)
 
-    def run(self, request: StopRequest, log: Log, report: Callable[[Record], None] | None) -> None:
+    def run(self, requests: StopRequests, log: Log, report: Callable[[Record], None] | None) -> None:
         position = self.position
         while position.epoch < self.settings.epochs and not self._is_out_of_patience():
             began, before = time.monotonic(), position.sums[0]
-            validated = self._evaluate(request) if self._train_epoch(request) else None
+            validated = self._evaluate(requests) if self._train_epoch(requests) else None
             if validated is None:  # stopped by a signal
                 self.save()
                 return
@@ -206,13 +195,13 @@ class _Run:
                 if report is not None:
                     report(record)
             is_first = position.epoch == 1 < self.settings.epochs  # so that a short run can be resumed too
-            if self._agree(self.checkpoints.is_due() or is_first, request)[0]:
+            if self._agree(self.checkpoints.is_due() or is_first, requests)[0]:
                 self.save()
         self.save()
         self.checkpoints.load_final_weights(self.net, self.average)
         self.finished = True
 
-    def _train_epoch(self, request: StopRequest) -> bool:
+    def _train_epoch(self, requests: StopRequests) -> bool:
         """Return whether the epoch was completed."""
         self.model.train()
         title = f"epoch {self.position.epoch + 1}/{self.settings.epochs}"
@@ -223,7 +212,7 @@ class _Run:
                 advance(len(y) * self.devices.world_size)
                 self.position.batch += 1
                 self.position.step += 1
-                due, stop = self._agree(self.checkpoints.is_due(), request)
+                due, stop = self._agree(self.checkpoints.is_due(), requests)
                 if stop:
                     return False
                 if due:
@@ -250,7 +239,7 @@ class _Run:
         self.position.sums = [a + b for a, b in zip(self.position.sums, values, strict=True)]
 
     @torch.no_grad()
-    def _evaluate(self, request: StopRequest) -> list[float] | None:
+    def _evaluate(self, requests: StopRequests) -> list[float] | None:
         """Return means over the validation data, an empty list without such data, None after a signal."""
         if self.validation is None:
             return []
@@ -265,7 +254,7 @@ class _Run:
                 loss, o = self.objective(self.model, x, y)
                 sums = [a + b for a, b in zip(sums, self._measure(loss, o, y), strict=True)]
                 advance(len(y) * self.devices.world_size)
-                if self._agree(False, request)[1]:
+                if self._agree(False, requests)[1]:
                     return None
         return self._means(sums)
 
@@ -311,14 +300,14 @@ class _Run:
         patience = self.settings.patience
         return patience is not None and self.position.epoch - self.position.best_epoch >= patience
 
-    def _agree(self, due: bool, request: StopRequest) -> tuple[bool, bool]:
+    def _agree(self, due: bool, requests: StopRequests) -> tuple[bool, bool]:
         """Return whether to save and whether to stop, the same in all processes: the first's clock, any signal."""
-        stop = request.signal is not None
+        stop = bool(requests)
         if self.devices.world_size > 1:
             sums = self.devices.sum([float(due and self.devices.is_main), float(stop)])
             due, stop = sums[0] > 0, sums[1] > 0
         if stop:
-            self.stopped_by = request.signal.name if request.signal else "a signal to another process"
+            self.stopped_by = requests[-1].name if requests else "a signal to another process"
         return due, stop
 
     def _check_loss(self, loss: float, examples: int, rate: float) -> float:

@@ -5,22 +5,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from torch import nn, optim
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 
 from openradial.training.settings import Settings
 
 
 def make_optimiser(parameters: Iterable[nn.Parameter], settings: Settings) -> optim.Optimizer:
     """Return the optimiser that the settings name."""
-    rate, decay = settings.learning_rate, settings.weight_decay
+    rate, decay, momentum = settings.learning_rate, settings.weight_decay, settings.momentum
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     fused = {parameter.device.type for parameter in trained} <= {"cpu", "cuda"}  # one kernel for all tensors
     if settings.optimiser == "sgd":
-        return optim.SGD(trained, rate, momentum=settings.momentum, weight_decay=decay, fused=fused)
+        return optim.SGD(trained, rate, momentum=momentum, weight_decay=decay, fused=fused)
     if settings.optimiser == "rmsprop":
-        return optim.RMSprop(
-            trained, rate, alpha=settings.decay, momentum=settings.momentum, weight_decay=decay, foreach=True
-        )
+        return optim.RMSprop(trained, rate, alpha=settings.decay, momentum=momentum, weight_decay=decay, foreach=True)
     kind = optim.Adam if settings.optimiser == "adam" else optim.AdamW
     return kind(trained, rate, betas=settings.betas, weight_decay=decay, fused=fused)
 
@@ -41,11 +39,6 @@ def learning_rate_factor(settings: Settings, step: int, steps_per_epoch: int) ->
         return float(settings.step_factor ** (step // steps_per_epoch // settings.step_epochs))
     done = (step - warmup) / max(1.0, settings.epochs * steps_per_epoch - warmup)  # share of the steps, in [0, 1)
     return 1 - done if settings.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
-
-
-def make_average(net: nn.Module, decay: float) -> AveragedModel:
-    """Return an exponential moving average of the parameters; buffers are copied from the last step."""
-    return AveragedModel(net, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
 
 
 @contextmanager

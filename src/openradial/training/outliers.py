@@ -26,38 +26,38 @@ DEFAULTS: dict[str, tuple[str, ...]] = {
 }
 
 
-def brightest(x: Tensor, other: Tensor) -> Tensor:
-    """Return the elementwise maximum of two examples."""
-    return torch.maximum(x, other)
-
-
-def mean(x: Tensor, other: Tensor) -> Tensor:
-    """Return the mean of two examples."""
-    return (x + other) / 2
-
-
 def halves(x: Tensor, other: Tensor) -> Tensor:
     """Join one half of an example and the other half of another.
 
     Images are cut horizontally or vertically at random; sequences and texts in the middle, without their padding.
     """
-    if _has_steps(x):
-        return _joined(x, other)
-    axis = 2 if x.ndim == 4 and torch.rand(()) < 0.5 else x.ndim - 1
-    middle = x.shape[axis] // 2
-    return torch.cat([x.narrow(axis, 0, middle), other.narrow(axis, middle, x.shape[axis] - middle)], axis)
+    if not _has_steps(x):
+        axis = 2 if x.ndim == 4 and torch.rand(()) < 0.5 else x.ndim - 1
+        middle = x.shape[axis] // 2
+        return torch.cat([x.narrow(axis, 0, middle), other.narrow(axis, middle, x.shape[axis] - middle)], axis)
+    others = _steps(other)
+    first, second = (_steps(x) + 1) // 2, others // 2
+    t = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)  # (n, t)
+    moved = _at(other, (t - first + others - second).clamp(0, x.shape[1] - 1))
+    padding = x.new_tensor(math.nan if x.is_floating_point() else 0)
+    wide = (slice(None), slice(None), *[None] * (x.ndim - 2))
+    return torch.where((t < first)[wide], x, torch.where((t < first + second)[wide], moved, padding))
 
 
 def blocks(x: Tensor, other: Tensor) -> Tensor:
     """Shuffle the pieces of an example: 4 x 4 of an image, 8 of a sequence; the remainder is kept."""
     if x.ndim != 4:
         return _reordered_steps(x)
+    n, c = x.shape[:2]
     pieces = [min(4, length) for length in x.shape[2:]]
-    order = torch.rand(len(x), math.prod(pieces), device=x.device).argsort(1)  # (n, p)
+    order = torch.rand(n, math.prod(pieces), device=x.device).argsort(1)  # (n, p * q)
     sizes = [length // p for length, p in zip(x.shape[2:], pieces, strict=True)]
     made = x.clone()
     inner = made[:, :, : pieces[0] * sizes[0], : pieces[1] * sizes[1]]
-    inner.copy_(_reordered_blocks(inner, order, pieces, sizes))
+    cut = inner.reshape(n, c, pieces[0], sizes[0], pieces[1], sizes[1]).permute(0, 2, 4, 1, 3, 5)  # (n, p, q, c, h, w)
+    rows = cut.reshape(n, order.shape[1], -1)  # (n, p * q, d)
+    moved = rows.gather(1, order.unsqueeze(-1).expand_as(rows)).view(n, *pieces, c, *sizes)
+    inner.copy_(moved.permute(0, 3, 1, 4, 2, 5).reshape(inner.shape))
     return made
 
 
@@ -73,8 +73,8 @@ def words(x: Tensor, other: Tensor) -> Tensor:
 
 
 MAKERS: dict[str, Maker] = {
-    "brightest": brightest,
-    "mean": mean,
+    "brightest": torch.maximum,
+    "mean": lambda x, other: (x + other) / 2,
     "halves": halves,
     "blocks": blocks,
     "columns": columns,
@@ -126,10 +126,7 @@ class OutlierObjective:
         check_positive("weight", self.weight)
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        if not model.training:
-            o = model(x)
-            return self.loss(o, y), o
-        made = make_outliers(x, y, self.kinds)
+        made = make_outliers(x, y, self.kinds) if model.training else x[:0]
         o, far = model(torch.cat([x, made])).tensor_split([len(x)])
         loss = self.loss(o, y)
         if len(made):
@@ -153,17 +150,6 @@ def _at(x: Tensor, indices: Tensor) -> Tensor:
     return x.gather(1, indices if x.ndim == 2 else indices.unsqueeze(-1).expand_as(x))
 
 
-def _joined(x: Tensor, other: Tensor) -> Tensor:
-    """Return the first half of each row of ``x``, then the second half of the other one."""
-    others = _steps(other)
-    first, second = (_steps(x) + 1) // 2, others // 2
-    t = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)  # (n, t)
-    moved = _at(other, (t - first + others - second).clamp(0, x.shape[1] - 1))
-    padding = x.new_tensor(math.nan if x.is_floating_point() else 0)
-    wide = (slice(None), slice(None), *[None] * (x.ndim - 2))
-    return torch.where((t < first)[wide], x, torch.where((t < first + second)[wide], moved, padding))
-
-
 def _reordered_steps(x: Tensor) -> Tensor:
     """Cut each row into 8 pieces, or as many as it has steps, and shuffle them."""
     steps = _steps(x) if _has_steps(x) else torch.full((len(x), 1), x.shape[1], device=x.device)
@@ -174,12 +160,3 @@ def _reordered_steps(x: Tensor) -> Tensor:
     t = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
     moved = order.gather(1, (t // size).clamp_max(7)) * size + t % size
     return _at(x, torch.where(t < pieces * size, moved, t).clamp_max(x.shape[1] - 1))
-
-
-def _reordered_blocks(x: Tensor, order: Tensor, pieces: Sequence[int], sizes: Sequence[int]) -> Tensor:
-    """Return the blocks of images ``(n, c, h, w)`` in the order of each row of ``order``."""
-    n, c = x.shape[:2]
-    cut = x.reshape(n, c, pieces[0], sizes[0], pieces[1], sizes[1]).permute(0, 2, 4, 1, 3, 5)  # (n, p, q, c, h, w)
-    rows = cut.reshape(n, len(order[0]), -1)  # (n, p, d)
-    moved = rows.gather(1, order.unsqueeze(-1).expand_as(rows)).view(n, *pieces, c, *sizes)
-    return moved.permute(0, 3, 1, 4, 2, 5).reshape(x.shape)

@@ -10,46 +10,56 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from openradial.errors import OptionError, nearest
+from openradial.errors import OptionError, check_choice, nearest
 
 OptimiserName = Literal["adam", "adamw", "rmsprop", "sgd"]
 ScheduleName = Literal["constant", "linear", "cosine", "step"]
 Precision = Literal["float32", "bfloat16", "float16", "float64"]
+BELOW_1 = 1 - 1e-9
+
+
+def _within(low: float, high: float, default: Any, *, open_low: bool = False) -> Any:
+    """Return a field whose numbers must lie in [low, high], or in (low, high]."""
+    return dataclasses.field(default=default, metadata={"range": (low, high, open_low)})
 
 
 @dataclass(frozen=True)
 class Settings:
     """Settings of one training run. ``batch_size`` counts the examples of all processes together."""
 
-    epochs: int = 10
-    batch_size: int = 128
+    epochs: int = _within(1, 10**9, 10)
+    batch_size: int = _within(1, 10**9, 128)
     optimiser: OptimiserName = "adam"
-    learning_rate: float = 1e-3
-    momentum: float = 0.0  # sgd and rmsprop
-    decay: float = 0.9  # rmsprop: decay of the mean square
-    betas: tuple[float, float] = (0.9, 0.999)  # adam and adamw
-    weight_decay: float = 0.0
+    learning_rate: float = _within(0, 1e6, 1e-3, open_low=True)
+    momentum: float = _within(0, BELOW_1, 0.0)  # sgd and rmsprop
+    decay: float = _within(0, BELOW_1, 0.9, open_low=True)  # rmsprop: decay of the mean square
+    betas: tuple[float, float] = _within(0, BELOW_1, (0.9, 0.999))  # adam and adamw
+    weight_decay: float = _within(0, 1e6, 0.0)
     schedule: ScheduleName = "constant"
-    warmup_epochs: float = 0.0
-    step_epochs: int = 30  # step: epochs between two decreases of the learning rate
-    step_factor: float = 0.1  # step: factor of each decrease
-    clip_norm: float | None = None
+    warmup_epochs: float = _within(0, 10**6, 0.0)
+    step_epochs: int = _within(1, 10**9, 30)  # step: epochs between two decreases of the learning rate
+    step_factor: float = _within(0, 1, 0.1, open_low=True)  # step: factor of each decrease
+    clip_norm: float | None = _within(0, math.inf, None, open_low=True)
     precision: Precision = "float32"
-    patience: int | None = None  # epochs without a better validation loss before the run ends
+    patience: int | None = _within(1, 10**9, None)  # epochs without a better validation loss before the run ends
     channels_last: bool = False  # memory format of images: faster convolutions on many machines
-    ema: float | None = None  # decay of an exponential moving average of the weights
-    explosion: float = 1e6  # a loss above this multiple of the first one stops the run
-    checkpoint_seconds: float = 30.0  # between checkpoints, besides those after the first epoch and at the end
-    seed: int = 0
+    ema: float | None = _within(0, BELOW_1, None, open_low=True)  # decay of a moving average of the weights
+    explosion: float = _within(1, math.inf, 1e6, open_low=True)  # multiple of the first loss that stops the run
+    checkpoint_seconds: float = _within(0, 10**9, 30.0)  # besides those after the first epoch and at the end
+    seed: int = _within(0, 2**63 - 1, 0)
 
     def __post_init__(self) -> None:
+        types_by_name = typing.get_type_hints(type(self))
         for field in dataclasses.fields(self):
-            value = _typed(field.name, getattr(self, field.name), typing.get_type_hints(type(self))[field.name])
+            value = _typed(field.name, getattr(self, field.name), types_by_name[field.name])
             object.__setattr__(self, field.name, value)
-        for name, (low, high, open_low) in RANGES.items():
-            for value in _numbers(getattr(self, name)):
-                if not (low < value if open_low else low <= value) or value > high:
-                    raise OptionError(f"{name} must lie in {'(' if open_low else '['}{low}, {high}], got {value!r}")
+            if "range" not in field.metadata or value is None:
+                continue
+            low, high, open_low = field.metadata["range"]
+            for number in value if isinstance(value, tuple) else (value,):
+                if not (low < number if open_low else low <= number) or number > high:
+                    bounds = f"{'(' if open_low else '['}{low}, {high}]"
+                    raise OptionError(f"{field.name} must lie in {bounds}, got {number!r}")
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
@@ -64,29 +74,7 @@ class Settings:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as values for JSON."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(self).items()
-        }
-
-
-RANGES: dict[str, tuple[float, float, bool]] = {  # low, high, whether low itself is excluded
-    "epochs": (1, 10**9, False),
-    "batch_size": (1, 10**9, False),
-    "learning_rate": (0, 1e6, True),
-    "momentum": (0, 1 - 1e-9, False),
-    "decay": (0, 1 - 1e-9, True),
-    "betas": (0, 1 - 1e-9, False),
-    "weight_decay": (0, 1e6, False),
-    "warmup_epochs": (0, 10**6, False),
-    "step_epochs": (1, 10**9, False),
-    "step_factor": (0, 1, True),
-    "clip_norm": (0, math.inf, True),
-    "patience": (1, 10**9, False),
-    "ema": (0, 1 - 1e-9, True),
-    "explosion": (1, math.inf, True),
-    "checkpoint_seconds": (0, 10**9, False),
-    "seed": (0, 2**63 - 1, False),
-}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
 
 
 def checked_names(given: Iterable[str], known: Sequence[str]) -> None:
@@ -108,31 +96,20 @@ def read_toml(path: Path | str) -> dict[str, Any]:
         raise OptionError(f"{path} is not a TOML file: {error}") from error
 
 
-def _numbers(value: object) -> list[float]:
-    if isinstance(value, tuple):
-        return [number for part in value for number in _numbers(part)]
-    return [value] if isinstance(value, int | float) else []
-
-
 def _typed(name: str, value: Any, wanted: Any) -> Any:
     """Return the value as its declared type, or raise with the expected type."""
     origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
     if origin is types.UnionType:  # X | None
         return None if value is None else _typed(name, value, parts[0])
     if origin is Literal:
-        if value not in parts:
-            raise OptionError(f"{name} must be one of {', '.join(parts)}, got {value!r}")
+        check_choice(name, value, parts)
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple) or len(value) != len(parts):
             raise OptionError(f"{name} must be {len(parts)} numbers, got {value!r}")
         return tuple(_typed(name, part, kind) for part, kind in zip(value, parts, strict=True))
-    if wanted is bool:
-        if not isinstance(value, bool):
-            raise OptionError(f"{name} must be true or false, got {value!r}")
-        return value
-    if isinstance(value, bool) or not isinstance(value, int if wanted is int else int | float):
-        raise OptionError(f"{name} must be {'a whole number' if wanted is int else 'a number'}, got {value!r}")
-    if math.isnan(value):
-        raise OptionError(f"{name} must be a number, got nan")
+    accepted: Any = int | float if wanted is float else wanted
+    if not isinstance(value, accepted) or isinstance(value, bool) != (wanted is bool) or math.isnan(value):
+        noun = {bool: "true or false", int: "a whole number", float: "a number"}[wanted]
+        raise OptionError(f"{name} must be {noun}, got {value!r}")
     return wanted(value)

@@ -1,6 +1,7 @@
 """Weights sharded over the processes (FSDP), and the states of networks and optimisers, sharded or not, as tensors."""
 
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -59,14 +60,11 @@ def is_sharded(net: nn.Module) -> bool:
     return any(kind.__name__ == "FSDPModule" for kind in type(net).__mro__)  # without loading torch.distributed.fsdp
 
 
-def model_tensors(net: nn.Module) -> dict[str, Tensor]:
-    """Return the complete state of a network; all processes must call this, only the first gets a sharded one's."""
+def model_tensors(net: nn.Module, *, main_only: bool = True) -> dict[str, Tensor]:
+    """Return the complete state of a network; all processes must call this, with ``main_only`` the first gets it."""
     if not is_sharded(net):
         return net.state_dict()
-    from torch.distributed.checkpoint.state_dict import get_model_state_dict
-
-    tensors: dict[str, Any] = get_model_state_dict(net, options=_full_state(cpu_offload=True))
-    return tensors
+    return _functions().get_model_state_dict(net, options=_full_state(cpu_offload=main_only))  # type: ignore[no-any-return]
 
 
 def load_model(net: nn.Module, tensors: Mapping[str, Tensor]) -> None:
@@ -77,31 +75,24 @@ def load_model(net: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     if not is_sharded(net):
         net.load_state_dict(dict(tensors))
         return
-    from torch.distributed.checkpoint.state_dict import set_model_state_dict
-
-    set_model_state_dict(net, dict(tensors), options=_full_state(broadcast_from_rank0=True))
+    _functions().set_model_state_dict(net, dict(tensors), options=_full_state(broadcast_from_rank0=True))
 
 
 def gathered(net: nn.Module, build: Callable[[], nn.Module]) -> nn.Module:
     """Return the trained network on the CPU, complete in every process; ``build`` makes one that is not sharded."""
     if not is_sharded(net):
         return net.cpu()
-    from torch.distributed.checkpoint.state_dict import get_model_state_dict
-
-    tensors: dict[str, Any] = get_model_state_dict(net, options=_full_state())
     complete = build()
+    tensors = model_tensors(net, main_only=False)
     complete.load_state_dict({name: tensor.cpu() for name, tensor in tensors.items()})
     return complete
 
 
 def optimiser_tensors(net: nn.Module, optimiser: Optimizer) -> dict[str, Tensor]:
     """Return the state of an optimiser as tensors named ``parameter.quantity``; call it as :func:`model_tensors`."""
+    states: Any = optimiser.state_dict()
     if is_sharded(net):
-        from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
-
-        states: Any = get_optimizer_state_dict(net, optimiser, options=_full_state(cpu_offload=True))
-    else:
-        states = optimiser.state_dict()
+        states = _functions().get_optimizer_state_dict(net, optimiser, options=_full_state(cpu_offload=True))
     return {
         f"{parameter}.{quantity}": value if isinstance(value, Tensor) else torch.tensor(value)
         for parameter, values in states.get("state", {}).items()
@@ -119,14 +110,15 @@ def load_optimiser(net: nn.Module, optimiser: Optimizer, tensors: Mapping[str, T
     if not is_sharded(net):
         optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
         return
-    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
-
-    groups = get_optimizer_state_dict(net, optimiser, options=_full_state())["param_groups"]
-    full: dict[str, Any] = {"state": state, "param_groups": groups}
-    set_optimizer_state_dict(net, optimiser, full, options=_full_state(broadcast_from_rank0=True))
+    groups = _functions().get_optimizer_state_dict(net, optimiser, options=_full_state())["param_groups"]
+    full = {"state": state, "param_groups": groups}
+    _functions().set_optimizer_state_dict(net, optimiser, full, options=_full_state(broadcast_from_rank0=True))
 
 
-def _full_state(*, cpu_offload: bool = False, broadcast_from_rank0: bool = False) -> Any:
-    from torch.distributed.checkpoint.state_dict import StateDictOptions
+def _functions() -> Any:
+    """Return torch's functions for sharded states, which are slow to import."""
+    return import_module("torch.distributed.checkpoint.state_dict")
 
-    return StateDictOptions(full_state_dict=True, cpu_offload=cpu_offload, broadcast_from_rank0=broadcast_from_rank0)
+
+def _full_state(**options: bool) -> Any:
+    return _functions().StateDictOptions(full_state_dict=True, **options)
