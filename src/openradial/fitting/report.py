@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.classifier import OpenClassifier
@@ -88,11 +86,9 @@ def decide(classifier: OpenClassifier, batches: LabelledBatches) -> Decided:
 
 def make_report(
     classifier: OpenClassifier,
-    classes: tuple[str, ...],
     known: Decided | None,
     novel: Decided | None,
     novel_classes: tuple[str, ...],
-    *,
     examples: Mapping[str, int],
     seconds: float,
     notes: tuple[str, ...] = (),
@@ -107,24 +103,21 @@ def make_report(
     if novel is not None:
         detected = float((novel.predicted < 0).double().mean())
         novel_report = NovelReport(novel_classes, len(novel.scores), auroc(known.scores, novel.scores), detected)
-    matrix = None
+    classes, matrix = classifier.classes, None
     if len(classes) <= SMALL:
-        counts = confusion_matrix(known.labels, known.nearest, len(classes)).tolist()
-        matrix = tuple(tuple(row) for row in counts)
+        matrix = tuple(map(tuple, confusion_matrix(known.labels, known.nearest, len(classes)).tolist()))
     pairs, hard = confused(known, classes), hardest(known, classes)
     return FitReport(accuracy, rejects, matrix, pairs, hard, novel_report, examples, seconds, notes)
 
 
-def confusion_matrix(labels: Tensor, nearest: Tensor, num_classes: int) -> NDArray[np.int64]:
+def confusion_matrix(labels: Tensor, nearest: Tensor, num_classes: int) -> Tensor:
     """Return how often each class (row) was predicted as each class (column), ``(k, k)``.
 
     >>> confusion_matrix(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), 2)
-    array([[1, 1],
-           [0, 1]])
+    tensor([[1, 1],
+            [0, 1]])
     """
-    flat = torch.bincount(labels * num_classes + nearest, minlength=num_classes**2)
-    matrix: NDArray[np.int64] = flat.view(num_classes, num_classes).numpy()
-    return matrix
+    return torch.bincount(labels * num_classes + nearest, minlength=num_classes**2).view(num_classes, num_classes)
 
 
 def confused(decided: Decided, classes: tuple[str, ...]) -> tuple[Confusion, ...]:
