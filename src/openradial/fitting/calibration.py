@@ -1,6 +1,7 @@
 """Turn a trained network into an open-world classifier: fit scorers, combination and beta, calibrate the decision."""
 
 from collections.abc import Iterable
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,8 @@ from openradial.training import make_outliers
 EQUAL = 1e-9  # of the largest feature: examples that are not farther apart differ by rounding alone
 
 
-LabelledBatches = Iterable[tuple[Tensor, Tensor]]  # inputs ready for the network, labels; the same at every iteration
+class LabelledBatches(Iterable[tuple[Tensor, Tensor]], Protocol):
+    """Batches of inputs ready for the network with their labels; the same at every iteration."""
 
 
 def calibrate(
