@@ -1,4 +1,5 @@
 import json
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def test_confusions_are_counted():
     for true, nearest in zip(LABELS.tolist(), NEAREST.tolist(), strict=True):
         matrix[true, nearest] += 1
     assert (confusion_matrix(LABELS, NEAREST, 3).numpy() == matrix).all()
-    assert [tuple(pair) for pair in confused(DECIDED, NAMES)] == [("a", "b", 2), ("b", "a", 1)]
+    assert [astuple(pair) for pair in confused(DECIDED, NAMES)] == [("a", "b", 2), ("b", "a", 1)]
 
 
 def test_the_hardest_classes_have_the_lowest_accuracy():

@@ -42,11 +42,9 @@ class ScorerRecord(TypedDict):
     settings: NotRequired[dict[str, Any]]
 
 
-class DecisionRecord(TypedDict):
+class DecisionRecord(PartRecord):
     """A rejector, and the largest accepted unknown score at usual rates."""
 
-    kind: str
-    settings: dict[str, Any]
     thresholds: dict[str, Any]
 
 

@@ -25,7 +25,8 @@ class Decided(NamedTuple):
     scores: Tensor  # (n,)
 
 
-class Confusion(NamedTuple):
+@dataclass(frozen=True)
+class Confusion:
     """How often a class was predicted as another one, before rejection."""
 
     true: str
@@ -33,7 +34,8 @@ class Confusion(NamedTuple):
     examples: int
 
 
-class ClassAccuracy(NamedTuple):
+@dataclass(frozen=True)
+class ClassAccuracy:
     """Accuracy of a class before rejection, and the share of it that was rejected."""
 
     name: str
@@ -68,10 +70,7 @@ class FitReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
-        values = asdict(self)
-        values["confused"] = [pair._asdict() for pair in self.confused]
-        values["hardest"] = [entry._asdict() for entry in self.hardest]
-        return values
+        return asdict(self)
 
 
 @torch.no_grad()
