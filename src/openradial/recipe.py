@@ -124,7 +124,7 @@ def hidden_layer_names(net: nn.Module, network: str) -> tuple[str, ...]:
     """Return the layers to look at: those of the table above, else the input of the last affine layer, if any."""
     modules = dict(net.named_modules())
     wanted = next((names for start, names in LAYERS.items() if network.startswith(start)), (LAST,))
-    found = [name for name in wanted if name in modules]
-    if not found and isinstance(modules.get(LAST), nn.Linear):
-        found = [LAST]
-    return tuple(f"{name}:input" for name in found)
+    names = [name for name in wanted if name in modules]
+    if not names and isinstance(modules.get(LAST), nn.Linear):
+        names = [LAST]
+    return tuple(f"{name}:input" for name in names)

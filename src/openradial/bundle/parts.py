@@ -65,15 +65,13 @@ def decision_record(rejector: Rejector) -> JsonDict:
 
 def classifier_tensors(model: OpenClassifier) -> dict[str, Tensor]:
     """Return all tensors of a classifier, by part and name."""
-    parts: dict[str, Tensors] = {"network": model.net.state_dict(), "head": model.head.tensors()}
-    for index, scorer in enumerate(model.scorers_by_layer().values()):
-        if scorer is not model.head:
-            parts[f"scorers.{index}"] = scorer.tensors()
-    if model.combination is not None:
-        parts["combination"] = model.combination.tensors()
-    if model.rejector is not None:
-        parts["rejector"] = model.rejector.tensors()
-    return {f"{part}.{name}": tensor for part, tensors in parts.items() for name, tensor in tensors.items()}
+    scorers = model.scorers_by_layer().values()
+    parts: dict[str, Scorer | Rejector | None] = {"head": model.head, "combination": model.combination}
+    parts |= {f"scorers.{index}": scorer for index, scorer in enumerate(scorers) if scorer is not model.head}
+    parts["rejector"] = model.rejector
+    tensors = {"network": model.net.state_dict()}
+    tensors |= {name: part.tensors() for name, part in parts.items() if part is not None}
+    return {f"{part}.{name}": tensor for part, named in tensors.items() for name, tensor in named.items()}
 
 
 def make_classifier(record: BundleRecord, tensors: Tensors) -> OpenClassifier:

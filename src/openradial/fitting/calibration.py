@@ -32,7 +32,7 @@ def calibrate(
     combination: LabelledBatches | None,
     calibration: LabelledBatches,
 ) -> OpenClassifier:
-    """Return a classifier whose parts are each fitted on known data of their own.
+    """Return a classifier whose parts are fitted on different known data.
 
     Without examples for a combination, or without hidden layers in the recipe, the score of the head alone decides.
     """

@@ -38,7 +38,7 @@ def hold_out(
 
     Each held-out part gets 15 % of the data, at most 5,000 examples; the calibration gets what the rate needs. With few
     examples, the calibration takes priority, then the report, then the combination. ``has_test_data`` says that the
-    report has data of its own. Examples of one of the ``groups``, ``(n,)``, stay together.
+    report has other data. Examples of one of the ``groups``, ``(n,)``, stay together.
     """
     _check(known)
     n, each, needed = len(known), len(known) / len(known.classes), examples_needed(rate)
@@ -66,8 +66,8 @@ def hold_out(
 def _taken(rest: Examples, size: int, least: int, seed: int, groups: Tensor | None) -> tuple[Examples, Examples]:
     """Return the rest and a part of about ``size`` and at least ``least`` examples, stratified by class."""
     for wanted in range(size, len(rest)):
-        own = None if groups is None else groups[rest.inputs]
-        kept, part = train_test_split(rest, wanted / len(rest), seed=seed, groups=own)
+        left = None if groups is None else groups[rest.inputs]
+        kept, part = train_test_split(rest, wanted / len(rest), seed=seed, groups=left)
         distinct = len(part) if groups is None else len(set(groups[part.inputs].tolist()))
         if distinct >= least:
             return kept, part

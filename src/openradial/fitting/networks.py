@@ -104,8 +104,8 @@ def _for_images(
     defaults = dict(widths.get(name, {})) if options.model == "auto" else {}
     if name.startswith("resnet") and size < 64:
         defaults["stem"] = "small"
-    chosen, shift = _network_options(name, implied, defaults, options), size // 8 if size >= 32 else 0
-    return NetworkChoice(name, chosen, options.weights, size, channels, shift)
+    merged, shift = _network_options(name, implied, defaults, options), size // 8 if size >= 32 else 0
+    return NetworkChoice(name, merged, options.weights, size, channels, shift)
 
 
 def _is_installed() -> bool:

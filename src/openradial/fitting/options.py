@@ -81,13 +81,13 @@ class FitOptions:
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
         """Make options from names and values; unknown names are refused, settings of training are sorted in."""
-        own = {f.name for f in dataclasses.fields(cls)}
-        settings = {f.name for f in dataclasses.fields(Settings)} - own
-        checked_names(values, [*own, *settings])
+        names = {f.name for f in dataclasses.fields(cls)}
+        settings = {f.name for f in dataclasses.fields(Settings)} - names
+        checked_names(values, [*names, *settings])
         if "data" not in values:
             raise OptionError("a model needs data: name a folder, a table or a data set, such as data = 'digits'")
         training = {**values.get("training", {}), **{name: values[name] for name in values if name in settings}}
-        return cls(**{name: value for name, value in values.items() if name in own} | {"training": training})
+        return cls(**{name: value for name, value in values.items() if name in names} | {"training": training})
 
     @classmethod
     def from_toml(cls, path: Path | str, **overrides: Any) -> Self:

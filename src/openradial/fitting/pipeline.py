@@ -27,7 +27,6 @@ from openradial.training.checkpoint import LAST, load
 from openradial.training.sharding import gathered
 
 CHUNK = 256  # examples per batch once the network is trained
-START = 1e-3  # standard deviation of the initial weights of a radial layer on pre-trained features
 
 
 class StoppedError(TrainingError):
@@ -72,26 +71,26 @@ def fit(
         options: fields of :class:`~openradial.fitting.FitOptions` and of :class:`openradial.training.Settings`.
     """
     began = time.monotonic()
-    chosen = FitOptions.from_mapping({"data": name_of(data), **options})
-    source = as_source(data, chosen.label)
+    wanted = FitOptions.from_mapping({"data": name_of(data), **options})
+    source = as_source(data, wanted.label)
     folder = None if out is None else _checked_folder(out, overwrite)
-    prepared = prepare(chosen, source)
-    settings = choose_settings(chosen, prepared.network, len(prepared.train))
+    prepared = prepare(wanted, source)
+    settings = choose_settings(wanted, prepared.network, len(prepared.train))
     run_devices = Devices(settings, accelerator=accelerator, devices=devices, nodes=nodes, strategy=strategy)
     if on_start is not None and run_devices.is_main:
         on_start(prepared, settings)
-    net, recipe = build_network(chosen, prepared)
+    net, recipe = build_network(wanted, prepared)
     head = recipe.make_head(len(prepared.split.known))
     checkpoints = None if folder is None else training_folder(folder)
     # what must be the same in a run that is resumed
-    values = {"options": chosen.as_dict() | {"training": {}}, "classes": prepared.split.known}
+    values = {"options": wanted.as_dict() | {"training": {}}, "classes": prepared.split.known}
     facts = _json(values | {"examples": prepared.counts()})
     if resume and checkpoints is not None:
         _check_same_run(checkpoints, facts)
     history = train(
         net,
         recipe.make_objective(head),
-        _training_batches(chosen, prepared, settings, run_devices),
+        _training_batches(wanted, prepared, settings, run_devices),
         None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK),
         settings=settings,
         devices=run_devices,
@@ -104,10 +103,10 @@ def fit(
     )
     if not history.finished:
         raise StoppedError(f"stopped by {history.stopped_by} after {len(history.records)} epochs; resume with --resume")
-    net = gathered(net, lambda: build_network(chosen, prepared)[0])
-    model = _calibrated(net, head, recipe, chosen, prepared)
+    net = gathered(net, lambda: build_network(wanted, prepared)[0])
+    model = _calibrated(net, head, recipe, wanted, prepared)
     model.report = _measured(model, prepared, round(time.monotonic() - began, 1))
-    model.metadata = _metadata(chosen, prepared, recipe, settings, len(history.records), model.report)
+    model.metadata = _metadata(wanted, prepared, recipe, settings, len(history.records), model.report)
     if folder is not None and run_devices.is_main:
         model.save(folder, overwrite=overwrite)
         shutil.rmtree(training_folder(folder), ignore_errors=True)
@@ -120,21 +119,14 @@ def build_network(options: FitOptions, prepared: PreparedData) -> tuple[nn.Modul
     choice = prepared.network
     initial: dict[str, Any] = {} if choice.weights is None else {"weights": choice.weights, "reset": options.reset}
     net = models.build(choice.name, len(prepared.split.known), **initial, **choice.options)
-    if initial and options.head == "radial" and options.reset != "none":
-        start_near_zero(net)
-    return net, default_recipe(net, choice.name, prepared.kind, **options.recipe_options())
-
-
-def start_near_zero(net: nn.Module) -> None:
-    """Initialise the last affine layer so small that outputs start between the prototypes.
-
-    Features of a pre-trained network are large. With the usual initial weights its outputs lie many prototype distances
-    away, and the steps of the first epochs all go to one point, where the features are lost.
-    """
     last = getattr(net, "classifier", None)
-    if isinstance(last, nn.Linear):
-        nn.init.normal_(last.weight, 0, START)
+    if initial and options.head == "radial" and options.reset != "none" and isinstance(last, nn.Linear):
+        # Outputs shall start between the prototypes. Features of a pre-trained network are large: with the usual
+        # initial weights the outputs lie many prototype distances away, and the steps of the first epochs all go to
+        # one point, where the features are lost.
+        nn.init.normal_(last.weight, 0, 1e-3)
         nn.init.zeros_(last.bias)
+    return net, default_recipe(net, choice.name, prepared.kind, **options.recipe_options())
 
 
 def training_folder(out: Path) -> Path:
