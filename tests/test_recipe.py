@@ -103,7 +103,6 @@ def test_classes_are_weighted_in_the_loss():
         ({"outliers": ("ghosts",)}, "ghosts"),
         ({"outlier_weight": True}, "outliers must have a finite weight of at least 0, got True; 0 makes none"),
         ({"neighbours": 0}, "neighbours must be a whole number of at least 1"),
-        ({"references": 0}, "references must be a whole number of at least 1"),
     ],
 )
 def test_impossible_recipes_are_refused(options, message):

@@ -19,7 +19,7 @@ from openradial.classifier import OpenClassifier
 from openradial.data import Batches, Examples, load
 from openradial.data.inputs import ImageInputs
 from openradial.data.splits import train_test_split
-from openradial.fitting.calibration import InOrder, calibrate
+from openradial.fitting import calibrate
 from openradial.metrics import auroc
 from openradial.recipe import default_recipe
 from openradial.server.playground.digits import MODELS, NAMES
@@ -57,8 +57,8 @@ def train_digits(head: str, data: DigitData, settings: Settings) -> OpenClassifi
     fit(net, recipe.make_objective(parts), batches, settings=settings)
     net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     net.half().float()
-    held_out = InOrder(Batches(data.calibration, 1000, transform=INPUTS.normalise()))
-    model = calibrate(net, parts, recipe, RATE, train=held_out, combination=None, calibration=held_out)
+    held = Batches(data.calibration, 1000, transform=INPUTS.normalise())
+    model = calibrate(net, parts, recipe, RATE, train=held, combination=None, calibration=held)
     model = model.replace(network=(NETWORKS[head], {}), classes=data.train.classes, preprocessing=INPUTS)
     metadata = {"data": "mnist", "training": settings.as_dict(), "measured": measured(model, data)}
     return model.replace(metadata=metadata)

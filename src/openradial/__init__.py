@@ -9,29 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
 
-MODULES = (
-    "attacks",
-    "bayes",
-    "bundle",
-    "classifier",
-    "conformal",
-    "data",
-    "errors",
-    "estimator",
-    "evaluation",
-    "export",
-    "fitting",
-    "functional",
-    "heads",
-    "metrics",
-    "models",
-    "nn",
-    "recipe",
-    "reference",
-    "scorers",
-    "server",
-    "training",
-)
 _NAMES = {
     "AxisPrototypes": "nn",
     "FixedPrototypes": "nn",
@@ -86,6 +63,7 @@ __all__ = [
     "server",
     "training",
 ]
+MODULES = tuple(name for name in __all__ if name not in _NAMES)
 
 if TYPE_CHECKING:
     from openradial import (

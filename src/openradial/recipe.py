@@ -4,7 +4,7 @@ Every constant here was chosen on known data alone; docs/recipe.md has the measu
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from numbers import Real
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from openradial.errors import OptionError, check_choice, check_count, check_posi
 from openradial.functional import safe_beta
 from openradial.heads import CACHead, DOCHead, Head, RadialHead, SoftmaxHead
 from openradial.nn import RadialLoss
-from openradial.scorers import Combination, NeighbourScorer, Scorer
+from openradial.scorers import NeighbourScorer, Scorer
 from openradial.training import Objective
 from openradial.training.outliers import DEFAULTS, OutlierObjective, check_kinds
 
@@ -24,16 +24,10 @@ HeadName = Literal["radial", "softmax", "doc", "cac"]
 LossName = Literal["squared", "distance"]
 CombinationName = Literal["standardised", "fisher"]
 
-HEADS: dict[str, Callable[[int], Head]] = {
-    "softmax": SoftmaxHead,
-    "doc": DOCHead,
-    "cac": CACHead,
-}
+HEADS: dict[str, Callable[[int], Head]] = {"softmax": SoftmaxHead, "doc": DOCHead, "cac": CACHead}
 OUTPUTS, LAST = "outputs", "classifier"
 LAYERS = {"mnist": ("fc2", "fc1"), "mlp": ("hidden.fc2",), "spiral": ("hidden.fc2",)}  # by the start of the name
 METRICS = {"distance": "euclidean", "squared": "squared_euclidean"}
-OUTLIER_WEIGHT = 0.3
-NEIGHBOURS = 1
 REFERENCES = 10_000  # training examples among which neighbours are searched
 MIN_COMBINATION = 20  # held-out examples that a combination of scores needs
 
@@ -43,8 +37,7 @@ class Recipe:
     """Loss, outliers, scorers, combination and beta of a classifier.
 
     Args:
-        head: ``"radial"``, ``"softmax"``, ``"doc"`` or ``"cac"``; the other settings but ``references`` are for the
-            radial head.
+        head: ``"radial"``, ``"softmax"``, ``"doc"`` or ``"cac"``; the other settings are for the radial head.
         loss: ``"squared"``, the squared distance to the prototype of the label, or ``"distance"``, as in the paper.
         scale: distance of the prototypes from the origin.
         beta: a number; ``"safe"``, see :func:`openradial.functional.safe_beta`; or ``"fit"``, fitted to held-out data.
@@ -56,7 +49,6 @@ class Recipe:
         neighbours: the distance to this nearest training example counts.
         cosine: compare the directions of activations instead of their positions.
         combination: how the scores of the outputs and of the layers become one.
-        references: training examples that are kept for the search, at most.
     """
 
     head: HeadName = "radial"
@@ -64,12 +56,11 @@ class Recipe:
     scale: float = 1.0
     beta: float | Literal["safe", "fit"] = "fit"
     outliers: tuple[str, ...] = ()
-    outlier_weight: float = OUTLIER_WEIGHT
+    outlier_weight: float = 0.3
     layers: tuple[str, ...] = ()
-    neighbours: int = NEIGHBOURS
+    neighbours: int = 1
     cosine: bool = False
     combination: CombinationName = "standardised"
-    references: int = REFERENCES
 
     def __post_init__(self) -> None:
         check_choice("head", self.head, ("radial", *HEADS))
@@ -81,22 +72,14 @@ class Recipe:
             check_positive("beta", self.beta)
         weight = self.outlier_weight
         if isinstance(weight, bool) or not isinstance(weight, Real) or not 0 <= weight < float("inf"):
-            raise OptionError(
-                f"outliers must have a finite weight of at least 0, got {self.outlier_weight!r}; 0 makes none"
-            )
+            raise OptionError(f"outliers must have a finite weight of at least 0, got {weight!r}; 0 makes none")
         if self.outliers:
             check_kinds(self.outliers)
         check_count("neighbours", self.neighbours)
-        check_count("references", self.references)
-
-    @property
-    def is_radial(self) -> bool:
-        """Whether the head is the radial one."""
-        return self.head == "radial"
 
     def make_head(self, num_classes: int) -> Head:
         """Return the head, not yet fitted."""
-        if not self.is_radial:
+        if self.head != "radial":
             return HEADS[self.head](num_classes)
         beta = safe_beta(num_classes, self.scale) if isinstance(self.beta, str) else self.beta
         return RadialHead(num_classes, beta, self.scale, loss=self.loss)
@@ -104,28 +87,22 @@ class Recipe:
     def make_objective(self, head: Head, class_weight: Tensor | None = None) -> Objective | OutlierObjective:
         """Return what training minimises: the loss of the head, and that of outliers if there are any."""
         loss: Any = head.loss
-        if self.is_radial and (class_weight is not None or self.loss == "distance"):
+        if self.head != "radial":
+            return Objective(loss)
+        if class_weight is not None or self.loss == "distance":
             # without beta, which only scales the loss and may be fitted after training
             loss = RadialLoss(scale=self.scale, weight=class_weight, metric=METRICS[self.loss])  # type: ignore[arg-type]
-        if not (self.is_radial and self.outliers and self.outlier_weight):
-            return Objective(loss)
-        return OutlierObjective(loss, self.outliers, self.outlier_weight)
+        has_outliers = self.outliers and self.outlier_weight
+        return OutlierObjective(loss, self.outliers, self.outlier_weight) if has_outliers else Objective(loss)
 
     def make_scorers(self, head: Head) -> dict[str, Scorer]:
         """Return the scorers by layer: the score of the head, and neighbours in the hidden layers."""
-        if not self.layers:
-            return {}
         near = {layer: NeighbourScorer(self.neighbours, normalise=self.cosine) for layer in self.layers}
-        return {OUTPUTS: head, **near}
-
-    def make_combination(self) -> Combination:
-        """Return how the scores become one, not yet fitted."""
-        return Combination(self.combination)
+        return {OUTPUTS: head, **near} if near else {}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the recipe as JSON values."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return asdict(self) | {"outliers": list(self.outliers), "layers": list(self.layers)}
 
 
 def default_recipe(net: nn.Module, network: str, kind: str, **options: Any) -> Recipe:
@@ -137,20 +114,17 @@ def default_recipe(net: nn.Module, network: str, kind: str, **options: Any) -> R
     if options.get("head", "radial") != "radial":
         return Recipe(**options)
     has_convolutions = any(isinstance(layer, nn.Conv2d) for layer in net.modules())
-    defaults: dict[str, Any] = {
-        "outliers": DEFAULTS[kind],
-        "layers": hidden_layer_names(net, network),
-        "cosine": has_convolutions,
-        "combination": "fisher" if has_convolutions else "standardised",
-    }
-    return Recipe(**{**defaults, **options})
+    defaults: dict[str, Any] = {"outliers": DEFAULTS[kind], "layers": hidden_layer_names(net, network)}
+    if has_convolutions:
+        defaults |= {"cosine": True, "combination": "fisher"}
+    return Recipe(**defaults | options)
 
 
 def hidden_layer_names(net: nn.Module, network: str) -> tuple[str, ...]:
     """Return the layers to look at: those of the table above, else the input of the last affine layer, if any."""
     modules = dict(net.named_modules())
     wanted = next((names for start, names in LAYERS.items() if network.startswith(start)), (LAST,))
-    names = tuple(f"{name}:input" for name in wanted if name in modules)
+    names = [name for name in wanted if name in modules]
     if not names and isinstance(modules.get(LAST), nn.Linear):
-        names = (f"{LAST}:input",)
-    return names
+        names = [LAST]
+    return tuple(f"{name}:input" for name in names)

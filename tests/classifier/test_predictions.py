@@ -310,6 +310,16 @@ def test_a_text_is_a_text_and_a_path_is_its_file(tmp_path):
     assert len(model.predict(str(tmp_path / "profit fell"))) == 1
 
 
+def test_the_first_broken_input_of_a_file_or_folder_is_named(tmp_path):
+    (tmp_path / "t.csv").write_text("length;colour\n1.5;red\nlong;red\nwide;red\n")
+    with pytest.raises(DataError, match="row 2, column 'length'"):
+        table_bundle().predict(tmp_path / "t.csv")
+    folder = write_inputs(image_bundle, tmp_path)
+    (folder / "001.png").write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"001\.png"):
+        image_bundle().predict(folder)
+
+
 def test_a_path_that_does_not_exist_is_named(tmp_path):
     for make, name in ((image_bundle, "photo.png"), (table_bundle, "t.csv"), (point_bundle, "t.npz")):
         with pytest.raises(DataError, match=f"{name}: there is no such file"):

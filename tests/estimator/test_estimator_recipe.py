@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from torch import nn
 
 from openradial.estimator import RadialClassifier
+from openradial.estimator.rows import as_rows
 
 OPEN = {"hidden": (8, 8), "max_epochs": 10, "learning_rate": 1e-2, "random_state": 0, "false_reject_rate": 0.1}
 
@@ -174,7 +175,7 @@ def test_rows_equal_to_trained_ones_are_scored_as_the_nearest_that_are_not(fitte
     combination = fitted.classifier_.combination
     smallest = combination.columns[0, 1]
     assert smallest > 1e-6
-    prototype, neighbour = fitted.classifier_.layer_scores([fitted._rows(X[:300]).double()]).T
+    prototype, neighbour = fitted.classifier_.layer_scores([as_rows(X[:300], fitted.scaler_).double()]).T
     at_least = torch.stack([prototype, neighbour.clamp_min(smallest)], 1)
     assert (neighbour < smallest).sum() >= 200  # 240 of these rows were trained on
     np.testing.assert_allclose(fitted.unknown_score(X[:300]), combination.unknown_score(at_least), rtol=1e-9)
@@ -219,7 +220,7 @@ def test_outliers_are_pulled_to_the_origin(known):
     norms = []
     for classifier in (without, with_):
         with torch.no_grad():
-            norms.append(classifier.network_(classifier._rows(between)).norm(dim=1).mean().item())
+            norms.append(classifier.network_(as_rows(between, classifier.scaler_)).norm(dim=1).mean().item())
     assert norms[1] < 0.8 * norms[0]
     assert with_.score(X, y) > without.score(X, y) - 0.03
 

@@ -137,7 +137,7 @@ def test_identical_rows_are_not_separated_by_early_stopping(monkeypatch):
     X, y = make_blobs(60, n_features=4, centers=3, random_state=0)
     parts = []
 
-    def train(net, objective, known, validation, settings, **options):
+    def train(net, objective, known, validation, *options):
         parts.extend([known, validation])
         raise KeyboardInterrupt
 

@@ -10,7 +10,6 @@ from openradial.data.batches import Batches
 from openradial.data.examples import Examples
 from openradial.errors import OptionError
 from openradial.fitting import calibrate, calibrated_beta, closed_world_beta
-from openradial.fitting.calibration import InOrder
 from openradial.functional import safe_beta
 from openradial.heads import RadialHead
 from openradial.recipe import Recipe, default_recipe
@@ -25,7 +24,7 @@ def points(n=60, seed=0):
 
 
 def in_order(examples, size=16):
-    return InOrder(Batches(examples, size))
+    return Batches(examples, size)
 
 
 def calibrated(net, recipe, make=points, **parts):

@@ -11,7 +11,7 @@ from openradial.bayes.layers import check_network
 from openradial.bayes.posterior import posterior
 from openradial.bayes.vectorised import run_stacked
 from openradial.errors import OptionError, check_count
-from openradial.nn.search import DROPOUTS
+from openradial.nn.replace import DROPOUTS
 
 SAMPLES = 100  # default number of networks
 

@@ -25,15 +25,18 @@ LIMITS = """\
 
 def sections(record: BundleRecord) -> dict[str, Mapping[str, Any]]:
     """Return the contents of a record by section."""
-    files = {name: f"{file['bytes']:,} bytes, {file['checksum']}" for name, file in record.files.items()}
+    decision: dict[str, Any] = {"rejector": "none: nothing is predicted as unknown"}
+    if record.decision is not None:
+        thresholds = {"largest accepted unknown score at each rate": record.decision["thresholds"]}
+        decision = record.decision["settings"] | thresholds
     return {
         "Classes": {str(len(record.classes)): listed(record.classes, SHOWN)},
         "Network": _network(record),
         "Inputs": _inputs(record.preprocessing),
-        "Decision": _decision(record.decision),
+        "Decision": decision,
         "Metadata": record.metadata or {"none": "was given"},
         "Versions": record.versions,
-        "Files": files,
+        "Files": {name: f"{file['bytes']:,} bytes, {file['checksum']}" for name, file in record.files.items()},
     }
 
 
@@ -49,8 +52,11 @@ def lines(values: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[int, str,
 
 def card(record: BundleRecord) -> str:
     """Return the model card as Markdown."""
-    parts = [f"## {title}\n\n{_items(values)}" for title, values in sections(record).items()]
-    return "\n".join(["# Model card\n", INTRODUCTION, *parts, LIMITS])
+    parts = ["# Model card\n", INTRODUCTION]
+    for title, values in sections(record).items():
+        items = [f"{'  ' * depth}- {_escaped(name)}: {_escaped(text)}".rstrip() for depth, name, text in lines(values)]
+        parts.append("\n".join([f"## {title}\n", *items, ""]))
+    return "\n".join([*parts, LIMITS])
 
 
 def _network(record: BundleRecord) -> dict[str, Any]:
@@ -77,19 +83,11 @@ def _inputs(preprocessing: Mapping[str, Any]) -> dict[str, Any]:
     if "encoder" in preprocessing:
         encoder = preprocessing["encoder"]
         values |= {"missing": encoder["missing"], "unknown words": encoder["unknown"]}
-        values["columns"] = {feature["name"]: _column(feature) for feature in encoder["features"]}
+        values["columns"] = {
+            feature["name"]: f"{len(feature['categories'])} words" if "categories" in feature else "numbers"
+            for feature in encoder["features"]
+        }
     return values
-
-
-def _column(feature: Mapping[str, Any]) -> str:
-    return f"{len(feature['categories'])} words" if "categories" in feature else "numbers"
-
-
-def _decision(decision: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the calibrated rate and the thresholds."""
-    if decision is None:
-        return {"rejector": "none: nothing is predicted as unknown"}
-    return {**decision["settings"], "largest accepted unknown score at each rate": decision["thresholds"]}
 
 
 def _text(value: Any) -> str:
@@ -97,13 +95,6 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return listed([_text(each) for each in value])
     return f"{value:.6g}" if isinstance(value, float) else " ".join(str(value).split())
-
-
-def _items(values: Mapping[str, Any]) -> str:
-    """Return a nested list."""
-    return "".join(
-        f"{'  ' * depth}- {_escaped(name)}:{' ' * bool(text)}{_escaped(text)}\n" for depth, name, text in lines(values)
-    )
 
 
 def _escaped(text: str) -> str:

@@ -31,10 +31,22 @@ def load(folder: Path | str, *, modules: Iterable[str] = ()) -> OpenClassifier:
     """
     folder = Path(folder).expanduser()
     record = describe(folder)
-    _check_code(folder, str(record.network["name"]), tuple(modules))
+    name = record.network["name"]
+    module, colon, _ = name.partition(":")
+    if colon and module not in tuple(modules):
+        raise BundleError(
+            f"the network of {folder} is {name}, and code is loaded only from modules that you name; "
+            f"if you trust it, load with modules=[{module!r}] (--module {module})"
+        )
     tensors = _read_weights(folder)
+    settings: dict[str, Any] = dict(record.preprocessing)
+    kind = settings.pop("kind")
     try:
-        return _model(record, tensors)
+        if kind not in KINDS:
+            raise BundleError(f"there are no inputs of the kind {kind!r}")
+        model = make_classifier(record, tensors)
+        model.preprocessing = KINDS[kind].from_record(settings)
+        return model
     except (OpenRadialError, *DAMAGE) as error:
         raise BundleError(f"the bundle in {folder} cannot be loaded: {_one_line(error)}") from error
 
@@ -63,15 +75,6 @@ def _check_folder(folder: Path) -> None:
             raise BundleError(f"the bundle in {folder} is incomplete: {name} is missing; take another copy of it")
         if (folder / name).resolve().parent != folder.resolve():
             raise BundleError(f"{folder / name} links to a file outside the bundle; copy the file itself")
-
-
-def _check_code(folder: Path, name: str, modules: tuple[str, ...]) -> None:
-    module, colon, _ = name.partition(":")
-    if colon and module not in modules:
-        raise BundleError(
-            f"the network of {folder} is {name}, and code is loaded only from modules that you name; "
-            f"if you trust it, load with modules=[{module!r}] (--module {module})"
-        )
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
@@ -104,16 +107,6 @@ def _check_weights(folder: Path, record: BundleRecord) -> None:
         )
     if not unchanged:
         raise BundleError(f"{path} is not what was saved: its checksum differs; take another copy of the bundle")
-
-
-def _model(record: BundleRecord, tensors: dict[str, Tensor]) -> OpenClassifier:
-    given: dict[str, Any] = dict(record.preprocessing)
-    kind = given.pop("kind")
-    if kind not in KINDS:
-        raise BundleError(f"there are no inputs of the kind {kind!r}")
-    model = make_classifier(record, tensors)
-    model.preprocessing = KINDS[kind].from_record(given)
-    return model
 
 
 def _one_line(error: Exception) -> str:

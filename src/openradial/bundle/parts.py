@@ -1,6 +1,7 @@
 """The parts of a classifier as JSON values and named tensors, and back."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -51,31 +52,26 @@ def decision_record(rejector: Rejector) -> JsonDict:
     """Return the settings of a rejector and its thresholds at usual rates; its scores are tensors."""
     if not rejector.is_fitted:
         raise OptionError("the rejector of a bundle must be calibrated; see OpenClassifier.calibrate")
-    thresholds = {f"{rate:g}": value for rate in RATES if (value := _thresholds(rejector, rate)) is not None}
+    thresholds: JsonDict = {}
+    for rate in RATES:
+        with suppress(OptionError):  # the calibration is too small for the rate
+            thresholds[f"{rate:g}"] = (
+                {str(name): value for name, value in rejector.thresholds(rate).items()}
+                if rejector.per_class
+                else rejector.threshold(rate)
+            )
     return {"kind": "Rejector", "settings": rejector.settings(), "thresholds": thresholds}
-
-
-def _thresholds(rejector: Rejector, rate: float) -> Any:
-    """Return the largest accepted score, or that of each class; None if the calibration is too small for the rate."""
-    try:
-        if rejector.per_class:
-            return {str(name): value for name, value in rejector.thresholds(rate).items()}
-        return rejector.threshold(rate)
-    except OptionError:
-        return None
 
 
 def classifier_tensors(model: OpenClassifier) -> dict[str, Tensor]:
     """Return all tensors of a classifier, by part and name."""
-    parts: dict[str, Tensors] = {"network": model.net.state_dict(), "head": model.head.tensors()}
-    for index, scorer in enumerate(model.scorers_by_layer().values()):
-        if scorer is not model.head:
-            parts[f"scorers.{index}"] = scorer.tensors()
-    if model.combination is not None:
-        parts["combination"] = model.combination.tensors()
-    if model.rejector is not None:
-        parts["rejector"] = model.rejector.tensors()
-    return {f"{part}.{name}": tensor for part, tensors in parts.items() for name, tensor in tensors.items()}
+    scorers = model.scorers_by_layer().values()
+    parts: dict[str, Scorer | Rejector | None] = {"head": model.head, "combination": model.combination}
+    parts |= {f"scorers.{index}": scorer for index, scorer in enumerate(scorers) if scorer is not model.head}
+    parts["rejector"] = model.rejector
+    tensors = {"network": model.net.state_dict()}
+    tensors |= {name: part.tensors() for name, part in parts.items() if part is not None}
+    return {f"{part}.{name}": tensor for part, named in tensors.items() for name, tensor in named.items()}
 
 
 def make_classifier(record: BundleRecord, tensors: Tensors) -> OpenClassifier:
@@ -124,13 +120,6 @@ def make_network(record: NetworkRecord, outputs: int, tensors: Tensors) -> nn.Mo
         )
     with torch.random.fork_rng(devices=[]):  # initial weights are drawn and discarded
         net = models.build(record["name"], outputs, **record["options"])
-    check_weights(net, tensors)
-    net.load_state_dict(dict(tensors), assign=True)
-    return net
-
-
-def check_weights(net: nn.Module, tensors: Tensors) -> None:
-    """Raise unless the tensors are those of the network, by name and shape."""
     expected = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
     actual = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     for name in [*expected, *actual]:
@@ -139,6 +128,8 @@ def check_weights(net: nn.Module, tensors: Tensors) -> None:
                 f"the weights do not fit the {type(net).__name__}: {name!r} should be "
                 f"{expected.get(name, 'missing')} and is {actual.get(name, 'missing')}"
             )
+    net.load_state_dict(dict(tensors), assign=True)
+    return net
 
 
 def _take(left: dict[str, Tensor], part: str) -> dict[str, Tensor]:

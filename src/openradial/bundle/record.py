@@ -42,11 +42,9 @@ class ScorerRecord(TypedDict):
     settings: NotRequired[dict[str, Any]]
 
 
-class DecisionRecord(TypedDict):
+class DecisionRecord(PartRecord):
     """A rejector, and the largest accepted unknown score at usual rates."""
 
-    kind: str
-    settings: dict[str, Any]
     thresholds: dict[str, Any]
 
 
@@ -116,12 +114,11 @@ def _check_type(path: Path, name: str, value: Any, hint: Any) -> None:
     if not isinstance(value, kind) or isinstance(value, bool):
         raise BundleError(f"{path}: {name} must be a JSON {JSON[kind]}, got {value!r:.80}")
     if is_typeddict(hint):
-        missing = [key for key in get_type_hints(hint) if key in hint.__required_keys__ and key not in value]
-        if missing:
-            raise BundleError(f"{path}: {name} has no {missing[0]!r}")
-        items: list[tuple[Any, Any, Any]] = [
-            (key, value[key], each) for key, each in get_type_hints(hint).items() if key in value
-        ]
+        hints = get_type_hints(hint)
+        missing = next((key for key in hints if key in hint.__required_keys__ and key not in value), None)
+        if missing is not None:
+            raise BundleError(f"{path}: {name} has no {missing!r}")
+        items: list[tuple[Any, Any, Any]] = [(key, value[key], hints[key]) for key in hints if key in value]
     else:
         pairs = value.items() if kind is dict else enumerate(value) if kind is list else ()
         items = [(key, child, parts[-1]) for key, child in pairs]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from openradial.bundle.card import card
 from openradial.bundle.parts import classifier_records, classifier_tensors, make_network
-from openradial.bundle.record import BundleRecord, InputsRecord
+from openradial.bundle.record import BundleRecord, FileRecord, InputsRecord
 from openradial.classifier import OpenClassifier
 from openradial.data.download import checksum
 from openradial.errors import BundleError, OpenRadialError, OptionError
@@ -28,9 +28,14 @@ def save(model: OpenClassifier, folder: Path | str, overwrite: bool = False) -> 
     ``overwrite`` replaces an existing bundle, and nothing else.
     """
     folder = Path(folder).expanduser().resolve()
-    record = make_record(model)
-    tensors = classifier_tensors(model)
-    check_loadable(model, record, tensors)
+    record, tensors = make_record(model), classifier_tensors(model)
+    wrong = first_with_nan(tensors)
+    if wrong is not None:
+        raise BundleError(f"the weights must not hold nan, and {wrong!r} does: training went wrong; train again")
+    try:
+        make_network(record.network, model.head.num_outputs, model.net.state_dict())
+    except OpenRadialError as error:
+        raise OptionError(f"network and options must build the network of the model again: {error}") from error
     scratch = folder.with_name(f".{folder.name}.part")
     try:
         _restore_interrupted(folder)
@@ -65,17 +70,6 @@ def make_record(model: OpenClassifier) -> BundleRecord:
     )
 
 
-def check_loadable(model: OpenClassifier, record: BundleRecord, tensors: Mapping[str, Tensor]) -> None:
-    """Raise unless this model could be loaded again."""
-    wrong = first_with_nan(tensors)
-    if wrong is not None:
-        raise BundleError(f"the weights must not hold nan, and {wrong!r} does: training went wrong; train again")
-    try:
-        make_network(record.network, model.head.num_outputs, model.net.state_dict())
-    except OpenRadialError as error:
-        raise OptionError(f"network and options must build the network of the model again: {error}") from error
-
-
 def first_with_nan(tensors: Mapping[str, Tensor]) -> str | None:
     """Return the name of a tensor that holds nan."""
     return next((name for name, tensor in tensors.items() if bool(torch.isnan(tensor).any())), None)
@@ -94,12 +88,10 @@ def _json(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def _write(record: BundleRecord, tensors: Mapping[str, Tensor], folder: Path) -> None:
     weights = folder / WEIGHTS
     write_tensors(weights, tensors, {"format": "pt"})
-    record = replace(
-        record, files={WEIGHTS: {"bytes": weights.stat().st_size, "checksum": checksum(weights, "sha256")}}
-    )
-    write_text(folder / RECORD, record.to_json())
-    write_text(folder / CARD, card(record))
-    for name in (RECORD, CARD):
+    facts: FileRecord = {"bytes": weights.stat().st_size, "checksum": checksum(weights, "sha256")}
+    record = replace(record, files={WEIGHTS: facts})
+    for name, text in ((RECORD, record.to_json()), (CARD, card(record))):
+        write_text(folder / name, text)
         sync(folder / name)
     sync(folder)
 

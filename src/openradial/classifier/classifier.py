@@ -4,7 +4,7 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ from openradial.scorers import Combination, Scorer
 from openradial.scorers.base import at_least_float32
 
 OUTPUTS = "outputs"
-T = TypeVar("T")
 
 
 class Decisions(NamedTuple):
@@ -86,7 +85,8 @@ class OpenClassifier(nn.Module):
             raise OptionError(f"a combination needs at least two scores, got {len(self.layers)}")
         self.net, self.head, self.combination, self.rejector = net, head, combination, rejector
         self.scorers = nn.ModuleList((scorers or {}).values())
-        self.set_classes(tuple(map(str, range(head.num_classes))) if classes is None else classes)
+        self.classes = tuple(map(str, range(head.num_classes)) if classes is None else classes)
+        self._check_classes()
         self.preprocessing: Inputs = TensorInputs() if preprocessing is None else preprocessing
         self.network, self.metadata = network, dict(metadata or {})
         self.versions = dict(library_versions() if versions is None else versions)
@@ -106,11 +106,9 @@ class OpenClassifier(nn.Module):
         inputs = self.preprocessing.expand(inputs)
         if isinstance(inputs, Tensor):
             self.preprocessing.check(inputs)
-        parts = [
-            self._predict_batch(self._network_inputs(self.preprocessing.ready(chunk)), false_reject_rate)
-            for chunk in self.preprocessing.chunks(inputs)
-        ]
-        return Predictions.concatenate([part for part in parts if len(part)] or [self._no_predictions()])
+        batches = (self._network_inputs(self.preprocessing.ready(chunk)) for chunk in self.preprocessing.chunks(inputs))
+        parts = [self._predictions(self.decide(x, false_reject_rate)) for x in batches if len(x)]
+        return Predictions.concatenate(parts or [self._predictions(self._no_decisions())])
 
     @torch.no_grad()
     def decide(self, x: Tensor, false_reject_rate: float | None = None) -> Decisions:
@@ -118,17 +116,11 @@ class OpenClassifier(nn.Module):
         layers = hidden_layers(self.net, x, (OUTPUTS, *self.layers))
         result = self.head.compute(layers[OUTPUTS])
         scores = self._combined_score(layers, result)
-        if self.rejector is None:
-            return Decisions(result.labels, result.labels, result.log_probs, result.distances, scores, None)
-        per_class = result.labels if self.rejector.per_class else None
-        return Decisions(
-            self.rejector.decide(scores, result.labels, false_reject_rate),
-            result.labels,
-            result.log_probs,
-            result.distances,
-            scores,
-            self.rejector.p_values(scores, per_class),
-        )
+        labels, p_values = result.labels, None
+        if self.rejector is not None:
+            labels = self.rejector.decide(scores, result.labels, false_reject_rate)
+            p_values = self.rejector.p_values(scores, result.labels if self.rejector.per_class else None)
+        return Decisions(labels, result.labels, result.log_probs, result.distances, scores, p_values)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the outputs of the network, ``(b, ...) -> (b, k)``."""
@@ -137,8 +129,8 @@ class OpenClassifier(nn.Module):
 
     def fit_scorers(self, inputs: Iterable[Tensor], labels: Tensor) -> Self:
         """Fit the head and the scorers to the training data: batches of inputs, and the labels of all of them."""
-        parts = _not_empty(list(self._hidden_layers(inputs)))
-        layers = {name: torch.cat([part[name] for part in parts]) for name in (OUTPUTS, *self.layers)}
+        parts = list(self._hidden_layers(inputs))
+        layers = {name: _joined([part[name] for part in parts]) for name in (OUTPUTS, *self.layers)}
         self.head.fit(layers[OUTPUTS], labels)
         for layer, scorer in self.scorers_by_layer().items():
             if scorer is not self.head:
@@ -151,24 +143,25 @@ class OpenClassifier(nn.Module):
             self.combination.fit(self.layer_scores(inputs))
         return self
 
+    @torch.no_grad()
     def calibrate(self, inputs: Iterable[Tensor]) -> Self:
         """Calibrate the rejector on other held-out known inputs."""
         if self.rejector is None:
             raise HeadError("there is no rejector to calibrate: pass one, as in rejector=Rejector(0.05)")
         scores, labels = [], []
-        with torch.no_grad():
-            for layers in self._hidden_layers(inputs):
-                result = self.head.compute(layers[OUTPUTS])
-                scores.append(self._combined_score(layers, result))
-                labels.append(result.labels)
-        self.rejector.fit(torch.cat(_not_empty(scores)), torch.cat(labels) if self.rejector.per_class else None)
+        for layers in self._hidden_layers(inputs):
+            result = self.head.compute(layers[OUTPUTS])
+            scores.append(self._combined_score(layers, result))
+            labels.append(result.labels)
+        self.rejector.fit(_joined(scores), _joined(labels) if self.rejector.per_class else None)
         return self
 
     @torch.no_grad()
     def layer_scores(self, inputs: Iterable[Tensor]) -> Tensor:
         """Return the score of each scorer before they are combined, ``(n, m)``."""
-        parts = [self._scores(layers, self.head.compute(layers[OUTPUTS])) for layers in self._hidden_layers(inputs)]
-        return torch.cat(_not_empty(parts))
+        return _joined(
+            [self._scores(layers, self.head.compute(layers[OUTPUTS])) for layers in self._hidden_layers(inputs)]
+        )
 
     def scorers_by_layer(self) -> dict[str, Scorer]:
         """Return the scorers by the layer that each one reads."""
@@ -176,12 +169,19 @@ class OpenClassifier(nn.Module):
 
     def replace(self, **changes: Any) -> Self:
         """Return a classifier with the same parts and some arguments of the constructor replaced."""
-        values: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in ("combination", "rejector", "classes", "preprocessing", "network", "metadata", "versions")
-        }
-        values |= {"net": self.net, "head": self.head, "scorers": self.scorers_by_layer(), **changes}
-        return type(self)(values.pop("net"), values.pop("head"), **values)
+        names = (
+            "net",
+            "head",
+            "combination",
+            "rejector",
+            "classes",
+            "preprocessing",
+            "network",
+            "metadata",
+            "versions",
+        )
+        values = {name: getattr(self, name) for name in names} | {"scorers": self.scorers_by_layer()}
+        return type(self)(**values | changes)
 
     def save(self, path: Path | str, *, overwrite: bool = False) -> Path:
         """Write the model to a folder as a bundle; see :func:`openradial.bundle.save`."""
@@ -219,28 +219,28 @@ class OpenClassifier(nn.Module):
         """How many parameters the network has."""
         return sum(parameter.numel() for parameter in self.net.parameters())
 
-    def set_classes(self, classes: Sequence[str]) -> None:
-        """Set the names of the classes, in the order of the outputs."""
-        self.classes = tuple(classes)
-        _check_classes(self.classes, self.head)
-        self._check_rejector()
-
-    def _check_rejector(self) -> None:
-        """Raise if the rejector cannot decide on some class: better now than in the middle of a prediction."""
-        rejector = self.rejector
+    def _check_classes(self) -> None:
+        """Raise unless every class has a name of its own and can be decided on: better now than in a prediction."""
+        classes, rejector = self.classes, self.rejector
+        if len(classes) != self.head.num_classes:
+            expected = f"{self.head.num_classes} classes but {len(classes)} names"
+            raise OptionError(f"classes must name every class of the head: {expected}")
+        wrong = next((name for name in classes if not isinstance(name, str)), None)
+        if wrong is not None:
+            raise OptionError(f"class names must be strings, got {wrong!r}; convert them with str")
+        if len(set(classes)) < len(classes):
+            twice = next(name for name in classes if classes.count(name) > 1)
+            raise OptionError(f"class names must differ, got {twice!r} twice")
         if rejector is None or not rejector.per_class or not rejector.is_fitted:
             return
-        left = [name for k, name in enumerate(self.classes) if k not in (rejector.classes or ())]
+        left = [name for k, name in enumerate(classes) if k not in (rejector.classes or ())]
         if left:
             raise OptionError(
                 f"a rejector with per_class=True must be calibrated for every class, and {left[0]!r} "
                 f"({len(left)} in all) was never predicted; calibrate with more data, or use per_class=False"
             )
 
-    def _predict_batch(self, x: Tensor, false_reject_rate: float | None) -> Predictions:
-        if not len(x):
-            return self._no_predictions()
-        result = self.decide(x, false_reject_rate)
+    def _predictions(self, result: Decisions) -> Predictions:
         distances = result.distances
         return Predictions.from_arrays(
             self.classes,
@@ -252,17 +252,12 @@ class OpenClassifier(nn.Module):
             p_values=None if result.p_values is None else _array(result.p_values),
         )
 
-    def _no_predictions(self) -> Predictions:
-        indices, numbers = np.empty(0, np.int64), np.empty(0, np.float32)
-        return Predictions.from_arrays(
-            self.classes,
-            labels=indices,
-            nearest=indices,
-            log_probs=np.empty((0, len(self.classes)), np.float32),
-            distance=None if self.head.compute(torch.zeros(1, self.head.num_outputs)).distances is None else numbers,
-            unknown_score=numbers,
-            p_values=None if self.rejector is None else np.empty(0),
-        )
+    def _no_decisions(self) -> Decisions:
+        """Return the decisions on an empty batch: networks cannot compute one, heads need a row."""
+        one = self.head.compute(torch.zeros(1, self.head.num_outputs, device=self.device))
+        p_values = None if self.rejector is None else torch.empty(1)
+        columns = (one.labels, one.labels, one.log_probs, one.distances, one.unknown_score, p_values)
+        return Decisions(*(column if column is None else column[:0] for column in columns))  # type: ignore[arg-type]
 
     def _network_inputs(self, x: Tensor) -> Tensor:
         """Return prepared inputs transformed, on the device and in the precision of the network."""
@@ -307,23 +302,10 @@ def check_rate_has_rejector(false_reject_rate: float | None, has_rejector: bool)
         )
 
 
-def _check_classes(classes: tuple[str, ...], head: Head) -> None:
-    if len(classes) != head.num_classes:
-        raise OptionError(
-            f"classes must name every class of the head: {head.num_classes} classes but {len(classes)} names"
-        )
-    wrong = next((name for name in classes if not isinstance(name, str)), None)
-    if wrong is not None:
-        raise OptionError(f"class names must be strings, got {wrong!r}; convert them with str")
-    if len(set(classes)) < len(classes):
-        twice = next(name for name in classes if classes.count(name) > 1)
-        raise OptionError(f"class names must differ, got {twice!r} twice")
-
-
-def _not_empty(parts: list[T]) -> list[T]:
+def _joined(parts: list[Tensor]) -> Tensor:
     if not parts:
         raise OptionError("known data are needed to learn from, got no batch")
-    return parts
+    return torch.cat(parts)
 
 
 def _array(values: Tensor) -> NDArray[Any]:

@@ -66,7 +66,10 @@ class Predictions(Sequence[Prediction]):
         p_values: Floats | None,
     ) -> Self:
         """Make predictions from what a model or an exported graph returns; ``log_probs`` are ``(b, k)``."""
-        top = _top(log_probs, nearest)
+        order = log_probs.copy()
+        np.put_along_axis(order, nearest[:, None], np.inf, 1)  # the first one even where rounding makes others equal
+        order = np.nan_to_num(order, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+        top = np.argsort(-order, axis=1, kind="stable")[:, :TOP]
         with np.errstate(over="ignore"):
             probability = np.exp(np.take_along_axis(log_probs, top, 1))  # (b, 3)
         return cls(
@@ -110,15 +113,6 @@ class Predictions(Sequence[Prediction]):
         """The class name of each label; ``"unknown"`` for -1."""
         named = (*self.classes, UNKNOWN)  # -1 is the last
         return [named[label] for label in self.labels.tolist()]
-
-
-def _top(log_probs: Floats, nearest: Labels) -> Labels:
-    """Return the most probable classes in order, the nearest one first even where rounding makes others equal."""
-    order = log_probs.copy()
-    np.put_along_axis(order, nearest[:, None], np.inf, 1)
-    order = np.nan_to_num(order, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
-    top: Labels = np.argsort(-order, axis=1, kind="stable")[:, :TOP]
-    return top
 
 
 def _finite(value: Any) -> Any:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 from sklearn.utils import check_random_state  # type: ignore[import-untyped]
+from sklearn.utils.class_weight import compute_class_weight  # type: ignore[import-untyped]
 from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 from torch import Tensor, nn
@@ -19,15 +20,7 @@ from openradial.conformal import Rejector
 from openradial.data.examples import Examples
 from openradial.errors import OptionError, check_count
 from openradial.estimator.bundles import estimator_state, to_model
-from openradial.estimator.labels import (
-    Classes,
-    as_classes,
-    as_examples,
-    check_classes,
-    class_weights,
-    open_world,
-    with_unknown,
-)
+from openradial.estimator.labels import Classes, as_classes, as_examples, check_classes, open_world, with_unknown
 from openradial.estimator.network import Factory, inference_copy, make_network, private_random_numbers, train
 from openradial.estimator.rows import ROWS, GroupedExamples, Seen, as_batches, as_rows, fit_scaler, scaled
 from openradial.fitting import calibrate, closed_world_beta
@@ -37,8 +30,6 @@ from openradial.recipe import Recipe, hidden_layer_names
 from openradial.training import DEFAULTS, Record, Settings
 from openradial.training.settings import OptimiserName, ScheduleName
 
-Data = Any  # an array, a list or a data frame: scikit-learn takes what NumPy can
-Numbers = NDArray[np.floating[Any]]
 FLOATS = [np.float64, np.float32]
 
 
@@ -148,7 +139,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: Data, y: Data, groups: Data | None = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Train a new network on rows ``(n, d)`` and their labels ``(n,)``.
 
         Where a part is held out, identical rows stay together, and so do rows of one of the ``groups``, ``(n,)``, such
@@ -167,7 +158,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._train(known, validation, settings)
         return self if held_out is None else self._calibrate(held_out)
 
-    def partial_fit(self, X: Data, y: Data, classes: Data | None = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """Train one more epoch on these rows. The first call must name all classes.
 
         Columns are standardised as at the first call, so its rows should be typical ones. The optimiser restarts at
@@ -186,7 +177,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._train(known, None, self._settings(self._draw_seed(restart=begins), 1, "constant", None))
         return self
 
-    def calibrate(self, X: Data, y: Data, groups: Data | None = None) -> Self:
+    def calibrate(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Calibrate the rejection, and ``beta`` if it is ``"fit"``, on rows that were not used for training.
 
         ``fit`` does this with the part that it holds out. A new calibration replaces the earlier one. Neighbours are
@@ -199,21 +190,18 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise OptionError("there is nothing to calibrate: set false_reject_rate, or beta='fit'")
         return self._calibrate(GroupedExamples.of(as_examples(X, y, self.classes_), groups))
 
-    def predict(self, X: Data, false_reject_rate: float | None = None) -> Classes:
+    def predict(self, X: Any, false_reject_rate: float | None = None) -> Classes:
         """Return the label of the nearest prototype, or -1 (``"unknown"`` for strings) where the row is rejected.
 
         After a calibration, another ``false_reject_rate`` than the estimator's may be given.
         """
-        rows = self._rows(X)
         rate = self.false_reject_rate if false_reject_rate is None else false_reject_rate
-        if rate is None:
-            labels: Classes = self.classes_[self._decide(rows).nearest.numpy()]
-            return labels
-        self._rejector()  # raises where there is none
-        labels = with_unknown(self.classes_)[self._decide(rows, rate).labels.numpy()]
+        decisions = self._decide(X, rate)
+        indices = decisions.nearest if rate is None else decisions.labels
+        labels: Classes = (self.classes_ if rate is None else with_unknown(self.classes_))[indices.numpy()]
         return labels
 
-    def predict_proba(self, X: Data) -> Numbers:
+    def predict_proba(self, X: Any) -> NDArray[Any]:
         r"""Return probabilities of the classes, ``(n, k)``.
 
         Where no row is rejected, each is taken to belong to a class and sums to 1:
@@ -221,23 +209,23 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         them: :math:`p_k = e^{-\beta d_k}`, or less where the row would sum to more than 1. The rest to 1 is the
         probability of "none of these", which far from all prototypes is nearly 1. Neighbours do not count here.
         """
-        log_probs = self._decide(self._rows(X)).log_probs
+        log_probs = self._decide(X).log_probs
         probs = log_probs.softmax(-1) if self.false_reject_rate is None else open_world(log_probs)
         return probs.numpy()
 
-    def decision_function(self, X: Data) -> Numbers:
+    def decision_function(self, X: Any) -> NDArray[Any]:
         r"""Return log-probabilities :math:`-\beta d_k`, ``(n, k)``; with two classes their difference, ``(n,)``."""
-        log_probs = self._decide(self._rows(X)).log_probs
+        log_probs = self._decide(X).log_probs
         return (log_probs[:, 1] - log_probs[:, 0] if len(self.classes_) == 2 else log_probs).numpy()
 
-    def unknown_score(self, X: Data) -> Numbers:
+    def unknown_score(self, X: Any) -> NDArray[Any]:
         """Return how unknown each row is, ``(n,)``; larger is more unknown.
 
         It is the distance to the nearest prototype. After a calibration with ``neighbours`` it is the sum of the
         logarithms of that distance and of the one to the nearest training row, each standardised on held-out known
         rows: about 0 for a typical known row, and no longer a distance.
         """
-        return self._decide(self._rows(X)).unknown_score.numpy()
+        return self._decide(X).unknown_score.numpy()
 
     def to_bundle(self, path: Path | str, *, overwrite: bool = False) -> Path:
         """Save the fitted estimator as a bundle, which can be predicted, evaluated, exported and served."""
@@ -263,7 +251,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The beta of the probabilities."""
         return float(self.head_.layer.beta)
 
-    def _validated(self, X: Data, y: Data, *, reset: bool) -> tuple[NDArray[Any], Classes]:
+    def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[Any], Classes]:
         X, y = validate_data(self, X, y, dtype=FLOATS, reset=reset)
         check_classification_targets(y)
         return X, y
@@ -311,14 +299,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "neighbours are searched among the training rows, which a bundle does not hold; fit again, or "
                     "call set_params(neighbours=False) first"
                 )
-        return Recipe(
-            loss=self.loss,
-            scale=self.scale,
-            beta=self.beta,
-            outliers=DEFAULTS["table"],
-            outlier_weight=self.outliers,
-            layers=layers,
-        )
+        return Recipe("radial", self.loss, self.scale, self.beta, DEFAULTS["table"], self.outliers, layers=layers)
 
     def _train(self, known: Examples, validation: Examples | None, settings: Settings) -> None:
         with private_random_numbers(self.device):
@@ -327,16 +308,13 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             recipe = self._recipe(network)
             self.classifier_ = OpenClassifier(network, self.head_)  # an earlier calibration no longer holds
             known = scaled(known, self.scaler_)
-            weight = class_weights(self.class_weight, self.classes_, known.labels)
-            history = train(
-                network,
-                recipe.make_objective(self.head_, weight),
-                known,
-                None if validation is None else scaled(validation, self.scaler_),
-                settings,
-                device=self.device,
-                show_progress=bool(self.verbose),
-            )
+            validation = None if validation is None else scaled(validation, self.scaler_)
+            weight = None
+            if self.class_weight is not None:
+                labels = self.classes_[known.labels.numpy()]
+                weight = torch.tensor(compute_class_weight(self.class_weight, classes=self.classes_, y=labels)).float()
+            objective, verbose = recipe.make_objective(self.head_, weight), bool(self.verbose)
+            history = train(network, objective, known, validation, settings, self.device, verbose)
         self.history_ += history.records
         self.network_ = network
         self.classifier_ = OpenClassifier(inference_copy(network, self.device), self.head_)
@@ -382,12 +360,12 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return self
 
-    def _rows(self, X: Data) -> Tensor:
+    def _decide(self, X: Any, rate: float | None = None) -> Decisions:
+        """Return decisions on the CPU, computed chunk by chunk; raise where a rate is given and cannot be kept."""
         check_is_fitted(self, "network_")
-        return as_rows(validate_data(self, X, dtype=FLOATS, reset=False), self.scaler_)
-
-    def _decide(self, rows: Tensor, rate: float | None = None) -> Decisions:
-        """Return decisions on the CPU, computed chunk by chunk."""
+        rows = as_rows(validate_data(self, X, dtype=FLOATS, reset=False), self.scaler_)
+        if rate is not None:
+            self._rejector()
         model = self.classifier_
         parts = [model.decide(x.to(model.device, model.dtype), rate) for x in torch.split(rows, ROWS)]
         columns = [None if column[0] is None else torch.cat(column).cpu() for column in zip(*parts, strict=True)]

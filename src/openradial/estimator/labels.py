@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.class_weight import compute_class_weight  # type: ignore[import-untyped]
 from torch import Tensor
 
 from openradial.data.examples import Examples
@@ -66,13 +65,6 @@ def as_examples(X: NDArray[Any], y: Classes, classes: Classes) -> Examples:
             "fit a new classifier to add classes"
         )
     return Examples(torch.tensor(X), indices, tuple(map(str, range(len(classes)))))
-
-
-def class_weights(weight: Any, classes: Classes, y: Tensor) -> Tensor | None:
-    """Return the weight of each class, ``(k,)``; None for equal weights."""
-    if weight is None:
-        return None
-    return torch.tensor(compute_class_weight(weight, classes=classes, y=classes[y.numpy()]), dtype=torch.float32)
 
 
 def open_world(log_probs: Tensor) -> Tensor:

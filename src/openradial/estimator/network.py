@@ -18,7 +18,6 @@ from openradial.models import MLP
 from openradial.training import Devices, History, Objective, Settings, fit
 from openradial.training.outliers import OutlierObjective
 
-DEVICES = ("cpu", "cuda", "mps")
 DRAWING = threading.Lock()
 Factory = Callable[[int, int], nn.Module]
 
@@ -30,7 +29,15 @@ def make_network(module: nn.Module | Factory | None, hidden: Sequence[int], x: T
     elif isinstance(module, nn.Module):
         net = copy.deepcopy(module)
     elif callable(module):
-        _check_takes_two(module)
+        try:
+            signature(module).bind("num_features", "num_classes")
+        except TypeError as error:
+            raise OptionError(
+                "module must be a function (num_features, num_classes) -> nn.Module, but it cannot be called with two "
+                f"numbers: {error}"
+            ) from error
+        except ValueError:  # some compiled functions do not say what they take
+            pass
         net = module(x.shape[1], classes)
     else:
         raise OptionError(
@@ -40,18 +47,6 @@ def make_network(module: nn.Module | Factory | None, hidden: Sequence[int], x: T
         raise OptionError(f"module must return an nn.Module, it returned a {type(net).__name__}")
     _check_network(net, x, classes)
     return net
-
-
-def _check_takes_two(factory: Factory) -> None:
-    try:
-        signature(factory).bind("num_features", "num_classes")
-    except TypeError as error:
-        raise OptionError(
-            f"module must be a function (num_features, num_classes) -> nn.Module, but it cannot be called with two "
-            f"numbers: {error}"
-        ) from error
-    except ValueError:  # some compiled functions do not say what they take
-        pass
 
 
 @torch.no_grad()
@@ -80,17 +75,15 @@ def train(
     known: Examples,
     validation: Examples | None,
     settings: Settings,
-    *,
     device: str,
     show_progress: bool,
 ) -> History:
     """Train in place; a signal that stops the training is raised again afterwards."""
-    size = settings.batch_size
     history = fit(
         net,
         objective,
-        Batches(known, size, shuffle=True, seed=settings.seed),
-        None if validation is None else Batches(validation, size),
+        Batches(known, settings.batch_size, shuffle=True, seed=settings.seed),
+        None if validation is None else Batches(validation, settings.batch_size),
         settings=settings,
         devices=Devices(settings, accelerator=device, devices=1),
         show_progress=show_progress,
@@ -116,6 +109,6 @@ def inference_copy(net: nn.Module, device: str) -> nn.Module:
 @contextmanager
 def private_random_numbers(device: str) -> Iterator[None]:
     """Leave torch's random numbers unchanged. All threads share them, so only one may draw at a time."""
-    check_choice("device", device, DEVICES)
+    check_choice("device", device, ("cpu", "cuda", "mps"))
     with DRAWING, torch.random.fork_rng(devices=[0] if device == "cuda" and torch.cuda.is_available() else []):
         yield

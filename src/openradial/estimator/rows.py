@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from openradial.conformal.calibration import examples_needed
 from openradial.conformal.inputs import check_rate
 from openradial.data.examples import Examples
+from openradial.data.sources import indices
 from openradial.data.splits import identical_groups, join_groups, train_test_split
 from openradial.errors import DataError, OptionError
 from openradial.recipe import MIN_COMBINATION, REFERENCES
@@ -79,8 +80,7 @@ class GroupedExamples:
 
     def split(self, share: float, seed: int) -> tuple[Self, Self]:
         """Return the examples without a share of each class, and that share."""
-        indices = Examples(torch.arange(len(self.examples)), self.examples.labels, self.examples.classes)
-        parts = [part.inputs for part in train_test_split(indices, share, seed, self.groups)]
+        parts = [part.inputs for part in train_test_split(indices(self.examples), share, seed, self.groups)]
         kept, taken = (type(self)(self.examples.select(part), self.groups[part]) for part in parts)
         return kept, taken
 

@@ -1,7 +1,6 @@
 """Turn a trained network into an open-world classifier: fit scorers, combination and beta, calibrate the decision."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Protocol
 
 import torch
@@ -14,25 +13,13 @@ from openradial.functional import safe_beta
 from openradial.heads import Head, RadialHead, SoftmaxHead
 from openradial.recipe import MIN_COMBINATION, Recipe
 from openradial.scorers import Combination, NeighbourScorer
-from openradial.training import BatchSource, make_outliers
+from openradial.training import make_outliers
 
 EQUAL = 1e-9  # of the largest feature: examples that are not farther apart differ by rounding alone
 
 
-class LabelledBatches(Protocol):
+class LabelledBatches(Iterable[tuple[Tensor, Tensor]], Protocol):
     """Batches of inputs ready for the network with their labels; the same at every iteration."""
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]: ...
-
-
-@dataclass(frozen=True)
-class InOrder:
-    """The batches of a source, always those of epoch 0."""
-
-    source: BatchSource
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        return self.source.epoch(0)
 
 
 def calibrate(
@@ -45,18 +32,19 @@ def calibrate(
     combination: LabelledBatches | None,
     calibration: LabelledBatches,
 ) -> OpenClassifier:
-    """Return a classifier whose parts are each fitted on known data of their own.
+    """Return a classifier whose parts are fitted on different known data.
 
     Without examples for a combination, or without hidden layers in the recipe, the score of the head alone decides.
     """
     net.eval()
-    model = None
+    model = OpenClassifier(net, head, rejector=Rejector(false_reject_rate))
     if combination is not None and recipe.layers:
-        model = _with_scorers(net, head, recipe, false_reject_rate, train, combination)
-    if model is None:
-        model = OpenClassifier(net, head, rejector=Rejector(false_reject_rate))
-        if not head.is_fitted:
-            model.fit_scorers(inputs_of(train), labels_of(train))
+        with_layers = model.replace(scorers=recipe.make_scorers(head), combination=Combination(recipe.combination))
+        with_layers.fit_scorers(inputs_of(train), labels_of(train))
+        if _fit_combination(with_layers, combination):
+            model = with_layers
+    if not head.is_fitted:
+        model.fit_scorers(inputs_of(train), labels_of(train))
     if isinstance(head, RadialHead) and recipe.beta == "fit":
         # beta changes no order of distances, so the calibration is unaffected by what beta is fitted on
         head.layer.beta = calibrated_beta(net, head, recipe, calibration if combination is None else combination)
@@ -69,17 +57,16 @@ def calibrated_beta(net: nn.Module, head: RadialHead, recipe: Recipe, held_out: 
 
     Known inputs alone would make it so small that far-away inputs get high probabilities too.
     """
-    distances: list[Tensor] = []
-    labels: list[Tensor] = []
+    distances, labels = [], []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         for x, y in held_out:
-            known = head.layer.distances(net(x)).cpu()
-            distances, labels = [*distances, known], [*labels, y.cpu()]
+            distances.append(head.layer.distances(net(x)).cpu())
+            labels.append(y.cpu())
             outliers = make_outliers(x, y, recipe.outliers) if recipe.outliers else x[:0]
             if len(outliers):
-                far = head.layer.distances(net(outliers)).cpu()
-                distances, labels = [*distances, far], [*labels, far.argmax(1)]  # never the nearest: always wrong
+                distances.append(head.layer.distances(net(outliers)).cpu())
+                labels.append(distances[-1].argmax(1))  # never the nearest: always wrong
     try:
         return fit_beta(torch.cat(distances), torch.cat(labels)).beta
     except ShapeError:  # nothing is classified wrongly, not even an outlier
@@ -98,8 +85,7 @@ def closed_world_beta(net: nn.Module, head: RadialHead, held_out: LabelledBatche
             f"beta='fit' needs held-out rows of which some are predicted wrongly, and found no best beta in "
             f"{len(labels)} rows; hold out more (calibration_fraction), or use beta='safe'"
         ) from error
-    assert softmax.fitted_temperature is not None
-    return 1 / float(softmax.fitted_temperature)
+    return 1 / float(softmax.fitted_temperature)  # type: ignore[arg-type]
 
 
 def inputs_of(batches: LabelledBatches) -> Iterable[Tensor]:
@@ -112,42 +98,20 @@ def labels_of(batches: LabelledBatches) -> Tensor:
     return torch.cat([y for _, y in batches])
 
 
-def _with_scorers(
-    net: nn.Module,
-    head: Head,
-    recipe: Recipe,
-    false_reject_rate: float,
-    train: LabelledBatches,
-    combination: LabelledBatches,
-) -> OpenClassifier | None:
-    """Return the classifier with scorers of hidden layers; None where the scores cannot be combined."""
-    model = OpenClassifier(
-        net,
-        head,
-        scorers=recipe.make_scorers(head),
-        combination=recipe.make_combination(),
-        rejector=Rejector(false_reject_rate),
-    )
-    model.fit_scorers(inputs_of(train), labels_of(train))
-    scores = model.layer_scores(inputs_of(combination))
-    # an example that equals a training example has distance 0, which has no logarithm
-    apart = scores[_are_apart(model, scores)]
-    for merge, rows in ((model.combination, apart), (Combination("fisher"), scores)):
+def _fit_combination(model: OpenClassifier, held_out: LabelledBatches) -> bool:
+    """Fit the combination, or one of p-values where it cannot be fitted; return whether that was possible."""
+    scores = model.layer_scores(inputs_of(held_out))  # (n, m)
+    apart = torch.ones(len(scores), dtype=torch.bool, device=scores.device)
+    for column, scorer in zip(scores.T, model.scorers, strict=True):
+        if isinstance(scorer, NeighbourScorer):
+            # an example that equals a training example has distance 0, which has no logarithm
+            apart &= column > EQUAL * scorer.references.abs().max()
+    for merge, rows in ((model.combination, scores[apart]), (Combination("fisher"), scores)):
         if len(rows) < MIN_COMBINATION or merge is None:
             continue
         try:
-            merge.fit(rows)
+            model.combination = merge.fit(rows)
         except OptionError:  # a network that does not tell examples apart gives all of them the same score
             continue
-        model.combination = merge
-        return model
-    return None
-
-
-def _are_apart(model: OpenClassifier, scores: Tensor) -> Tensor:
-    """Return whether each example differs from all training examples in every layer, ``(n, m) -> (n,)``."""
-    apart = torch.ones(len(scores), dtype=torch.bool, device=scores.device)
-    for column, scorer in zip(scores.T, model.scorers_by_layer().values(), strict=True):
-        if isinstance(scorer, NeighbourScorer):
-            apart &= column > EQUAL * scorer.references.abs().max()
-    return apart
+        return True
+    return False

@@ -30,11 +30,6 @@ class HeldOut:
     report: Examples | None
     notes: tuple[str, ...] = ()
 
-    def counts(self) -> dict[str, int]:
-        """Return the number of examples of each part."""
-        parts = {name: getattr(self, name) for name in ("train", "combination", "calibration", "report")}
-        return {name: len(part) for name, part in parts.items() if part is not None}
-
 
 def hold_out(
     known: Examples, rate: float, *, has_test_data: bool = False, seed: int = 0, groups: Tensor | None = None
@@ -43,43 +38,36 @@ def hold_out(
 
     Each held-out part gets 15 % of the data, at most 5,000 examples; the calibration gets what the rate needs. With few
     examples, the calibration takes priority, then the report, then the combination. ``has_test_data`` says that the
-    report has data of its own. Examples of one of the ``groups``, ``(n,)``, stay together.
+    report has other data. Examples of one of the ``groups``, ``(n,)``, stay together.
     """
     _check(known)
-    each = len(known) / len(known.classes)
-    wanted = ["calibration"]
+    n, each, needed = len(known), len(known) / len(known.classes), examples_needed(rate)
+    least = {"calibration": needed}
     if not has_test_data and each >= FOR_TWO:
-        wanted.append("report")
+        least["report"] = 1
     if each >= FOR_THREE:
-        wanted.append("combination")
-    while True:
-        sizes = _sizes(len(known), wanted, rate)
-        if sizes is not None:
-            break
-        if len(wanted) == 1:
-            raise _too_few(len(known), rate)
-        wanted.pop()
+        least["combination"] = MIN_COMBINATION
+    sizes = {name: max(min(MOST, round(SHARE * n)), number) for name, number in least.items()}
+    while len(sizes) > 1 and sum(sizes.values()) > n / 2:
+        sizes.popitem()  # the one with the lowest priority
+    if sizes["calibration"] > LARGEST * n:
+        most = max(1, int(LARGEST * n))
+        raise OptionError(
+            f"a false-reject rate of {rate:g} takes {needed} examples to calibrate with, and of {n} known examples at "
+            f"most {most} can be held out; use a rate of at least {_rounded_up(1 / (most + 1)):g}, or add examples"
+        )
     rest, parts = known, {}
     for name, size in sizes.items():
-        least = examples_needed(rate) if name == "calibration" else 1
-        rest, parts[name] = _taken(rest, size, least, seed, groups)
-    notes = _notes(known, wanted, has_test_data)
+        rest, parts[name] = _taken(rest, size, needed if name == "calibration" else 1, seed, groups)
+    notes = _notes(known, list(sizes), has_test_data)
     return HeldOut(rest, parts.get("combination"), parts["calibration"], parts.get("report"), notes)
-
-
-def _sizes(n: int, wanted: list[str], rate: float) -> dict[str, int] | None:
-    """Return the number of examples of each part, or None if they would take too many."""
-    least = {"calibration": examples_needed(rate), "report": 1, "combination": MIN_COMBINATION}
-    sizes = {name: max(min(MOST, round(SHARE * n)), least[name]) for name in wanted}
-    fits = sizes["calibration"] <= LARGEST * n and sum(sizes.values()) <= n / 2
-    return sizes if fits else None
 
 
 def _taken(rest: Examples, size: int, least: int, seed: int, groups: Tensor | None) -> tuple[Examples, Examples]:
     """Return the rest and a part of about ``size`` and at least ``least`` examples, stratified by class."""
     for wanted in range(size, len(rest)):
-        own = None if groups is None else groups[rest.inputs]
-        kept, part = train_test_split(rest, wanted / len(rest), seed=seed, groups=own)
+        left = None if groups is None else groups[rest.inputs]
+        kept, part = train_test_split(rest, wanted / len(rest), seed=seed, groups=left)
         distinct = len(part) if groups is None else len(set(groups[part.inputs].tolist()))
         if distinct >= least:
             return kept, part
@@ -97,19 +85,10 @@ def _check(known: Examples) -> None:
         raise DataError(f"every known class needs examples, {empty[0]!r} has none; leave it out, or add some")
 
 
-def _too_few(n: int, rate: float) -> OptionError:
-    most = max(1, int(LARGEST * n))
-    return OptionError(
-        f"a false-reject rate of {rate:g} takes {examples_needed(rate)} examples to calibrate with, and of {n} known "
-        f"examples at most {most} can be held out; use a rate of at least {_above(1 / (most + 1)):g}, "
-        "or add examples"
-    )
+def _rounded_up(rate: float) -> float:
+    """Return the rate rounded up to two digits.
 
-
-def _above(rate: float) -> float:
-    """The rate rounded up to two digits.
-
-    >>> _above(0.0123)
+    >>> _rounded_up(0.0123)
     0.013
     """
     step = 10.0 ** (math.floor(math.log10(rate)) - 1)

@@ -42,20 +42,16 @@ def as_source(data: FitData, label: str | None = None) -> DataSource:
         return DataSource(IN_MEMORY, "table", data)
     if isinstance(data, ImageFolder):
         return DataSource(IN_MEMORY, "images", data, image_statistics=image_statistics(data.paths))
-    if isinstance(data, Examples):
-        return _from_examples(data)
-    raise OptionError(
-        "data must be a path, the name of a data set, a pair of arrays (inputs, labels), or Examples, Table, "
-        f"ImageFolder or DataSource of openradial.data, got {type(data).__name__}"
-    )
-
-
-def _from_examples(examples: Examples) -> DataSource:
-    x = examples.inputs
+    if not isinstance(data, Examples):
+        raise OptionError(
+            "data must be a path, the name of a data set, a pair of arrays (inputs, labels), or Examples, Table, "
+            f"ImageFolder or DataSource of openradial.data, got {type(data).__name__}"
+        )
+    x = data.inputs
     if x.dtype == torch.uint8 and x.ndim == 4 and x.shape[1] in (1, 3) and x.shape[2] == x.shape[3]:
-        return DataSource(IN_MEMORY, "images", examples)
+        return DataSource(IN_MEMORY, "images", data)
     if x.is_floating_point() and x.ndim in (2, 3):
-        return DataSource(IN_MEMORY, "points" if x.ndim == 2 else "sequences", examples)
+        return DataSource(IN_MEMORY, "points" if x.ndim == 2 else "sequences", data)
     raise DataError(
         "expected square images (n, c, h, w) of uint8 with 1 or 3 channels, rows (n, d) or sequences (n, t, c) of "
         f"floats, got {str(x.dtype).removeprefix('torch.')} of shape {tuple(x.shape)}"

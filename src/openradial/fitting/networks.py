@@ -34,9 +34,7 @@ class NetworkChoice:
     @property
     def image_size(self) -> tuple[int, int]:
         """Size and channels of images."""
-        assert self.size is not None
-        assert self.channels is not None
-        return self.size, self.channels
+        return self.size, self.channels  # type: ignore[return-value]
 
 
 def choose_network(
@@ -50,39 +48,34 @@ def choose_network(
         raise OptionError(f"size and flip are for images, and {source.name} holds {source.kind}")
     shape = tuple(getattr(source.train, "inputs", source.train.labels).shape)
     implied = {"inputs": num_inputs or shape[-1], "channels": shape[-1], "vocabulary": vocabulary}
-    default = {"table": "mlp", "points": "mlp", "sequences": "gru", "texts": "text_cnn"}[source.kind]
-    defaults = widths.get(default, {}) if options.model == "auto" else {}
-    name = default if options.model == "auto" else options.model
+    name, defaults = options.model, dict[str, Any]()
+    if name == "auto":
+        name = {"table": "mlp", "points": "mlp", "sequences": "gru", "texts": "text_cnn"}[source.kind]
+        defaults |= widths.get(name, {})
     return NetworkChoice(name, _network_options(name, implied, defaults, options), options.weights)
 
 
 def choose_settings(options: FitOptions, choice: NetworkChoice, examples: int) -> Settings:
     """Return settings for a number of training examples: more epochs and smaller batches for small data."""
-    seen, most = _budget(choice)
+    seen, most = 500_000, 60  # examples in all, epochs
+    if choice.weights is not None:
+        seen, most = 100_000, 30
+    elif choice.name == "mlp":
+        seen, most = 300_000, 100
+    elif choice.name.startswith("mnist"):
+        seen = 600_000
+    # of our own networks those with convolutions, which are faster so; others may not accept it
+    channels_last = choice.size is not None and choice.name in models.names() and choice.name != "mlp"
     default: dict[str, Any] = {
         "epochs": max(5, min(most, math.ceil(seen / examples))),
         "batch_size": 32 if examples < 1_000 else 64 if examples < 5_000 else 128 if examples < 50_000 else 256,
         "schedule": "cosine",
         "seed": options.seed,
-        "channels_last": _has_convolutions(choice),  # which are faster so
+        "channels_last": channels_last,
     }
     if choice.weights is not None:
         default |= {"learning_rate": 5e-4, "warmup_epochs": 0.5}
     return Settings.from_mapping({**default, **options.training})
-
-
-def _has_convolutions(choice: NetworkChoice) -> bool:
-    """Return whether it is one of our networks with convolutions; others may not accept channels-last inputs."""
-    return choice.size is not None and choice.name in models.names() and choice.name != "mlp"
-
-
-def _budget(choice: NetworkChoice) -> tuple[int, int]:
-    """Return the examples that training may see in all, and the maximum number of epochs."""
-    if choice.weights is not None:
-        return 100_000, 30
-    if choice.name == "mlp":
-        return 300_000, 100
-    return (600_000, 60) if choice.name.startswith("mnist") else (500_000, 60)
 
 
 def _image_size(options: FitOptions, source: DataSource) -> tuple[int, int, bool]:
@@ -104,23 +97,15 @@ def _for_images(
         size = options.size or (PRETRAINED_SIZE if from_files else side)
         return NetworkChoice(PRETRAINED, _network_options(PRETRAINED, {}, {}, options), "imagenet", size, 3, size // 8)
     size = options.size or (max((s for s in SIZES if s <= side), default=SIZES[0]) if from_files else side)
-    name = options.model if options.model != "auto" else _default_network(size)
+    name = options.model
+    if name == "auto":
+        name = "mlp" if size < 16 else "mnist_radial" if size < 32 else "resnet18"
     implied = {"channels": channels, "size": size, "inputs": channels * size * size}
     defaults = dict(widths.get(name, {})) if options.model == "auto" else {}
     if name.startswith("resnet") and size < 64:
         defaults["stem"] = "small"
-    return NetworkChoice(
-        name,
-        _network_options(name, implied, defaults, options),
-        options.weights,
-        size,
-        channels,
-        size // 8 if size >= 32 else 0,
-    )
-
-
-def _default_network(size: int) -> str:
-    return "mlp" if size < 16 else "mnist_radial" if size < 32 else "resnet18"
+    merged, shift = _network_options(name, implied, defaults, options), size // 8 if size >= 32 else 0
+    return NetworkChoice(name, merged, options.weights, size, channels, shift)
 
 
 def _is_installed() -> bool:

@@ -13,9 +13,6 @@ from openradial.recipe import HeadName, LossName, Recipe
 from openradial.training import Settings
 from openradial.training.settings import checked_names, read_toml
 
-RULES = ("random:", "file:")  # of openradial.data.parse_known
-FLAGS = ("skip_broken", "flip", "neighbours")
-
 
 @dataclass(frozen=True)
 class FitOptions:
@@ -75,7 +72,7 @@ class FitOptions:
             check_count("size", self.size, least=8)
         if self.known is not None and self.novel is not None:
             raise OptionError("name either the known classes or the novel ones, got both; the rest is the other side")
-        for name in FLAGS:
+        for name in ("skip_broken", "flip", "neighbours"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name} must be true or false, got {getattr(self, name)!r}")
         Recipe(**self.recipe_options())  # refuse what no recipe and no setting can be, before anything starts
@@ -84,13 +81,13 @@ class FitOptions:
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
         """Make options from names and values; unknown names are refused, settings of training are sorted in."""
-        options = {f.name for f in dataclasses.fields(cls)}
-        settings = {f.name for f in dataclasses.fields(Settings)} - options
-        checked_names(values, [*options, *settings])
+        names = {f.name for f in dataclasses.fields(cls)}
+        settings = {f.name for f in dataclasses.fields(Settings)} - names
+        checked_names(values, [*names, *settings])
         if "data" not in values:
             raise OptionError("a model needs data: name a folder, a table or a data set, such as data = 'digits'")
         training = {**values.get("training", {}), **{name: values[name] for name in values if name in settings}}
-        return cls(**{name: value for name, value in values.items() if name in options} | {"training": training})
+        return cls(**{name: value for name, value in values.items() if name in names} | {"training": training})
 
     @classmethod
     def from_toml(cls, path: Path | str, **overrides: Any) -> Self:
@@ -115,7 +112,7 @@ class FitOptions:
         if self.novel is not None:
             return named_split(classes, novel=_names("novel", self.novel, classes))
         known = self.known or ()
-        if isinstance(known, str) and known.startswith(RULES):
+        if isinstance(known, str) and known.startswith(("random:", "file:")):
             return parse_known(known, classes, seed=self.seed)
         return named_split(classes, known=_names("known", known, classes))
 

@@ -12,21 +12,21 @@ from torch import nn
 
 from openradial import models
 from openradial.classifier import OpenClassifier
+from openradial.data.batches import BatchOptions
 from openradial.errors import OptionError, TrainingError
-from openradial.fitting.calibration import InOrder, calibrate
+from openradial.fitting.calibration import calibrate
 from openradial.fitting.in_memory import FitData, as_source, name_of
 from openradial.fitting.networks import choose_settings
 from openradial.fitting.options import FitOptions
-from openradial.fitting.preparation import Encoded, PreparedData, prepare
+from openradial.fitting.preparation import PreparedData, prepare
 from openradial.fitting.report import FitReport, decide, make_report
 from openradial.recipe import Recipe, default_recipe
-from openradial.training import Devices, History, Record, Settings
+from openradial.training import Devices, Record, Settings
 from openradial.training import fit as train
 from openradial.training.checkpoint import LAST, load
 from openradial.training.sharding import gathered
 
 CHUNK = 256  # examples per batch once the network is trained
-START = 1e-3  # standard deviation of the initial weights of a radial layer on pre-trained features
 
 
 class StoppedError(TrainingError):
@@ -71,24 +71,26 @@ def fit(
         options: fields of :class:`~openradial.fitting.FitOptions` and of :class:`openradial.training.Settings`.
     """
     began = time.monotonic()
-    chosen = FitOptions.from_mapping({"data": name_of(data), **options})
-    source = as_source(data, chosen.label)
+    wanted = FitOptions.from_mapping({"data": name_of(data), **options})
+    source = as_source(data, wanted.label)
     folder = None if out is None else _checked_folder(out, overwrite)
-    prepared = prepare(chosen, source)
-    settings = choose_settings(chosen, prepared.network, len(prepared.train))
+    prepared = prepare(wanted, source)
+    settings = choose_settings(wanted, prepared.network, len(prepared.train))
     run_devices = Devices(settings, accelerator=accelerator, devices=devices, nodes=nodes, strategy=strategy)
     if on_start is not None and run_devices.is_main:
         on_start(prepared, settings)
-    net, recipe = build_network(chosen, prepared)
+    net, recipe = build_network(wanted, prepared)
     head = recipe.make_head(len(prepared.split.known))
     checkpoints = None if folder is None else training_folder(folder)
-    facts = _facts(chosen, prepared)
+    # what must be the same in a run that is resumed
+    values = {"options": wanted.as_dict() | {"training": {}}, "classes": prepared.split.known}
+    facts = _json(values | {"examples": prepared.counts()})
     if resume and checkpoints is not None:
         _check_same_run(checkpoints, facts)
     history = train(
         net,
         recipe.make_objective(head),
-        _training_batches(chosen, prepared, settings, run_devices),
+        _training_batches(wanted, prepared, settings, run_devices),
         None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK),
         settings=settings,
         devices=run_devices,
@@ -101,10 +103,10 @@ def fit(
     )
     if not history.finished:
         raise StoppedError(f"stopped by {history.stopped_by} after {len(history.records)} epochs; resume with --resume")
-    net = gathered(net, lambda: build_network(chosen, prepared)[0])
-    model = _calibrated(net, head, recipe, chosen, prepared)
+    net = gathered(net, lambda: build_network(wanted, prepared)[0])
+    model = _calibrated(net, head, recipe, wanted, prepared)
     model.report = _measured(model, prepared, round(time.monotonic() - began, 1))
-    model.metadata = _metadata(chosen, prepared, recipe, settings, history, model.report)
+    model.metadata = _metadata(wanted, prepared, recipe, settings, len(history.records), model.report)
     if folder is not None and run_devices.is_main:
         model.save(folder, overwrite=overwrite)
         shutil.rmtree(training_folder(folder), ignore_errors=True)
@@ -114,26 +116,17 @@ def fit(
 def build_network(options: FitOptions, prepared: PreparedData) -> tuple[nn.Module, Recipe]:
     """Return the network with its initial weights, and how it is trained and scored."""
     torch.manual_seed(options.seed)
-    choice, count = prepared.network, len(prepared.split.known)
-    if choice.weights is None:
-        net = models.build(choice.name, count, **choice.options)
-    else:
-        net = models.build(choice.name, count, weights=choice.weights, reset=options.reset, **choice.options)  # type: ignore[arg-type]
-        if options.head == "radial" and options.reset != "none":
-            start_near_zero(net)
-    return net, default_recipe(net, choice.name, prepared.kind, **options.recipe_options())
-
-
-def start_near_zero(net: nn.Module) -> None:
-    """Initialise the last affine layer so small that outputs start between the prototypes.
-
-    Features of a pre-trained network are large. With the usual initial weights its outputs lie many prototype distances
-    away, and the steps of the first epochs all go to one point, where the features are lost.
-    """
+    choice = prepared.network
+    initial: dict[str, Any] = {} if choice.weights is None else {"weights": choice.weights, "reset": options.reset}
+    net = models.build(choice.name, len(prepared.split.known), **initial, **choice.options)
     last = getattr(net, "classifier", None)
-    if isinstance(last, nn.Linear):
-        nn.init.normal_(last.weight, 0, START)
+    if initial and options.head == "radial" and options.reset != "none" and isinstance(last, nn.Linear):
+        # Outputs shall start between the prototypes. Features of a pre-trained network are large: with the usual
+        # initial weights the outputs lie many prototype distances away, and the steps of the first epochs all go to
+        # one point, where the features are lost.
+        nn.init.normal_(last.weight, 0, 1e-3)
         nn.init.zeros_(last.bias)
+    return net, default_recipe(net, choice.name, prepared.kind, **options.recipe_options())
 
 
 def training_folder(out: Path) -> Path:
@@ -147,33 +140,24 @@ def _training_batches(options: FitOptions, prepared: PreparedData, settings: Set
             f"batch_size counts all processes together and must be a multiple of {devices.world_size}, their "
             f"number, got {settings.batch_size}"
         )
-    return prepared.batches(
-        prepared.train,
-        settings.batch_size // devices.world_size,
-        shuffle=True,
-        seed=options.seed,
-        flip=options.flip,
-        rank=devices.rank,
-        world=devices.world_size,
-    )
+    rank, world = devices.rank, devices.world_size
+    order: BatchOptions = {"shuffle": True, "seed": options.seed, "rank": rank, "world": world}
+    return prepared.batches(prepared.train, settings.batch_size // world, flip=options.flip, **order)
 
 
 def _calibrated(
     net: nn.Module, head: Any, recipe: Recipe, options: FitOptions, prepared: PreparedData
 ) -> OpenClassifier:
     net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # as a bundle loads it
-
-    def batches(part: Encoded) -> InOrder:
-        return InOrder(prepared.batches(part, CHUNK))
-
+    held_out = prepared.combination
     model = calibrate(
         net,
         head,
         recipe,
         options.false_reject_rate,
-        train=batches(prepared.references),
-        combination=None if prepared.combination is None else batches(prepared.combination),
-        calibration=batches(prepared.calibration),
+        train=prepared.batches(prepared.references, CHUNK),
+        combination=None if held_out is None else prepared.batches(held_out, CHUNK),
+        calibration=prepared.batches(prepared.calibration, CHUNK),
     )
     network = (prepared.network.name, dict(prepared.network.options))
     return model.replace(classes=prepared.split.known, preprocessing=prepared.inputs, network=network)
@@ -182,30 +166,17 @@ def _calibrated(
 def _measured(model: OpenClassifier, prepared: PreparedData, seconds: float) -> FitReport:
     """Return the numbers on examples that were used for nothing else."""
     known, novel = (
-        None if part is None else decide(model, InOrder(prepared.batches(part, CHUNK)))
+        None if part is None else decide(model, prepared.batches(part, CHUNK))
         for part in (prepared.report, prepared.novel)
     )
-    return make_report(
-        model,
-        prepared.split.known,
-        known,
-        novel,
-        prepared.split.novel,
-        examples=prepared.counts(),
-        seconds=seconds,
-        notes=prepared.notes,
-    )
+    return make_report(model, known, novel, prepared.split.novel, prepared.counts(), seconds, prepared.notes)
 
 
 def _metadata(
-    options: FitOptions,
-    prepared: PreparedData,
-    recipe: Recipe,
-    settings: Settings,
-    history: History,
-    report: FitReport,
+    options: FitOptions, prepared: PreparedData, recipe: Recipe, settings: Settings, epochs: int, report: FitReport
 ) -> dict[str, Any]:
     """Return what a bundle says about how the model was made."""
+    values = report.as_dict()
     data = {
         "name": Path(prepared.name).name if Path(prepared.name).exists() else prepared.name,
         "kind": prepared.kind,
@@ -213,19 +184,14 @@ def _metadata(
         "examples": prepared.counts(),
         "novel_classes": prepared.split.novel,
     }
-    values = report.as_dict()
-    rates = values["false_rejects"] or {"asked": options.false_reject_rate}
-    measured = {"accuracy": report.accuracy, "false_reject_rate": rates, "novel": values["novel"]}
-    training = {"epochs": len(history.records), "seconds": report.seconds, "settings": settings.as_dict()}
-    return _json(
-        {"data": data, "measured": measured, "recipe": recipe.as_dict(), "training": training, "notes": report.notes}
-    )
-
-
-def _facts(options: FitOptions, prepared: PreparedData) -> dict[str, Any]:
-    """Return what must be the same in a run that is resumed."""
-    values = {**options.as_dict(), "training": {}}
-    return _json({"options": values, "classes": prepared.split.known, "examples": prepared.counts()})
+    measured = {
+        "accuracy": report.accuracy,
+        "false_reject_rate": values["false_rejects"] or {"asked": options.false_reject_rate},
+        "novel": values["novel"],
+    }
+    training = {"epochs": epochs, "seconds": report.seconds, "settings": settings.as_dict()}
+    made = {"recipe": recipe.as_dict(), "training": training}
+    return _json({"data": data, "measured": measured, **made, "notes": report.notes})
 
 
 def _checked_folder(out: Path | str, overwrite: bool) -> Path:

@@ -1,13 +1,13 @@
 """Prepare data for a network: hold out parts, learn how raw inputs become tensors."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
-from openradial.data.batches import Batches, FolderBatches
+from openradial.data.batches import Batches, BatchOptions, FolderBatches
 from openradial.data.examples import Examples
 from openradial.data.inputs import ImageInputs, Inputs, PointInputs, SequenceInputs, TableInputs, TextInputs
 from openradial.data.readers.columns import Words
@@ -49,25 +49,10 @@ class PreparedData:
     label: str | None = None
 
     def batches(
-        self,
-        data: Encoded,
-        size: int,
-        *,
-        shuffle: bool = False,
-        seed: int = 0,
-        flip: bool = False,
-        rank: int = 0,
-        world: int = 1,
+        self, data: Encoded, size: int, *, flip: bool = False, **options: Unpack[BatchOptions]
     ) -> Batches | FolderBatches:
         """Return batches ready for the network: in order, or shuffled and augmented for training."""
-        transform = self._transform(shuffle, flip)
-        options: dict[str, Any] = {
-            "shuffle": shuffle,
-            "seed": seed,
-            "transform": transform,
-            "rank": rank,
-            "world": world,
-        }
+        options["transform"] = self._transform(options.get("shuffle", False), flip)
         if isinstance(data, Examples):
             return Batches(data, size, **options)
         pixels, channels = self.network.image_size
@@ -79,23 +64,10 @@ class PreparedData:
         return {name: len(part) for name, part in parts.items() if part is not None}
 
     def _transform(self, training: bool, flip: bool) -> Transform:
-        last: Transform = (
-            self.inputs.normalise() if isinstance(self.inputs, ImageInputs) else _InputTransform(self.inputs)
-        )
-        if not training or not isinstance(self.inputs, ImageInputs):
-            return last
-        steps: list[Transform] = [RandomShift(self.network.shift)] if self.network.shift else []
-        return Compose(*steps, *([RandomFlip()] if flip else []), last)
-
-
-@dataclass(frozen=True)
-class _InputTransform:
-    """The transform of the inputs with the signature that batches call."""
-
-    inputs: Inputs
-
-    def __call__(self, x: Tensor, generator: Generator) -> Tensor:
-        return self.inputs.transform(x)
+        if not isinstance(self.inputs, ImageInputs):
+            return lambda x, generator: self.inputs.transform(x)
+        steps: list[Transform] = [RandomShift(self.network.shift)] if training and self.network.shift else []
+        return Compose(*steps, *([RandomFlip()] if training and flip else []), self.inputs.normalise())
 
 
 def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedData:
@@ -107,22 +79,25 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
     split = options.split(source.classes)
     source, groups, notes = _groups(source, options.group)
     known, novel = divide(indices(source.train), split)
-    parts = hold_out(
-        known,
-        options.false_reject_rate,
-        has_test_data=source.test is not None,
-        seed=options.seed,
-        groups=groups,
-    )
+    has_test = source.test is not None
+    parts = hold_out(known, options.false_reject_rate, has_test_data=has_test, seed=options.seed, groups=groups)
     inputs, network = _inputs(options, source, subset(source.train, parts.train), network)
 
-    def part(data: Data, which: Examples | None) -> Encoded | None:
-        return None if which is None or not len(which) else _encoded(subset(data, which), inputs)
+    def part(data: Data, which: Examples) -> Encoded:
+        selected = subset(data, which)
+        if not isinstance(selected, Table):
+            return selected
+        assert isinstance(inputs, TableInputs)
+        return inputs.encoder.apply(selected, novel="unknown")
 
-    report, novel = (parts.report, novel) if source.test is None else divide(indices(source.test), split)
-    measured = source.train if source.test is None else source.test
-    if report is not None and not len(report):
-        raise DataError(f"the test part of {source.name} holds none of the known classes; add examples, or remove it")
+    def part_or_none(data: Data, which: Examples | None) -> Encoded | None:
+        return part(data, which) if which is not None and len(which) else None
+
+    measured, report = source.train, parts.report
+    if source.test is not None:
+        measured, (report, novel) = source.test, divide(indices(source.test), split)
+        if not len(report):
+            raise DataError(f"the test part of {source.name} holds no known class; add examples, or remove it")
     references = parts.train
     if len(references) > REFERENCES:
         references = train_test_split(references, REFERENCES / len(references), seed=options.seed)[1]
@@ -132,12 +107,12 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
         split=split,
         network=network,
         inputs=inputs,
-        train=_not_none(part(source.train, parts.train)),
-        references=_not_none(part(source.train, references)),
-        combination=part(source.train, parts.combination),
-        calibration=_not_none(part(source.train, parts.calibration)),
-        report=part(measured, report),
-        novel=part(measured, novel),
+        train=part(source.train, parts.train),
+        references=part(source.train, references),
+        combination=part_or_none(source.train, parts.combination),
+        calibration=part(source.train, parts.calibration),
+        report=part_or_none(measured, report),
+        novel=part_or_none(measured, novel),
         notes=(*notes, *parts.notes),
         label=source.label,
     )
@@ -160,28 +135,22 @@ def _groups(source: DataSource, column: str | None) -> tuple[DataSource, Tensor,
         raise OptionError(f"{source.name} has no column {column!r} to group by{nearest(column, names)}")
     values = source.train.columns[column]
     codes = values.codes if isinstance(values, Words) else np.unique(values.values, return_inverse=True)[1]
-    train, test = (_without(part, column) for part in (source.train, source.test))
-    return (
-        replace(source, train=_not_none(train), test=test),
-        join_groups(groups, torch.from_numpy(codes.astype(np.int64))),
-        notes,
-    )
-
-
-def _without(table: Data | None, column: str) -> Data | None:
-    if not isinstance(table, Table):
-        return table
-    return replace(table, columns={name: values for name, values in table.columns.items() if name != column})
+    for name in ("train", "test"):
+        table = getattr(source, name)
+        if isinstance(table, Table):
+            columns = {key: values for key, values in table.columns.items() if key != column}
+            source = replace(source, **{name: replace(table, columns=columns)})  # type: ignore[arg-type]
+    return source, join_groups(groups, torch.from_numpy(codes.astype(np.int64))), notes
 
 
 def _in_memory(source: DataSource, network: NetworkChoice, skip_broken: bool) -> DataSource:
     """Return the source with the images of its folders in memory where they fit."""
-    size, channels = network.image_size
-
-    def read(data: Data | None) -> Data | None:
-        return load_images(data, size, channels, skip_broken) if isinstance(data, ImageFolder) else data
-
-    return replace(source, train=_not_none(read(source.train)), test=read(source.test))
+    for name in ("train", "test"):
+        folder = getattr(source, name)
+        if isinstance(folder, ImageFolder):
+            images = load_images(folder, *network.image_size, skip_broken)
+            source = replace(source, **{name: images})  # type: ignore[arg-type]
+    return source
 
 
 def _inputs(
@@ -195,7 +164,11 @@ def _inputs(
         return _image_inputs(network, train), network
     assert isinstance(train, Examples)
     if source.kind == "texts":
-        return _text_inputs(options, source)
+        if source.name != "reuters":
+            raise OptionError(f"texts can be fitted from the data set reuters, got {source.name}")
+        vocabulary = reuters_vocabulary()
+        texts = TextInputs(vocabulary.words, max_words=train.inputs.shape[1])
+        return texts, choose_network(options, source, vocabulary=len(vocabulary))
     if source.kind == "points":
         return PointInputs(train.inputs.shape[-1]), choose_network(options, source)
     mean, std = _mean_and_std(train.inputs, (0, 1))
@@ -214,15 +187,6 @@ def _image_inputs(network: NetworkChoice, train: Data) -> ImageInputs:
     return ImageInputs(size, channels, mean, std)
 
 
-def _text_inputs(options: FitOptions, source: DataSource) -> tuple[Inputs, NetworkChoice]:
-    if source.name != "reuters":
-        raise OptionError(f"texts can be fitted from the data set reuters, got {source.name}")
-    assert isinstance(source.train, Examples)
-    words = reuters_vocabulary()
-    inputs = TextInputs(words.words, max_words=source.train.inputs.shape[1])
-    return inputs, choose_network(options, source, vocabulary=len(words))
-
-
 def _mean_and_std(inputs: Tensor, dims: tuple[int, ...]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and standard deviation of each channel, of uint8 with 255 as 1; NaN is missing. Chunk by chunk."""
     unit = 255.0 if inputs.dtype == torch.uint8 else 1.0
@@ -234,15 +198,3 @@ def _mean_and_std(inputs: Tensor, dims: tuple[int, ...]) -> tuple[tuple[float, .
     mean = total / count
     std = (squares / count - mean.square()).clamp_min(1e-12).sqrt()
     return tuple(mean.tolist()), tuple(std.tolist())
-
-
-def _encoded(data: Data, inputs: Inputs) -> Encoded:
-    if not isinstance(data, Table):
-        return data
-    assert isinstance(inputs, TableInputs)
-    return inputs.encoder.apply(data, novel="unknown")
-
-
-def _not_none(part: Any) -> Any:
-    assert part is not None
-    return part

@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.classifier import OpenClassifier
@@ -27,7 +25,8 @@ class Decided(NamedTuple):
     scores: Tensor  # (n,)
 
 
-class Confusion(NamedTuple):
+@dataclass(frozen=True)
+class Confusion:
     """How often a class was predicted as another one, before rejection."""
 
     true: str
@@ -35,7 +34,8 @@ class Confusion(NamedTuple):
     examples: int
 
 
-class ClassAccuracy(NamedTuple):
+@dataclass(frozen=True)
+class ClassAccuracy:
     """Accuracy of a class before rejection, and the share of it that was rejected."""
 
     name: str
@@ -70,10 +70,7 @@ class FitReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
-        values = asdict(self)
-        values["confused"] = [pair._asdict() for pair in self.confused]
-        values["hardest"] = [entry._asdict() for entry in self.hardest]
-        return values
+        return asdict(self)
 
 
 @torch.no_grad()
@@ -88,11 +85,9 @@ def decide(classifier: OpenClassifier, batches: LabelledBatches) -> Decided:
 
 def make_report(
     classifier: OpenClassifier,
-    classes: tuple[str, ...],
     known: Decided | None,
     novel: Decided | None,
     novel_classes: tuple[str, ...],
-    *,
     examples: Mapping[str, int],
     seconds: float,
     notes: tuple[str, ...] = (),
@@ -107,24 +102,21 @@ def make_report(
     if novel is not None:
         detected = float((novel.predicted < 0).double().mean())
         novel_report = NovelReport(novel_classes, len(novel.scores), auroc(known.scores, novel.scores), detected)
-    matrix = None
+    classes, matrix = classifier.classes, None
     if len(classes) <= SMALL:
-        counts = confusion_matrix(known.labels, known.nearest, len(classes)).tolist()
-        matrix = tuple(tuple(row) for row in counts)
+        matrix = tuple(map(tuple, confusion_matrix(known.labels, known.nearest, len(classes)).tolist()))
     pairs, hard = confused(known, classes), hardest(known, classes)
     return FitReport(accuracy, rejects, matrix, pairs, hard, novel_report, examples, seconds, notes)
 
 
-def confusion_matrix(labels: Tensor, nearest: Tensor, num_classes: int) -> NDArray[np.int64]:
+def confusion_matrix(labels: Tensor, nearest: Tensor, num_classes: int) -> Tensor:
     """Return how often each class (row) was predicted as each class (column), ``(k, k)``.
 
     >>> confusion_matrix(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), 2)
-    array([[1, 1],
-           [0, 1]])
+    tensor([[1, 1],
+            [0, 1]])
     """
-    flat = torch.bincount(labels * num_classes + nearest, minlength=num_classes**2)
-    matrix: NDArray[np.int64] = flat.view(num_classes, num_classes).numpy()
-    return matrix
+    return torch.bincount(labels * num_classes + nearest, minlength=num_classes**2).view(num_classes, num_classes)
 
 
 def confused(decided: Decided, classes: tuple[str, ...]) -> tuple[Confusion, ...]:
