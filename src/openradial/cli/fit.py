@@ -25,6 +25,27 @@ if TYPE_CHECKING:
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 PAUSE = 5.0  # seconds between two lines of progress
 DATA = "A folder of images per class, a table, or a data set: digits, mnist ..."
+# one option per field of openradial.training.Settings, whose module would import torch to show the help
+SETTINGS: dict[str, tuple[Any, str]] = {
+    "batch_size": (int, "Examples per step, of all processes together."),
+    "optimiser": (str, "adam, adamw, rmsprop or sgd."),
+    "learning_rate": (float, "Step size of the optimiser."),
+    "momentum": (float, "Momentum of sgd and rmsprop."),
+    "decay": (float, "rmsprop: decay of the mean square."),
+    "betas": (tuple[float, float], "adam and adamw: decay of both averages."),
+    "weight_decay": (float, "L2 penalty; decoupled with adamw."),
+    "schedule": (str, "constant, linear, cosine or step."),
+    "warmup_epochs": (float, "Epochs in which the learning rate rises from 0."),
+    "step_epochs": (int, "step: epochs between two reductions of the learning rate."),
+    "step_factor": (float, "step: factor of each reduction."),
+    "clip_norm": (float, "Largest norm of the gradient."),
+    "precision": (str, "float32, bfloat16, float16 or float64."),
+    "patience": (int, "Stop after so many epochs without a lower held-out loss."),
+    "channels_last": (bool, "Store images with channels innermost."),
+    "ema": (float, "Average the weights with this decay."),
+    "explosion": (float, "Stop if the loss exceeds so many times the first one."),
+    "checkpoint_seconds": (float, "Seconds between two checkpoints."),
+}
 # options of openradial.fit by panel of the help, with type and help; without a value, the defaults of fit apply
 OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
     None: {
@@ -62,26 +83,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "strategy": (str, "ddp, fsdp or auto, the default."),
         "tensorboard": (bool, "Write a TensorBoard log beside the checkpoints."),
     },
-    "Training settings": {
-        "batch_size": (int, "Examples per step, of all processes together."),
-        "optimiser": (str, "adam, adamw, rmsprop or sgd."),
-        "learning_rate": (float, "Step size of the optimiser."),
-        "momentum": (float, "Momentum of sgd and rmsprop."),
-        "decay": (float, "rmsprop: decay of the mean square."),
-        "betas": (tuple[float, float], "adam and adamw: decay of both averages."),
-        "weight_decay": (float, "L2 penalty; decoupled with adamw."),
-        "schedule": (str, "constant, linear, cosine or step."),
-        "warmup_epochs": (float, "Epochs in which the learning rate rises from 0."),
-        "step_epochs": (int, "step: epochs between two reductions of the learning rate."),
-        "step_factor": (float, "step: factor of each reduction."),
-        "clip_norm": (float, "Largest norm of the gradient."),
-        "precision": (str, "float32, bfloat16, float16 or float64."),
-        "patience": (int, "Stop after so many epochs without a lower held-out loss."),
-        "channels_last": (bool, "Store images with channels innermost."),
-        "ema": (float, "Average the weights with this decay."),
-        "explosion": (float, "Stop if the loss exceeds so many times the first one."),
-        "checkpoint_seconds": (float, "Seconds between two checkpoints."),
-    },
+    "Training settings": SETTINGS,
 }
 
 
