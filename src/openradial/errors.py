@@ -1,6 +1,19 @@
 """The errors a user can cause, and the checks that raise them.
 
-All of them are an :class:`OpenRadialError`, and also the built-in error that one would expect.
+    OpenRadialError
+    ├── ShapeError    (ValueError)   a tensor has the wrong shape
+    ├── DTypeError    (TypeError)    a tensor has the wrong element type
+    ├── TargetError   (IndexError)   a target names a class that does not exist
+    ├── OptionError   (ValueError)   a setting is out of its range
+    ├── HeadError     (ValueError)   the classifier of a network cannot be found, or a head is not fitted
+    ├── DataError     (ValueError)   data are damaged or do not have the expected form
+    ├── FetchError    (OSError)      a data set or weights cannot be obtained
+    ├── WeightsError  (ValueError)   weights do not fit the network
+    ├── TrainingError (RuntimeError) training cannot continue, or not from this checkpoint
+    ├── BundleError   (ValueError)   a saved classifier is damaged, changed, or not for this version
+    ├── ExportError   (RuntimeError) a classifier cannot be exported, or its export does not agree with it
+    └── MissingError  (ImportError)  an optional package is not installed
+
 Each message says what was expected, what came, and the way out.
 """
 

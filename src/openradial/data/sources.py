@@ -216,9 +216,9 @@ def _image_array(arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint8] | None:
 
 def _label_array(path: Path, label: str | None, names: list[str]) -> str:
     wanted = (label,) if label is not None else LABELS
-    found = next((name for name in wanted if name in names), None)
-    if found is not None:
-        return found
+    match = next((name for name in wanted if name in names), None)
+    if match is not None:
+        return match
     message = f"{path} must hold the classes of its images in an array {' or '.join(wanted)}"
     hint = nearest(label, names) if label is not None else ""
     raise OptionError(f"{message}, got {listed(names) or 'none'}; name it with label (--label){hint}")

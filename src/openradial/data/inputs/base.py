@@ -83,7 +83,7 @@ class Inputs(ABC):
         """Raise unless ``x`` is a batch of prepared inputs."""
         wanted = ", ".join(["b", *("t" if size is None else str(size) for size in self.shape)])
         fits = x.ndim == 1 + len(self.shape)
-        fits = fits and all(own in (None, came) for own, came in zip(self.shape, x.shape[1:], strict=True))
+        fits = fits and all(size in (None, given) for size, given in zip(self.shape, x.shape[1:], strict=True))
         if not fits:
             raise ShapeError(f"prepared {self.kind} must have the shape ({wanted}), got {tuple(x.shape)}")
         if x.dtype != self.dtype:
