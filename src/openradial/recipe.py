@@ -14,7 +14,7 @@ from openradial.errors import OptionError, check_choice, check_count, check_posi
 from openradial.functional import safe_beta
 from openradial.heads import CACHead, DOCHead, Head, RadialHead, SoftmaxHead
 from openradial.nn import RadialLoss
-from openradial.scorers import NeighbourScorer, Scorer
+from openradial.scorers import Combination, NeighbourScorer, Scorer
 from openradial.training import Objective
 from openradial.training.outliers import DEFAULTS, OutlierObjective, check_kinds
 
@@ -99,6 +99,10 @@ class Recipe:
         """Return the scorers by layer: the score of the head, and neighbours in the hidden layers."""
         near = {layer: NeighbourScorer(self.neighbours, normalise=self.cosine) for layer in self.layers}
         return {OUTPUTS: head, **near} if near else {}
+
+    def make_combination(self) -> Combination:
+        """Return how the scores become one, not yet fitted."""
+        return Combination(self.combination)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the recipe as JSON values."""

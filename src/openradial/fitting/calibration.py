@@ -39,7 +39,7 @@ def calibrate(
     net.eval()
     model = OpenClassifier(net, head, rejector=Rejector(false_reject_rate))
     if combination is not None and recipe.layers:
-        with_layers = model.replace(scorers=recipe.make_scorers(head), combination=Combination(recipe.combination))
+        with_layers = model.replace(scorers=recipe.make_scorers(head), combination=recipe.make_combination())
         with_layers.fit_scorers(inputs_of(train), labels_of(train))
         if _fit_combination(with_layers, combination):
             model = with_layers
