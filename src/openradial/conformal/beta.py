@@ -1,7 +1,6 @@
 """Choose beta after training, so that the winning probability is calibrated."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -66,7 +65,17 @@ def _most_likely(d: Tensor, right: Tensor) -> float:
         pull = torch.where(wrong == 0, 1 / beta, wrong / torch.expm1(beta * wrong))  # 1 / beta is the limit at 0
         return push - float(pull.sum())
 
-    beta = _root(slope) / unit if len(wrong) and push > 0 else math.inf if len(wrong) else 0.0
+    beta = 0.0 if not len(wrong) else math.inf
+    if len(wrong) and push > 0:
+        low = high = 1.0
+        while slope(low) > 0:
+            low, high = low / 2, low
+        while slope(high) < 0:
+            low, high = high, 2 * high
+        for _ in range(60):  # until no number lies between them
+            middle = (low + high) / 2
+            low, high = (low, middle) if slope(middle) > 0 else (middle, high)
+        beta = (low + high) / 2 / unit
     if not 0 < beta < math.inf:
         raise ShapeError(
             "distances must be of both right predictions (not all on their prototypes) and wrong ones, got "
@@ -74,15 +83,3 @@ def _most_likely(d: Tensor, right: Tensor) -> float:
             "give more held-out data, or choose beta yourself, for instance by functional.safe_beta"
         )
     return beta
-
-
-def _root(slope: Callable[[float], float]) -> float:
-    low = high = 1.0
-    while slope(low) > 0:
-        low /= 2
-    while slope(high) < 0:
-        high *= 2
-    for _ in range(60):  # until no number lies between them
-        middle = (low + high) / 2
-        low, high = (low, middle) if slope(middle) > 0 else (middle, high)
-    return (low + high) / 2

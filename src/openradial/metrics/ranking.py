@@ -51,11 +51,6 @@ class Tally:
         """Number of examples of each part."""
         return self.accepted[:, -1]
 
-    @property
-    def curve_thresholds(self) -> Array:
-        """The thresholds after -inf, which accepts nothing, ``(m + 1,)``."""
-        return np.append(-np.inf, self.thresholds)
-
     def resample(self, random: np.random.Generator) -> "Tally":
         """Draw each group again with replacement, without sorting."""
         accepted = np.zeros_like(self.accepted)
@@ -131,7 +126,7 @@ def roc_curve(known: ArrayLike, novel: ArrayLike) -> RocCurve:
     """
     tally = tally_ranking(known, novel)
     knowns, novels = tally.accepted
-    return RocCurve(tally.curve_thresholds, novels / novels[-1], knowns / knowns[-1])
+    return RocCurve(np.append(-np.inf, tally.thresholds), novels / novels[-1], knowns / knowns[-1])
 
 
 def tally_ranking(known: ArrayLike, novel: ArrayLike) -> Tally:
@@ -192,7 +187,8 @@ def oscr_curve(known: ArrayLike, novel: ArrayLike, correct: ArrayLike) -> OscrCu
     """
     tally = tally_open_set(known, novel, correct)
     right, wrong, novels = tally.accepted
-    return OscrCurve(tally.curve_thresholds, novels / novels[-1], right / (right[-1] + wrong[-1]))
+    ccr = right / (right[-1] + wrong[-1])
+    return OscrCurve(np.append(-np.inf, tally.thresholds), novels / novels[-1], ccr)
 
 
 def tally_open_set(known: ArrayLike, novel: ArrayLike, correct: ArrayLike) -> Tally:

@@ -62,8 +62,18 @@ class Combination(Scorer):
         rows = scores.detach().double()
         order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(self.seed)).to(rows.device)
         half = len(rows) // 2
-        if self.method == "standardised":
-            _check_standardised(rows, order[:half])
+        if self.method == "standardised" and (rows <= 0).any():
+            row, column = (rows <= 0).nonzero()[0].tolist()
+            raise OptionError(
+                f"the standardised method takes scores above 0, got {float(rows[row, column]):g} in row {row}, column "
+                f"{column}; use another method"
+            )
+        same = (rows[order[:half]] == rows[order[0]]).all(0)
+        if self.method == "standardised" and same.any():
+            raise OptionError(
+                "the standardised method takes scores that vary, got a constant in column "
+                f"{int(same.int().argmax())}; leave it out"
+            )
         self.columns = rows[order[:half]].sort(0).values
         self.merged = self._merge(rows[order[half:]]).sort().values
         return self
@@ -128,18 +138,3 @@ def _cauchy(log_p: Tensor, count: int) -> Tensor:
     mean = (cosine.sign() * (logs - largest.unsqueeze(1)).exp()).mean(1)  # in units of exp(largest)
     near = math.log(math.pi) - torch.atan2((-largest).exp(), mean).log()
     return torch.where(largest < 300, near, math.log(math.pi) + largest + mean.abs().log())
-
-
-def _check_standardised(rows: Tensor, half: Tensor) -> None:
-    if (rows <= 0).any():
-        row, column = (rows <= 0).nonzero()[0].tolist()
-        raise OptionError(
-            f"the standardised method takes scores above 0, got {float(rows[row, column]):g} in row {row}, column "
-            f"{column}; use another method"
-        )
-    same = (rows[half] == rows[half[0]]).all(0)
-    if same.any():
-        raise OptionError(
-            "the standardised method takes scores that vary, got a constant in column "
-            f"{int(same.int().argmax())}; leave it out"
-        )

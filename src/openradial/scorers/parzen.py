@@ -155,7 +155,9 @@ def _without_itself(z: Tensor, kernels: Kernels, owner: Tensor) -> tuple[Tensor,
     Without a row x, the mean c of n rows lies n/(n-1) times as far from x, and stands for n-1 rows.
     """
     squares = squared_distances(z, kernels.points)
-    is_copy = squares <= _rounding(z, kernels.points)
+    centre = kernels.points.mean(0)
+    lengths = (z - centre).square().sum(1, keepdim=True) + (kernels.points - centre).square().sum(1)
+    is_copy = squares <= 4 * (z.shape[1] + 8) * torch.finfo(z.dtype).eps * lengths  # rounding of equal rows, (b, m)
     counts = kernels.counts.repeat(len(z), 1)
     inside = (owner >= 0).nonzero().squeeze(1)
     at = inside, owner[inside]
@@ -164,13 +166,6 @@ def _without_itself(z: Tensor, kernels: Kernels, owner: Tensor) -> tuple[Tensor,
     counts[at] = left
     log_weights = counts.log() - counts.sum(1, keepdim=True).log()
     return squares, log_weights.masked_fill(is_copy, -torch.inf)
-
-
-def _rounding(z: Tensor, points: Tensor) -> Tensor:
-    """Return the largest result of :func:`squared_distances` for equal rows, ``(b, m)``."""
-    centre = points.mean(0)
-    lengths = (z - centre).square().sum(1, keepdim=True) + (points - centre).square().sum(1)
-    return 4 * (z.shape[1] + 8) * torch.finfo(z.dtype).eps * lengths
 
 
 def _maximum(function: Callable[[float], float], low: float, high: float) -> float:
