@@ -209,18 +209,18 @@ def check_targets(
             f"weight must hold one factor per class: expected shape ({classes},), got {weight}; "
             "use 1.0 for classes that are not special"
         )
-    expected = batch_shape(outputs)
-    needed, hint = f"targets of shape {expected}", "classes are on axis 1 of the outputs"
+    # shapes are formatted in errors alone: a compiler would take the sizes for constants
+    expected, needed, hint = batch_shape(outputs), "targets of shape {}", "classes are on axis 1 of the outputs"
     if to_int is not None:
         expected = (classes,) if len(outputs) == 1 else (outputs[0], classes, *outputs[2:])
-        needed, hint = f"distributions of shape {expected} as targets", f"call {to_int} on targets that are classes"
+        needed, hint = "distributions of shape {} as targets", f"call {to_int} on targets that are classes"
         if ignore_index >= 0:
             raise OptionError(
                 f"ignore_index names a class, but targets are distributions: got ignore_index={ignore_index}; "
                 "give examples to ignore a target of zeros, or pass classes"
             )
     if shape != expected:
-        raise ShapeError(f"outputs of shape {outputs} need {needed}, got {shape}; {hint}")
+        raise ShapeError(f"outputs of shape {outputs} need {needed.format(expected)}, got {shape}; {hint}")
 
 
 def target_error(target: int, classes: int, ignore_index: int) -> TargetError:

@@ -173,7 +173,7 @@ def test_missing_and_unknown_names_are_listed(tmp_path):
 
 def test_long_lists_are_cut(tmp_path):
     torch.save(small("mlp")[0].state_dict(), tmp_path / "weights.pth")
-    lacks = r"it lacks conv1\.weight, bn1\.weight, bn1\.bias, bn1\.running_mean and \d+ more and it has"
+    lacks = r"it lacks conv1\.weight, bn1\.weight, bn1\.bias, bn1\.running_mean and \d+ more; it has"
     assert re.search(lacks, error_of(like("resnet18"), tmp_path / "weights.pth"))
 
 

@@ -17,6 +17,7 @@ class MLP(Network):
 
     Inputs of more dimensions are flattened. Initialised as in PyTorch, since the paper does not say.
 
+    >>> import torch
     >>> MLP(3, inputs=2, hidden=(50, 50, 2))(torch.zeros(5, 2)).shape
     torch.Size([5, 3])
     """
@@ -43,6 +44,7 @@ class MnistCNN(Network):
     ``dropout`` acts after the second convolution and after the first fully connected layer: the table's third column
     has 0.5 there. Initialised as in PyTorch.
 
+    >>> import torch
     >>> MnistCNN(10)(torch.zeros(5, 1, 28, 28)).shape
     torch.Size([5, 10])
     """

@@ -135,8 +135,7 @@ def resnet50_state(model: KerasModel, *, std: tuple[float, float, float], norm_e
             if j == 0:
                 names = f"res{theirs}1", f"bn{theirs}1", f"{ours}.downsample.0", f"{ours}.downsample.1"
                 state |= _conv_norm(model, *names, norm_eps)
-    bgr_to_rgb = [2, 1, 0]
-    state["conv1.weight"] = state["conv1.weight"][:, bgr_to_rgb] * (255 * torch.tensor(std)[:, None, None])
+    state["conv1.weight"] = state["conv1.weight"][:, [2, 1, 0]] * (255 * torch.tensor(std)[:, None, None])  # BGR to RGB
     state["classifier.weight"] = _weight(model, "fc1000/kernel").T
     state["classifier.bias"] = _weight(model, "fc1000/bias")
     return state

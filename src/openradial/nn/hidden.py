@@ -7,7 +7,6 @@ from torch.utils.hooks import RemovableHandle
 
 from openradial.errors import HeadError
 
-INPUTS, OUTPUTS = "inputs", "outputs"
 SUFFIX = ":input"
 
 
@@ -24,13 +23,13 @@ def hidden_layers(net: nn.Module, x: Tensor, names: Sequence[str]) -> dict[str, 
     {'2:input': (4, 5), 'outputs': (4, 3)}
     """
     values: dict[str, Tensor] = {}
-    handles = [_record(net, name, values) for name in names if name not in (INPUTS, OUTPUTS)]
+    handles = [_record(net, name, values) for name in names if name not in ("inputs", "outputs")]
     try:
         o = net(x)
     finally:
         for handle in handles:
             handle.remove()
-    values |= {OUTPUTS: o, INPUTS: x.flatten(1)}
+    values |= {"outputs": o, "inputs": x.flatten(1)}
     return {name: values[name] for name in names}
 
 
