@@ -31,7 +31,7 @@ def hidden_layer(network: Any, data: Examples, reach: tuple[float, float] | None
 
     ``reach`` is the extent of the plane in both directions; by default that of the data and the point.
     """
-    z, far = network.features(data.inputs[:POINTS]), network.features(torch.tensor([FAR]))
+    z, far = network.forward_features(data.inputs[:POINTS]), network.forward_features(torch.tensor([FAR]))
     return {
         "points": rounded(z),
         "labels": data.labels[:POINTS].tolist(),

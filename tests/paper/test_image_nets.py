@@ -96,7 +96,7 @@ def test_calibration_lowers_the_calibration_error_and_changes_no_class(head):
     o = 3 * torch.eye(3)[y] + 2 * torch.randn(600, 3, generator=noise_of)
     calibrated, facts = calibrate(head, o, y)
     assert torch.equal(calibrated.predict(o), head.predict(o))
-    errors = [ece(each(o).exp().numpy(), y.numpy(), head.predict(o).numpy()) for each in (head, calibrated)]
+    errors = [ece(each.probs(o).numpy(), y.numpy(), head.predict(o).numpy()) for each in (head, calibrated)]
     assert errors[1] < errors[0]
     assert all(value > 0 for value in facts.values())
 
