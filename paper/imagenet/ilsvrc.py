@@ -49,7 +49,7 @@ def _base(root: Path, split: str) -> Path:
 
 
 def _train_classes(base: Path) -> tuple[str, ...] | None:
-    """Validation gets the classes of training where there is a training folder, so that labels agree."""
+    """Return the classes of training where there is a training folder, so that labels agree."""
     train = base / "train"
     names = sorted(entry.name for entry in train.iterdir() if entry.is_dir()) if train.is_dir() else []
     return tuple(name for name in names if not name.startswith(".")) or None

@@ -87,6 +87,7 @@ def _without_flag_types(command: Any) -> Any:
 
 
 def show_version(wanted: bool) -> None:
+    """Print the version and exit, if wanted."""
     if wanted:
         typer.echo(f"openradial {openradial.__version__}")
         raise typer.Exit

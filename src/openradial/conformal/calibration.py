@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from openradial.conformal.inputs import Labels, check_rate, is_unknown
+from openradial.conformal.inputs import LabelsLike, check_rate, is_unknown
 from openradial.errors import DataError, DTypeError, HeadError, OptionError, ShapeError, TargetError, listed
 
 FORMAT = 1
@@ -116,11 +116,11 @@ class Calibration:
     """One group of scores, or one for each of ``classes``."""
 
     groups: tuple[OrderStatistics, ...]
-    classes: Labels | None = None  # ascending
+    classes: LabelsLike | None = None  # ascending
     width: int | None = None  # columns of the distances, where distances are calibrated
 
     @classmethod
-    def of(cls, scores: Tensor, labels: Labels | None, classes: Labels | None, width: int | None = None) -> Self:
+    def of(cls, scores: Tensor, labels: LabelsLike | None, classes: LabelsLike | None, width: int | None = None) -> Self:
         """Sort the scores, separately for each of ``classes`` if given."""
         if classes is None or labels is None:
             return cls((OrderStatistics.of(scores, KEEP),), None, width)
@@ -154,7 +154,7 @@ class Calibration:
             + " or ".join(ways)
         )
 
-    def indices(self, labels: Labels) -> Tensor:
+    def indices(self, labels: LabelsLike) -> Tensor:
         """Return the group of each label, ``(b,)``; -1 for "unknown"."""
         if self.classes is None or not len(labels):
             return torch.zeros(len(labels), dtype=torch.int64)
@@ -294,7 +294,7 @@ class Calibrated:
         return facts | {"classes": None if classes is None else list(classes), "width": self._calibration.width}
 
     def _calibrate(
-        self, scores: Tensor, labels: Labels | None, classes: Labels | None, width: int | None = None
+        self, scores: Tensor, labels: LabelsLike | None, classes: LabelsLike | None, width: int | None = None
     ) -> Self:
         calibration = Calibration.of(scores, labels, classes, width)
         calibration.check(self._default_rate)

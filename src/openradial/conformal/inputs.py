@@ -12,7 +12,7 @@ from openradial.errors import DTypeError, OptionError, ShapeError, TargetError
 from openradial.metrics.inputs import UNKNOWN, UNKNOWN_NAME, as_array, as_numbers, is_names
 
 TensorOrArray = Tensor | ArrayLike
-Labels = NDArray[Any]  # int64 or str
+LabelsLike = NDArray[Any]  # int64 or str
 
 
 def check_rate(name: str, value: float) -> float:
@@ -60,7 +60,7 @@ def check_calibration(name: str, scores: Tensor) -> None:
         )
 
 
-def as_labels(values: TensorOrArray, count: int, *, known: bool = False) -> Labels:
+def as_labels(values: TensorOrArray, count: int, *, known: bool = False) -> LabelsLike:
     """Return one label per example: int64, or str where labels are names; ``known`` allows no "unknown"."""
     labels = as_array("labels", values)
     if labels.shape != (count,):
@@ -79,7 +79,7 @@ def as_labels(values: TensorOrArray, count: int, *, known: bool = False) -> Labe
     return labels
 
 
-def is_unknown(labels: Labels) -> NDArray[np.bool_]:
+def is_unknown(labels: LabelsLike) -> NDArray[np.bool_]:
     """Return where a label is already "unknown"."""
     unknown: NDArray[np.bool_] = labels == (UNKNOWN_NAME if labels.dtype.kind == "U" else UNKNOWN)
     return unknown

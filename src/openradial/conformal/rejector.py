@@ -9,7 +9,7 @@ from torch import Tensor
 
 from openradial.conformal.calibration import Calibrated
 from openradial.conformal.inputs import (
-    Labels,
+    LabelsLike,
     TensorOrArray,
     as_labels,
     as_scores,
@@ -98,13 +98,13 @@ class Rejector(Calibrated):
         indices = self._calibration.indices(self._names(labels, len(exact)))
         return in_kind_of(scores, self._calibration.p_values(exact, indices))
 
-    def _rejects(self, scores: Tensor, labels: Labels, asked: float | None) -> Tensor:
+    def _rejects(self, scores: Tensor, labels: LabelsLike, asked: float | None) -> Tensor:
         rate = self._rate(asked)
         indices = self._calibration.indices(labels)
         accepted = scores <= self._calibration.thresholds(rate, indices)  # never so for nan
         return ~accepted | (indices < 0)
 
-    def _names(self, labels: TensorOrArray | None, count: int) -> Labels:
+    def _names(self, labels: TensorOrArray | None, count: int) -> LabelsLike:
         if labels is not None:
             return as_labels(labels, count)
         if self.per_class:

@@ -85,10 +85,12 @@ def largest(o: Tensor) -> Tensor:
 
 
 def plain_target_distances(o: Tensor, y: Tensor, scale: float) -> Tensor:
+    """Return the distance to the prototype of each target, ``(n,)``, with plain autograd."""
     return EUCLIDEAN.length(shift_to_prototype(o, y, scale))
 
 
 def plain_all_distances(o: Tensor, scale: float, factor: float) -> Tensor:
+    """Return all distances times a factor, ``(n, k)``, with plain autograd."""
     return scaled(EUCLIDEAN.axis_lengths(o, scale), factor)
 
 

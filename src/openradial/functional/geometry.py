@@ -173,6 +173,7 @@ def matrix_distances(o: Tensor, prototypes: Tensor, metric: DistanceMetric) -> T
 
 
 def plain_matrix_distances(o: Tensor, prototypes: Tensor, metric: DistanceMetric) -> Tensor:
+    """Return all distances from the definition, ``(n, k)``, with O(n·k·d) memory."""
     return metric.length(o.unsqueeze(-2) - prototypes)
 
 

@@ -103,6 +103,7 @@ def brier(probs: ArrayLike, labels: ArrayLike) -> float:
 
 
 def brier_per_row(probs: ArrayLike, labels: ArrayLike) -> Array:
+    """Return the Brier score of each row, ``(n,)``."""
     p = as_probs("probs", probs)
     y = as_labels("labels", labels, *p.shape)
     missing = missing_mass(p)
@@ -117,6 +118,7 @@ def missing_mass(p: Array) -> Array:
 
 
 def ece_of(confidence: Array, correct: Array, bins: int, binning: Binning) -> float:
+    """Return the expected calibration error of confidences."""
     diagram = _bins(confidence, correct, bins, binning)
     filled = diagram.counts > 0
     gaps = np.abs(diagram.accuracy[filled] - diagram.confidence[filled])

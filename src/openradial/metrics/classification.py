@@ -50,11 +50,13 @@ def open_f1(labels: ArrayLike, predictions: ArrayLike, num_classes: int | None =
 
 
 def hits(labels: ArrayLike, predictions: ArrayLike) -> Array:
+    """Return whether each prediction is right, ``(n,)``."""
     y, predicted = as_label_pair(labels, predictions)
     return np.asarray(y == predicted)
 
 
 def top_k_hits(scores: ArrayLike, labels: ArrayLike, k: int) -> Array:
+    """Return whether each label is among the k largest scores, ``(n,)``."""
     values = as_class_scores("scores", scores)
     y = as_labels("labels", labels, *values.shape, unknown=False)[:, None]
     check_count("k", k)
@@ -66,6 +68,7 @@ def top_k_hits(scores: ArrayLike, labels: ArrayLike, k: int) -> Array:
 
 
 def f1_of(labels: Array, predictions: Array) -> float:
+    """Return the mean F1 over the labels that occur."""
     counts = [np.bincount(each + 1) for each in (labels[labels == predictions], labels, predictions)]
     right, actual, predicted = (np.pad(each, (0, max(map(len, counts)) - len(each))) for each in counts)
     present = actual + predicted > 0

@@ -130,15 +130,18 @@ def roc_curve(known: ArrayLike, novel: ArrayLike) -> RocCurve:
 
 
 def tally_ranking(known: ArrayLike, novel: ArrayLike) -> Tally:
+    """Count known and novel scores for ranking metrics."""
     return Tally.of(as_scores("known", known), as_scores("novel", novel), groups=((KNOWN,), (NOVEL,)))
 
 
 def auroc_of(tally: Tally) -> float:
+    """Return the area under the ROC curve."""
     known, novel = tally.accepted
     return area(novel, known) / float(known[-1]) / float(novel[-1])
 
 
 def aupr_of(tally: Tally, positive: Positive) -> float:
+    """Return the area under the precision-recall curve."""
     check_choice("positive", positive, ("known", "novel"))
     counts = tally.accepted if positive == "known" else (tally.sizes[:, None] - tally.accepted)[:, ::-1]
     positives = counts[KNOWN if positive == "known" else NOVEL, 1:]
@@ -147,6 +150,7 @@ def aupr_of(tally: Tally, positive: Positive) -> float:
 
 
 def fpr_at_tpr_of(tally: Tally, tpr: float) -> float:
+    """Return the share of novel inputs accepted where ``tpr`` of the known ones are."""
     if not 0 < tpr <= 1:
         raise OptionError(f"tpr must be above 0 and at most 1, got {tpr!r}; the usual one is 0.95")
     known, novel = tally.accepted
@@ -199,5 +203,6 @@ def tally_open_set(known: ArrayLike, novel: ArrayLike, correct: ArrayLike) -> Ta
 
 
 def oscr_of(tally: Tally) -> float:
+    """Return the area under the OSCR curve."""
     right, wrong, novel = tally.accepted
     return area(novel, right) / float(right[-1] + wrong[-1]) / float(novel[-1])

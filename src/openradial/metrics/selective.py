@@ -71,6 +71,7 @@ def tally_mistakes(scores: ArrayLike, correct: ArrayLike) -> Tally:
 
 
 def aurc_of(tally: Tally) -> float:
+    """Return the area under the risk-coverage curve."""
     accepted = tally.accepted.sum(0)
     corners = np.append(0, np.flatnonzero(np.diff(accepted)) + 1)  # where more is accepted
     counts = np.arange(1, accepted[-1] + 1)

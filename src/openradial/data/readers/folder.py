@@ -222,6 +222,7 @@ def free_memory() -> int | None:
 
 
 def is_image(name: str) -> bool:
+    """Return whether a file name has the ending of an image."""
     return name.lower().endswith(ENDINGS)
 
 

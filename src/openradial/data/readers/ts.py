@@ -59,6 +59,7 @@ def parse_tsv(lines: Sequence[str], where: Path | str, *, classes: Iterable[str]
 
 
 def read_lines(path: Path) -> list[str]:
+    """Read the lines of a UTF-8 text file."""
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
