@@ -120,7 +120,9 @@ class Calibration:
     width: int | None = None  # columns of the distances, where distances are calibrated
 
     @classmethod
-    def of(cls, scores: Tensor, labels: LabelsLike | None, classes: LabelsLike | None, width: int | None = None) -> Self:
+    def of(
+        cls, scores: Tensor, labels: LabelsLike | None, classes: LabelsLike | None, width: int | None = None
+    ) -> Self:
         """Sort the scores, separately for each of ``classes`` if given."""
         if classes is None or labels is None:
             return cls((OrderStatistics.of(scores, KEEP),), None, width)
