@@ -30,7 +30,7 @@ test: check  ## check, then run all tests
 coverage: $(READY)  ## run all tests and print which lines of src they reach: half as long again as `make test`
 	$(PYTEST) -q --cov
 
-quick: $(READY)  ## run the tests that take no browser, compiler, second process or more than two seconds
+quick: $(READY)  ## run the fast tests: no browser, compiler or second process, and none of tests/slow.txt
 	$(PYTEST) -q -m "not (slow or browser or distributed or compile)"
 
 fuzz: $(READY)  ## run the Hypothesis tests with new random seeds and 1000 examples each

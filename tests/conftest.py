@@ -42,8 +42,11 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the tests whose fixtures start a browser; let `make fuzz` try all examples in tests with their own limit."""
+    """Mark slow tests and those that start a browser; let `make fuzz` try all examples in tests with their own limit."""
+    slow = set((Path(__file__).parent / "slow.txt").read_text().split())
     for item in items:
+        if item.nodeid.partition("[")[0] in slow:
+            item.add_marker("slow")
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
         limited = getattr(getattr(item, "obj", None), "_hypothesis_internal_use_settings", None)
