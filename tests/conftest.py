@@ -42,7 +42,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 def pytest_collection_modifyitems(items):
-    """Mark slow tests and those that start a browser; let `make fuzz` try all examples in tests with their own limit."""
+    """Mark slow tests and browser tests; let `make fuzz` try all examples in tests with their own limit."""
     slow = set((Path(__file__).parent / "slow.txt").read_text().split())
     for item in items:
         if item.nodeid.partition("[")[0] in slow:
