@@ -2,6 +2,7 @@
 
 from openradial.heads.base import Head, HeadOutput
 from openradial.heads.cac import CACHead
+from openradial.heads.closed_form import ClosedFormRadialHead
 from openradial.heads.doc import DOCHead
 from openradial.heads.files import load_head, make_head, save_head
 from openradial.heads.openmax import OpenMaxHead
@@ -10,6 +11,7 @@ from openradial.heads.softmax import SoftmaxHead
 
 __all__ = [
     "CACHead",
+    "ClosedFormRadialHead",
     "DOCHead",
     "Head",
     "HeadOutput",

@@ -10,6 +10,7 @@ from torch import Tensor
 from openradial.errors import DataError, nearest
 from openradial.files import Failure, read_tensors, write_tensors
 from openradial.heads.cac import CACHead
+from openradial.heads.closed_form import ClosedFormRadialHead
 from openradial.heads.doc import DOCHead
 from openradial.heads.openmax import OpenMaxHead
 from openradial.heads.radial import RadialHead
@@ -17,7 +18,7 @@ from openradial.heads.softmax import SoftmaxHead
 from openradial.scorers import Combination, MahalanobisScorer, MixtureScorer, NeighbourScorer, ParzenScorer, Scorer
 
 FORMAT = 1
-KINDS: tuple[type[Scorer], ...] = (CACHead, DOCHead, OpenMaxHead, RadialHead, SoftmaxHead)
+KINDS: tuple[type[Scorer], ...] = (CACHead, ClosedFormRadialHead, DOCHead, OpenMaxHead, RadialHead, SoftmaxHead)
 KINDS += (Combination, MahalanobisScorer, MixtureScorer, NeighbourScorer, ParzenScorer)
 HEADS = {kind.__name__: kind for kind in KINDS}
 

@@ -64,7 +64,7 @@ class RadialHead(Head):
     def distances(self, o: Tensor) -> Tensor:
         """Return the distance to every prototype, ``(b, outputs) -> (b, k)``."""
         self._check(o)
-        return self.layer.distances(o)
+        return self.layer.distances(self._outputs(o))
 
     def log_probs(self, o: Tensor) -> Tensor:
         return self._log_probs(self.distances(o))
@@ -72,19 +72,21 @@ class RadialHead(Head):
     def probs(self, o: Tensor) -> Tensor:
         """Return the probabilities, 0 beyond the cut-off; ``(b, outputs) -> (b, k)``."""
         self._check(o)
-        return self.layer.probs(o)
+        return self.layer.probs(self._outputs(o))
 
     def unknown_score(self, o: Tensor) -> Tensor:
         self._check(o)
-        return self._score(self.layer.nearest(o)[0].squeeze(-1))
+        return self._score(self.layer.nearest(self._outputs(o))[0].squeeze(-1))
 
     def predict(self, o: Tensor) -> Tensor:
         """Return the nearest prototype, also where rounding makes the log-probabilities of far outputs equal."""
         self._check(o)
-        return self.layer.nearest(o)[1].squeeze(-1)
+        return self.layer.nearest(self._outputs(o))[1].squeeze(-1)
 
     def compute(self, o: Tensor) -> HeadOutput:
-        d = self.distances(o)
+        self._check(o)
+        o = self._outputs(o)
+        d = self.layer.distances(o)
         # between equally long prototypes the outputs decide also where rounding makes far distances equal
         by_outputs = isinstance(self.layer.prototypes, AxisPrototypes) and self.layer.axis_scale is None
         labels = o.argmax(-1) if by_outputs else d.argmin(-1)
@@ -93,6 +95,7 @@ class RadialHead(Head):
 
     def loss(self, o: Tensor, y: Tensor) -> Tensor:
         self._check(o, y)
+        o = self._outputs(o)
         if self.loss_name == "squared":
             return (self.layer.loss(o, y.long(), "none") / self.layer.beta).square().mean()
         return self.layer.loss(o, y.long())
@@ -129,6 +132,10 @@ class RadialHead(Head):
 
     def extra_repr(self) -> str:
         return f"score={self.score!r}, loss={self.loss_name!r}"
+
+    def _outputs(self, o: Tensor) -> Tensor:
+        """Return the outputs whose distances count: here those of the network."""
+        return o
 
     def _log_probs(self, d: Tensor) -> Tensor:
         scaled = -self.layer.beta * d

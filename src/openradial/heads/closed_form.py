@@ -1,0 +1,387 @@
+"""A radial head on features, solved in closed form: examples and classes are added and removed by arithmetic."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+from openradial.errors import OptionError, check_choice, check_count, check_positive
+from openradial.heads.radial import RadialHead, RadialScore
+from openradial.heads.random_features import RandomFeatures, median_distance
+from openradial.heads.ridge import RidgePath, alphas, solve, squared_errors
+from openradial.heads.row_hashes import RowHashes
+from openradial.heads.sums import ClassSums, check_shapes
+from openradial.nn import RadialLayer
+from openradial.scorers.base import at_least_float32, check_features, check_rows
+from openradial.scorers.statistics import ClassStatistics
+
+AT_ONCE = 2**22  # numbers of expanded features in memory at a time: 32 MB
+MOST = 5_000  # examples whose leave-one-out error is compared
+WIDTHS = (0.25, 0.35, 0.5, 0.7, 1.0)  # of random features, in median distances of two examples
+PILOT_FEATURES, PILOT_EXAMPLES = 256, 1_500  # with which the width is chosen
+
+ClassWeight = Literal["balanced", "auto"] | Sequence[float] | None
+
+
+class ClosedFormRadialHead(RadialHead):
+    r"""A radial head on features z: its outputs :math:`o = W z + b` minimise the squared radial loss.
+
+    On fixed features the squared distance to the prototypes is ridge regression, whose solution needs only sums over
+    the examples. So :meth:`partial_fit` streams data, :meth:`merge` joins heads of other processes, :meth:`remove`
+    takes examples out, and classes are added and dropped; the result is always that of a fresh fit. The sums are
+    float64 whatever the input. W is solved when it is needed.
+
+    Args:
+        classes: the number of classes, or their names.
+        num_features: the size of z.
+        beta: how fast the probability falls with the distance.
+        scale: distance of the prototypes to the origin.
+        alpha: the ridge penalty, as in scikit-learn's ``Ridge``. ``"auto"`` chooses it by the leave-one-out error in
+            :meth:`fit`; after :meth:`partial_fit` alone, by generalised cross-validation, which needs no examples.
+        class_weight: None; ``"balanced"``, ``n / (k * n_k)`` at the time of :meth:`fit`; a weight per class; or
+            ``"auto"``, which takes the better of None and ``"balanced"`` by the leave-one-out macro error.
+        random_features: number of random Fourier features of z that replace z; 0 for none.
+        width: of the Gaussian kernel that they approximate; ``"auto"`` chooses it by the leave-one-out error in
+            :meth:`fit`.
+        seed: for the random features.
+        score: see :class:`RadialHead`.
+
+    >>> z = torch.tensor([[0.0, 0.1], [0.1, 0.0], [1.0, 0.9], [0.9, 1.0]])
+    >>> head = ClosedFormRadialHead(["cat", "dog"], 2, alpha=0.01).partial_fit(z, torch.tensor([0, 0, 1, 1]))
+    >>> head.predict(torch.tensor([[0.2, 0.1], [0.8, 0.7]]))
+    tensor([0, 1])
+    >>> head.add_class("bird", torch.tensor([[5.0, 0.0], [5.1, 0.0]])).predict(torch.tensor([[4.0, 0.0]]))
+    tensor([2])
+    """
+
+    fitted: ClassVar[tuple[str, ...]] = ("weight", "bias")
+    weight: Tensor | None  # (k, d) float64, None while it is not solved
+    bias: Tensor | None  # (k,)
+    fitted_alpha: float | None  # of the current solution
+
+    def __init__(
+        self,
+        classes: int | Sequence[str],
+        num_features: int,
+        beta: float = 1.0,
+        scale: float = 1.0,
+        *,
+        alpha: float | Literal["auto"] = "auto",
+        class_weight: ClassWeight = None,
+        random_features: int = 0,
+        width: float | Literal["auto"] = "auto",
+        seed: int = 0,
+        score: RadialScore = "distance",
+    ) -> None:
+        names = tuple(map(str, range(classes))) if isinstance(classes, int) else tuple(classes)
+        super().__init__(len(names), beta, scale, score=score, loss="squared")
+        check_count("num_features", num_features)
+        check_count("random_features", random_features, least=0)
+        check_count("seed", seed, least=0)
+        for name, value in (("alpha", alpha), ("width", width)):
+            if isinstance(value, str):
+                check_choice(name, value, ("auto",))
+            else:
+                check_positive(name, value)
+        if isinstance(class_weight, str):
+            check_choice("class_weight", class_weight, ("balanced", "auto"))
+        self.scale, self.alpha, self.class_weight = float(scale), alpha, class_weight
+        self.num_features, self.random_features = int(num_features), int(random_features)
+        self.width, self.seed = width, int(seed)
+        self.features: RandomFeatures | None = None  # the map to random features
+        self.sums = ClassSums.empty(names, self.random_features or self.num_features)
+        self.reset()
+
+    def reset(self) -> Self:
+        """Forget all examples and everything that was chosen from them."""
+        is_given = self.random_features and not isinstance(self.width, str)
+        self.features = self._draw(float(self.width)) if is_given else None
+        self._kept_alpha = None if isinstance(self.alpha, str) else float(self.alpha)
+        return self._set(ClassSums.empty(self.classes, self.sums.statistics.num_features, self._given_weights()))
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes."""
+        return self.sums.classes
+
+    @property
+    def counts(self) -> Tensor:
+        """Number of examples of each class, ``(k,)``."""
+        return self.sums.statistics.counts
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of features per input: this head takes features."""
+        return self.num_features
+
+    @property
+    def is_fitted(self) -> bool:
+        return self.weight is not None or bool(self.counts.any())
+
+    def fit(self, z: Tensor, y: Tensor) -> Self:
+        """Fit to these examples alone, ``(n, d), (n,)``, and choose what is ``"auto"``."""
+        z, y = self._examples(z, y)
+        balanced = _balanced(torch.bincount(y, minlength=self.num_classes))
+        if self.class_weight != "auto":
+            return self._fit(z, y, balanced if self.class_weight == "balanced" else self._given_weights())
+        errors = [self._fit(z, y, weights).macro_error(z, y) for weights in (balanced, None)]
+        return self._fit(z, y, balanced) if errors[0] < errors[1] else self
+
+    def partial_fit(self, z: Tensor, y: Tensor) -> Self:
+        """Add examples, ``(n, d), (n,)``."""
+        z, y = self._examples(z, y)
+        if self.random_features and self.features is None:
+            raise OptionError("partial_fit needs the width of random features as a number: only fit can choose it")
+        if isinstance(self.class_weight, str) and not self.is_fitted:
+            raise OptionError(f"class_weight={self.class_weight!r} needs all labels at once: call fit, or give numbers")
+        return self._set(self.sums + self.sums_of(z, y))
+
+    def remove(self, z: Tensor, y: Tensor) -> Self:
+        """Take out examples that were added before, with the same labels."""
+        return self._set(self.sums - self.sums_of(*self._examples(z, y)))
+
+    def merge(self, other: "ClosedFormRadialHead") -> Self:
+        """Add the examples of another head: classes of the same name are joined, others are appended."""
+        if not isinstance(other, ClosedFormRadialHead):
+            raise OptionError(f"a closed-form head is merged with another one, got {type(other).__name__}")
+        for name in ("num_features", "random_features", "scale"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                raise OptionError(f"heads must have the same {name} to be merged, got {mine} and {theirs}")
+        if self.random_features and not RandomFeatures.same(self.features, other.features):
+            raise OptionError("heads must have the same random features to be merged: give both one width and seed")
+        return self._set(self.sums + other.sums)
+
+    def add_class(self, name: str, z: Tensor, *, weight: float = 1.0) -> Self:
+        """Append a class with its examples, ``(n, d)``; ``weight`` is its class weight, if classes have weights."""
+        if name in self.classes:
+            raise OptionError(f"there is a class {name!r} already; add examples to it with partial_fit")
+        check_positive("weight", weight)
+        self._check(z)
+        check_features(z)
+        weights = None if self.sums.class_weight is None else torch.tensor([weight], dtype=torch.float64)
+        new = ClassSums.empty((name,), self.sums.statistics.num_features, weights)
+        made = self._with_sums(new)
+        return self._set(self.sums + made.sums_of(z.detach().cpu(), torch.zeros(len(z), dtype=torch.int64)))
+
+    def drop_class(self, name: str, z: Tensor) -> Self:
+        """Remove a class; ``z`` are its examples, ``(n, d)``, as they were added."""
+        k = self.sums.index(name)
+        if self.num_classes == 1:
+            raise OptionError(f"{name!r} is the only class; a head needs at least one")
+        if len(z) != self.counts[k]:
+            raise OptionError(f"all {int(self.counts[k])} examples of {name!r} are needed to drop it, got {len(z)}")
+        left = self.sums - self.sums_of(*self._examples(z, torch.full((len(z),), k))) if len(z) else self.sums
+        return self._set(left.aligned((*self.classes[:k], *self.classes[k + 1 :])))
+
+    def rename_class(self, old: str, new: str) -> Self:
+        """Give a class another name."""
+        self.sums = self.sums.renamed(old, new)
+        return self
+
+    def outputs(self, z: Tensor) -> Tensor:
+        """Return the outputs, ``(b, d) -> (b, k)``."""
+        self._check(z)
+        return self._outputs(z)
+
+    @torch.no_grad()
+    def solve(self) -> Self:
+        """Compute W and b from the sums; nothing happens if they are up to date."""
+        if self.weight is None and self.is_fitted:
+            alpha, statistics = self._kept_alpha, self.sums.statistics
+            if alpha is None:  # no example is at hand
+                path = RidgePath.of(statistics)
+                alpha = min(alphas(statistics), key=path.generalised_cross_validation)
+            self.fitted_alpha = alpha
+            self.weight, self.bias = solve(statistics, alpha, self.scale)
+        return self
+
+    @torch.no_grad()
+    def leave_one_out(self, z: Tensor, y: Tensor) -> Tensor:
+        """Return the outputs of added examples under the head without each of them, ``(n, d), (n,) -> (n, k)``."""
+        z, y = self._examples(z, y)
+        self._check_fitted()
+        path, alpha = RidgePath.of(self.sums.statistics), float(self.fitted_alpha or 0)
+        parts = [
+            path.leave_one_out(path.project(self.expand(rows)), labels, alpha, self._weights_of(labels))
+            for rows, labels in self._chunks(z, y)
+        ]
+        return self.scale * torch.cat(parts)
+
+    def macro_error(self, z: Tensor, y: Tensor) -> float:
+        """Return the leave-one-out error rate of added examples, averaged over the classes."""
+        z, y = self._sample(*self._examples(z, y), MOST)
+        wrong = (self.leave_one_out(z, y).argmax(1) != y).double()
+        counts = torch.bincount(y)
+        return float((torch.bincount(y, weights=wrong) / counts)[counts > 0].mean())
+
+    def expand(self, z: Tensor) -> Tensor:
+        """Return the features that W multiplies, in float64: z, or its random features."""
+        return z.double() if self.features is None else self.features(z.double())
+
+    def sums_of(self, z: Tensor, y: Tensor) -> ClassSums:
+        """Return the sums over examples that this head would add."""
+        weights, hashes = self.sums.class_weight, RowHashes.of(z, y, self.num_classes)
+        statistics = ClassStatistics.empty(self.num_classes, self.sums.statistics.num_features)
+        for rows, labels in self._chunks(z, y):
+            statistics += ClassStatistics.of(self.expand(rows), labels, self.num_classes, weights)
+        return ClassSums(self.classes, statistics, hashes, weights)
+
+    def without(self, part: ClassSums) -> Self:
+        """Return a head with the same settings and choices for all examples but those of ``part``."""
+        self._check_fitted()
+        return self._with_sums(self.sums - part)
+
+    def settings(self) -> dict[str, Any]:
+        weight = self.class_weight
+        return {
+            "classes": list(self.classes),
+            "num_features": self.num_features,
+            "beta": self.layer.beta,
+            "scale": self.scale,
+            "alpha": self.alpha,
+            "class_weight": weight if weight is None or isinstance(weight, str) else [float(each) for each in weight],
+            "random_features": self.random_features,
+            "width": self.width,
+            "seed": self.seed,
+            "score": self.score,
+        }
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the solution, the sums and the random features."""
+        self._check_fitted()
+        alpha = torch.tensor([self.fitted_alpha, self._kept_alpha is not None], dtype=torch.float64)
+        made = {"weight": self.weight, "bias": self.bias, "alpha": alpha}
+        made |= {f"sums.{name}": value for name, value in self.sums.tensors().items()}
+        if self.features is not None:
+            made |= {f"features.{name}": value for name, value in self.features.state_dict().items()}
+        return made  # type: ignore[return-value]
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> Self:
+        k, d = self.sums.statistics.means.shape
+        shapes = {"weight": (k, d), "bias": (k,), "alpha": (2,)}
+        if self.random_features:
+            shapes |= {"features.frequencies": (self.num_features, d), "features.phases": (d,), "features.width": ()}
+        check_shapes(f"a {type(self).__name__}", shapes, tensors)
+        if self.random_features:
+            self.features = RandomFeatures(
+                *(tensors[f"features.{name}"] for name in ("frequencies", "phases", "width"))
+            )
+        given = {name.removeprefix("sums."): value for name, value in tensors.items() if name.startswith("sums.")}
+        self._set(self.sums.restored(given))
+        alpha, is_kept = tensors["alpha"].tolist()
+        self.fitted_alpha, self._kept_alpha = alpha, alpha if is_kept else None
+        self.weight, self.bias = tensors["weight"], tensors["bias"]
+        return self
+
+    @classmethod
+    def from_parts(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+        return cls(**settings).restore(tensors)
+
+    def extra_repr(self) -> str:
+        return f"num_classes={self.num_classes}, num_features={self.num_features}, alpha={self.fitted_alpha}"
+
+    def _fit(self, z: Tensor, y: Tensor, weights: Tensor | None) -> Self:
+        self.reset()
+        self.sums = replace(self.sums, class_weight=weights)
+        if self.random_features and self.features is None:
+            self.features = self._draw(self._choose_width(z, y))
+        self._set(self.sums_of(z, y))
+        if self._kept_alpha is None:
+            self._kept_alpha = self._best_alpha(z, y)[1]
+        return self
+
+    @torch.no_grad()
+    def _best_alpha(self, z: Tensor, y: Tensor) -> tuple[float, float]:
+        """Return the smallest leave-one-out error of the grid, and its alpha."""
+        is_all = len(z) <= MOST and self.sums.class_weight is None
+        z, y = self._sample(z, y, MOST)
+        rows, statistics = self.expand(z), self.sums.statistics
+        path = RidgePath.of(statistics, rows - statistics.mean if is_all else None)
+        projected, weights = path.project(rows), self._weights_of(y)
+        trials = []
+        for alpha in alphas(statistics):
+            errors = squared_errors(path.leave_one_out(projected, y, alpha, weights), y)
+            trials.append((float(errors.mean() if weights is None else errors @ weights / weights.sum()), alpha))
+        return min(trials)
+
+    def _choose_width(self, z: Tensor, y: Tensor) -> float:
+        """Return the width with the smallest leave-one-out error of fewer features and fewer examples."""
+        z, y = self._sample(z, y, PILOT_EXAMPLES)
+        typical, trials = median_distance(z, self.seed), []
+        for width in (factor * typical for factor in WIDTHS):
+            few = min(PILOT_FEATURES, self.random_features)
+            pilot = ClosedFormRadialHead(self.classes, self.num_features, random_features=few, width=width)
+            pilot.sums = replace(pilot.sums, class_weight=self.sums.class_weight)
+            pilot._set(pilot.sums_of(z, y))
+            trials.append((pilot._best_alpha(z, y)[0], width))
+        return min(trials)[1]
+
+    def _draw(self, width: float) -> RandomFeatures:
+        return RandomFeatures.draw(self.num_features, self.random_features, width, self.seed)
+
+    def _with_sums(self, sums: ClassSums) -> Self:
+        made = type(self)(**self.settings() | {"classes": sums.classes, "class_weight": None, "width": 1.0})
+        made.features, made._kept_alpha = self.features, self.fitted_alpha
+        return made._set(sums)
+
+    def _outputs(self, o: Tensor) -> Tensor:
+        """Map features to outputs, in their precision and at least float32."""
+        self._check_fitted()
+        z = at_least_float32(o)
+        z = z if self.features is None else self.features(z)
+        if z.dtype not in self._cast:
+            self._cast[z.dtype] = [part.to(z.device, z.dtype) for part in (self.weight, self.bias) if part is not None]
+        weight, bias = self._cast[z.dtype]
+        return torch.addmm(bias, z, weight.T)
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        self.solve()
+
+    def _check(self, o: Tensor, y: Tensor | None = None) -> None:
+        check_rows("features", o, self.num_features)
+        super()._check(o, y)
+
+    def _examples(self, z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return examples to learn from, checked, on the CPU."""
+        self._check(z, y)
+        check_features(z)
+        return z.detach().cpu(), y.detach().cpu().long()
+
+    def _chunks(self, z: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        rows = max(1, AT_ONCE // self.sums.statistics.num_features)
+        return zip(torch.split(z, rows), torch.split(y, rows), strict=True)
+
+    def _sample(self, z: Tensor, y: Tensor, most: int) -> tuple[Tensor, Tensor]:
+        if len(z) <= most:
+            return z, y
+        order = torch.randperm(len(z), generator=torch.Generator().manual_seed(self.seed))[:most]
+        return z[order], y[order]
+
+    def _weights_of(self, y: Tensor) -> Tensor | None:
+        """Return the weight of each example."""
+        return None if self.sums.class_weight is None else self.sums.class_weight[y]
+
+    def _given_weights(self) -> Tensor | None:
+        if self.class_weight is None or isinstance(self.class_weight, str):
+            return None
+        return torch.tensor([float(weight) for weight in self.class_weight], dtype=torch.float64)
+
+    def _set(self, sums: ClassSums) -> Self:
+        """Take other sums; W is solved again when it is needed."""
+        self.sums, self.num_classes = sums, len(sums.classes)
+        if self.layer.num_classes != self.num_classes:
+            self.layer = RadialLayer(self.num_classes, self.layer.beta, self.scale)
+        self.weight = self.bias = None
+        self.fitted_alpha = None
+        self._cast: dict[torch.dtype, list[Tensor]] = {}
+        return self
+
+
+def _balanced(counts: Tensor) -> Tensor:
+    """Return weights with which every class counts alike, ``(k,)``; 1 for a class without examples."""
+    weights = counts.sum() / ((counts > 0).sum() * counts.clamp_min(1).double())
+    return torch.where(counts > 0, weights, 1.0)

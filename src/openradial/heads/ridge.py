@@ -1,0 +1,121 @@
+r"""Ridge regression from features to prototypes, from statistics of the data alone.
+
+With the scatter S of the features around their mean :math:`\mu` and the prototypes :math:`a e_k`, the solution is
+:math:`W = B (S + \alpha I)^{-1}`, where row k of B is :math:`a w_k (\mu_k - \mu)`, :math:`w_k` the weight and
+:math:`\mu_k` the mean of class k.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from openradial.errors import OptionError
+from openradial.scorers.statistics import ClassStatistics
+
+GRID = tuple(10 ** (power / 2) for power in range(-14, 5))  # alphas to choose from, in mean eigenvalues of the scatter
+SMALLEST = 1e-12  # of 1 - leverage: an example that determines its own output completely
+
+
+class Affine(NamedTuple):
+    """The map from features to outputs: ``z @ weight.T + bias``."""
+
+    weight: Tensor  # (k, d)
+    bias: Tensor  # (k,)
+
+
+def solve(statistics: ClassStatistics, alpha: float, scale: float = 1.0) -> Affine:
+    """Return the ridge solution for prototypes ``scale * e_k``, by one Cholesky factorisation."""
+    matrix = statistics.scatter.clone()
+    matrix.diagonal().add_(alpha)
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    if int(failed):
+        raise OptionError(f"the features are linearly dependent, and alpha={alpha:g} is too small; choose a larger one")
+    weight = torch.cholesky_solve(covariances(statistics, scale).T, factor).T
+    return Affine(weight, target_mean(statistics, scale) - weight @ statistics.mean)
+
+
+def alphas(statistics: ClassStatistics) -> list[float]:
+    """Return the penalties to choose from; they grow with the scatter of the features."""
+    unit = float(statistics.scatter.diagonal().mean()) or 1.0  # the mean eigenvalue, 0 if all features are constant
+    return [unit * each for each in GRID]
+
+
+def covariances(statistics: ClassStatistics, scale: float) -> Tensor:
+    """Return the sums of target times centred features, ``(k, d)``."""
+    return scale * statistics.weights.unsqueeze(1) * (statistics.means - statistics.mean)
+
+
+def target_mean(statistics: ClassStatistics, scale: float) -> Tensor:
+    """Return the mean of the prototypes of all examples, ``(k,)``."""
+    return scale * statistics.weights / statistics.total
+
+
+@dataclass(frozen=True, eq=False)
+class RidgePath:
+    """The ridge solutions for every alpha, from one eigendecomposition; for prototypes at distance 1."""
+
+    statistics: ClassStatistics
+    values: Tensor  # (r,) eigenvalues of the scatter
+    vectors: Tensor  # (d, r)
+    targets: Tensor  # (r, k) covariances with the targets along the eigenvectors
+
+    @classmethod
+    def of(cls, statistics: ClassStatistics, rows: Tensor | None = None) -> Self:
+        """Decompose the scatter; ``rows``, all centred features ``(n, d)``, are faster if they are fewer than d."""
+        if rows is not None and len(rows) < rows.shape[1]:
+            values, left = torch.linalg.eigh(rows @ rows.T)
+            keep = values > values[-1:] * torch.finfo(values.dtype).eps * len(values)
+            values = values[keep]
+            vectors = rows.T @ (left[:, keep] / values.sqrt())
+        else:
+            values, vectors = torch.linalg.eigh(statistics.scatter)
+        return cls(statistics, values.clamp_min(0), vectors, vectors.T @ covariances(statistics, 1.0).T)
+
+    def solve(self, alpha: float, scale: float = 1.0) -> Affine:
+        """Return the ridge solution, as :func:`solve` does."""
+        weight = scale * (self.vectors @ (self.targets * self._inverse(alpha))).T
+        return Affine(weight, target_mean(self.statistics, scale) - weight @ self.statistics.mean)
+
+    def project(self, z: Tensor) -> Tensor:
+        """Return the coordinates of features along the eigenvectors, ``(n, d) -> (n, r)``."""
+        return (z - self.statistics.mean) @ self.vectors
+
+    def leave_one_out(self, projected: Tensor, y: Tensor, alpha: float, weights: Tensor | None = None) -> Tensor:
+        """Return the output of each example under the solution without it, ``(n, k)``, in closed form.
+
+        The examples, given by :meth:`project`, must be in the statistics; ``weights``, ``(n,)``, are theirs.
+        """
+        inverse = self._inverse(alpha)
+        outputs = torch.addmm(target_mean(self.statistics, 1.0), projected, self.targets * inverse)
+        leverage = projected.square() @ inverse + 1 / self.statistics.total  # (n, 1)
+        if weights is not None:
+            leverage = leverage * weights.unsqueeze(1)
+        rest = (1 - leverage).clamp_min(SMALLEST)
+        # target - (target - output) / rest, where the target is 1 at the label and 0 elsewhere
+        outputs.div_(rest)
+        outputs[torch.arange(len(y)), y] += (1 - 1 / rest).squeeze(1)
+        return outputs
+
+    def generalised_cross_validation(self, alpha: float) -> float:
+        """Return the leave-one-out squared error with the mean leverage for every example: needs no examples."""
+        n, weights = self.statistics.total, self.statistics.weights
+        inverse = self._inverse(alpha)
+        spread = n - weights.square().sum() / n  # of the targets around their mean
+        strength = self.targets.square().sum(1, keepdim=True)
+        explained = (strength * (2 * inverse - self.values.unsqueeze(1) * inverse.square())).sum()
+        count = float(self.statistics.counts.sum())
+        freedom = 1 + float((self.values.unsqueeze(1) * inverse).sum())
+        rest = max(1 - freedom / count, SMALLEST)
+        return float((spread - explained).clamp_min(0)) / float(n) / rest**2
+
+    def _inverse(self, alpha: float) -> Tensor:
+        """Return the inverse eigenvalues with the penalty, ``(r, 1)``; 0 where both are 0."""
+        values = self.values + alpha
+        return torch.where(values > 0, 1 / values, 0.0).unsqueeze(1)
+
+
+def squared_errors(outputs: Tensor, y: Tensor) -> Tensor:
+    """Return the squared distance of each output to its prototype at distance 1, ``(n, k), (n,) -> (n,)``."""
+    return outputs.square().sum(1) - 2 * outputs.gather(1, y.unsqueeze(1)).squeeze(1) + 1

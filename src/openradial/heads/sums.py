@@ -1,0 +1,118 @@
+"""What a closed-form head keeps of its examples: sums by class name, which are added and subtracted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from openradial.errors import DataError, OptionError, nearest
+from openradial.heads.row_hashes import RowHashes
+from openradial.scorers.statistics import ClassStatistics
+
+BY_CLASS = ("weights", "counts", "means")
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSums:
+    """Statistics of features, hashes of the examples, and the weight of an example of each class, by class name."""
+
+    classes: tuple[str, ...]
+    statistics: ClassStatistics
+    hashes: RowHashes
+    class_weight: Tensor | None = None  # (k,)
+
+    @classmethod
+    def empty(cls, classes: tuple[str, ...], num_features: int, class_weight: Tensor | None = None) -> Self:
+        """Return the sums over no examples."""
+        k = len(_checked(classes))
+        return cls(classes, ClassStatistics.empty(k, num_features), RowHashes.empty(k), class_weight)
+
+    def __add__(self, other: Self) -> Self:
+        """Join by name: classes of the same name are added up, others are appended."""
+        known = set(self.classes)
+        classes = (*self.classes, *(name for name in other.classes if name not in known))
+        mine, theirs = self.aligned(classes), other.aligned(classes)
+        both = torch.tensor([name in known and name in other.classes for name in classes])
+        weights = [each._weights_or_ones() for each in (mine, theirs)]
+        if not torch.equal(weights[0][both], weights[1][both]):
+            raise OptionError("heads must give their common classes the same class weights to be merged")
+        joined = torch.where(torch.tensor([name in known for name in classes]), weights[0], weights[1])
+        has_weights = self.class_weight is not None or other.class_weight is not None
+        statistics, hashes = mine.statistics + theirs.statistics, mine.hashes + theirs.hashes
+        return type(self)(classes, statistics, hashes, joined if has_weights else None)
+
+    def __sub__(self, other: Self) -> Self:
+        """Take examples of the same classes out; raise unless all of them were added."""
+        hashes = self.hashes - other.hashes
+        return replace(self, statistics=self.statistics - other.statistics, hashes=hashes)
+
+    def aligned(self, classes: tuple[str, ...]) -> Self:
+        """Return the same sums for these classes, in their order; a class that is not among them must be empty."""
+        index = {name: k for k, name in enumerate(self.classes)}
+        pairs = [(new, index[name]) for new, name in enumerate(classes) if name in index]
+        to, origin = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).T
+        made = self.empty(classes, self.statistics.num_features)
+        for name in BY_CLASS:
+            getattr(made.statistics, name)[to] = getattr(self.statistics, name)[origin]
+        for new, old in pairs:
+            made.hashes.by_class[new] = self.hashes.by_class[old]
+        weights = None
+        if self.class_weight is not None:
+            weights = torch.ones(len(classes), dtype=torch.float64)
+            weights[to] = self.class_weight[origin]
+        return replace(made, statistics=replace(made.statistics, scatter=self.statistics.scatter), class_weight=weights)
+
+    def index(self, name: str) -> int:
+        """Return the index of a class."""
+        if name not in self.classes:
+            raise OptionError(f"there is no class {name!r}{nearest(name, self.classes)}")
+        return self.classes.index(name)
+
+    def renamed(self, old: str, new: str) -> Self:
+        """Return the sums with another name of a class."""
+        k = self.index(old)
+        return replace(self, classes=_checked((*self.classes[:k], new, *self.classes[k + 1 :])))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return everything but the names of the classes."""
+        upper = torch.triu_indices(*self.statistics.scatter.shape)  # of a symmetric matrix
+        made = {name: getattr(self.statistics, name) for name in BY_CLASS}
+        made |= {"scatter": self.statistics.scatter[*upper], "hashes": torch.cat(self.hashes.by_class)}
+        return made if self.class_weight is None else made | {"class_weight": self.class_weight}
+
+    def restored(self, tensors: Mapping[str, Tensor]) -> Self:
+        """Return sums of the same size with the values that :meth:`tensors` returned."""
+        k, d = self.statistics.means.shape
+        count = int(tensors["counts"].sum()) if "counts" in tensors else 0
+        shapes = {"weights": (k,), "counts": (k,), "means": (k, d), "scatter": (d * (d + 1) // 2,), "hashes": (count,)}
+        shapes |= {"class_weight": (k,)} if "class_weight" in tensors else {}
+        check_shapes("the sums of a closed-form head", shapes, tensors)
+        scatter, upper = torch.zeros(d, d, dtype=torch.float64), torch.triu_indices(d, d)
+        scatter[*upper] = scatter.T[*upper] = tensors["scatter"].double()
+        statistics = ClassStatistics(scatter=scatter, **{name: tensors[name] for name in BY_CLASS})
+        hashes = RowHashes(list(torch.split(tensors["hashes"], tensors["counts"].tolist())))
+        return type(self)(self.classes, statistics, hashes, tensors.get("class_weight"))
+
+    def _weights_or_ones(self) -> Tensor:
+        ones = torch.ones(len(self.classes), dtype=torch.float64)
+        return ones if self.class_weight is None else self.class_weight
+
+
+def check_shapes(what: str, shapes: Mapping[str, tuple[int, ...]], tensors: Mapping[str, Tensor]) -> None:
+    """Raise unless there is a tensor of each name and shape."""
+    for name, shape in shapes.items():
+        given = tuple(tensors[name].shape) if name in tensors else "none"
+        if given != shape:
+            raise DataError(f"{what} must have a tensor {name!r} of the shape {shape}, got {given}")
+
+
+def _checked(classes: tuple[str, ...]) -> tuple[str, ...]:
+    wrong = next((name for name in classes if not isinstance(name, str)), None)
+    if wrong is not None:
+        raise OptionError(f"class names must be strings, got {wrong!r}; convert them with str")
+    if len(set(classes)) < len(classes):
+        twice = next(name for name in classes if classes.count(name) > 1)
+        raise OptionError(f"class names must differ, got {twice!r} twice")
+    return classes
