@@ -130,7 +130,7 @@ def test_a_replaced_argument_leaves_the_other_parts_as_they_are(parts):
     assert model.classes == ("0", "1", "2")
     for name in ("net", "head", "combination", "rejector", "network"):
         assert getattr(other, name) is getattr(model, name), name
-    assert other.scorers_by_layer() == model.scorers_by_layer()
+    assert other.layer_scorers() == model.layer_scorers()
     assert (other.metadata, other.versions) == (model.metadata, model.versions)
     assert other.predict(torch.cat(parts[3])).labels.tolist() == model.predict(torch.cat(parts[3])).labels.tolist()
 

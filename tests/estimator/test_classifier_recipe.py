@@ -35,7 +35,7 @@ def distance_alone(classifier, X):
 
 def references(classifier):
     """The hidden activations of the training rows among which neighbours are searched."""
-    return list(classifier.classifier_.scorers_by_layer().values())[-1].references
+    return classifier.classifier_.layer_scorers()[-1][1].references
 
 
 def naive_hidden(network, row):

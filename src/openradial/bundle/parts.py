@@ -41,7 +41,7 @@ def classifier_records(model: OpenClassifier) -> JsonDict:
         "head": scorer_record(model.head),
         "scorers": [
             {"layer": layer, **({"kind": THE_HEAD} if scorer is model.head else scorer_record(scorer))}
-            for layer, scorer in model.scorers_by_layer().items()
+            for layer, scorer in model.layer_scorers()
         ],
         "combination": None if merge is None else scorer_record(merge),
         "decision": None if rejector is None else decision_record(rejector),
@@ -65,7 +65,7 @@ def decision_record(rejector: Rejector) -> JsonDict:
 
 def classifier_tensors(model: OpenClassifier) -> dict[str, Tensor]:
     """Return all tensors of a classifier, by part and name."""
-    scorers = model.scorers_by_layer().values()
+    scorers = [scorer for _, scorer in model.layer_scorers()]
     parts: dict[str, Scorer | Rejector | None] = {"head": model.head, "combination": model.combination}
     parts |= {f"scorers.{index}": scorer for index, scorer in enumerate(scorers) if scorer is not model.head}
     parts["rejector"] = model.rejector
@@ -80,10 +80,10 @@ def make_classifier(record: BundleRecord, tensors: Tensors) -> OpenClassifier:
     head = _scorer(record.head, _take(left, "head"))
     if not isinstance(head, Head):
         raise BundleError(f"the head must classify, and a {record.head['kind']} does not")
-    scorers = {
-        str(each["layer"]): head if each["kind"] == THE_HEAD else _scorer(each, _take(left, f"scorers.{index}"))
+    scorers = [
+        (str(each["layer"]), head if each["kind"] == THE_HEAD else _scorer(each, _take(left, f"scorers.{index}")))
         for index, each in enumerate(record.scorers)
-    }
+    ]
     merge = None if record.combination is None else _scorer(record.combination, _take(left, "combination"))
     if not (merge is None or isinstance(merge, Combination)):
         raise BundleError(f"the combination must be a Combination, and is a {type(merge).__name__}")

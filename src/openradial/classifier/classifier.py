@@ -53,7 +53,7 @@ class OpenClassifier(nn.Module):
     Args:
         net: the network; ``net(x)`` are outputs ``(b, k)``.
         head: how outputs become log-probabilities and an unknown score.
-        scorers: unknown scores by layer.
+        scorers: unknown scores by layer; as pairs ``(layer, scorer)`` where several read the same layer.
         combination: how several scores become one.
         rejector: the calibrated decision.
         classes: names of the classes in the order of the outputs; by default "0", "1", ...
@@ -68,7 +68,7 @@ class OpenClassifier(nn.Module):
         net: nn.Module,
         head: Head,
         *,
-        scorers: Mapping[str, Scorer] | None = None,
+        scorers: Mapping[str, Scorer] | Sequence[tuple[str, Scorer]] | None = None,
         combination: Combination | None = None,
         rejector: Rejector | None = None,
         classes: Sequence[str] | None = None,
@@ -78,13 +78,14 @@ class OpenClassifier(nn.Module):
         versions: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
-        self.layers = tuple(scorers or {})
+        pairs = list(scorers.items() if isinstance(scorers, Mapping) else scorers or ())
+        self.layers = tuple(layer for layer, _ in pairs)
         if len(self.layers) > 1 and combination is None:
             raise OptionError(f"{len(self.layers)} scores need a combination that makes one of them, got none")
         if len(self.layers) < 2 and combination is not None:
             raise OptionError(f"a combination needs at least two scores, got {len(self.layers)}")
         self.net, self.head, self.combination, self.rejector = net, head, combination, rejector
-        self.scorers = nn.ModuleList((scorers or {}).values())
+        self.scorers = nn.ModuleList(scorer for _, scorer in pairs)
         self.classes = tuple(map(str, range(head.num_classes)) if classes is None else classes)
         self._check_classes()
         self.preprocessing: Inputs = TensorInputs() if preprocessing is None else preprocessing
@@ -132,7 +133,7 @@ class OpenClassifier(nn.Module):
         parts = list(self._hidden_layers(inputs))
         layers = {name: _joined([part[name] for part in parts]) for name in (OUTPUTS, *self.layers)}
         self.head.fit(layers[OUTPUTS], labels)
-        for layer, scorer in self.scorers_by_layer().items():
+        for layer, scorer in self.layer_scorers():
             if scorer is not self.head:
                 scorer.fit(layers[layer], labels)
         return self
@@ -163,9 +164,9 @@ class OpenClassifier(nn.Module):
             [self._scores(layers, self.head.compute(layers[OUTPUTS])) for layers in self._hidden_layers(inputs)]
         )
 
-    def scorers_by_layer(self) -> dict[str, Scorer]:
-        """Return the scorers by the layer that each one reads."""
-        return {name: s for name, s in zip(self.layers, self.scorers, strict=True) if isinstance(s, Scorer)}
+    def layer_scorers(self) -> list[tuple[str, Scorer]]:
+        """Return the scorers, each with the layer that it reads."""
+        return [(layer, s) for layer, s in zip(self.layers, self.scorers, strict=True) if isinstance(s, Scorer)]
 
     def replace(self, **changes: Any) -> Self:
         """Return a classifier with the same parts and some arguments of the constructor replaced."""
@@ -180,7 +181,7 @@ class OpenClassifier(nn.Module):
             "metadata",
             "versions",
         )
-        values = {name: getattr(self, name) for name in names} | {"scorers": self.scorers_by_layer()}
+        values = {name: getattr(self, name) for name in names} | {"scorers": self.layer_scorers()}
         return type(self)(**values | changes)
 
     def save(self, path: Path | str, *, overwrite: bool = False) -> Path:
@@ -273,7 +274,7 @@ class OpenClassifier(nn.Module):
     def _scores(self, layers: Mapping[str, Tensor], result: HeadOutput) -> Tensor:
         scores = [
             result.unknown_score if scorer is self.head else scorer.unknown_score(layers[layer])
-            for layer, scorer in self.scorers_by_layer().items()
+            for layer, scorer in self.layer_scorers()
         ]
         return torch.stack(scores, 1)  # (b, m)
 

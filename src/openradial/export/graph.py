@@ -28,8 +28,8 @@ class Graph(nn.Module):
     def __init__(self, model: OpenClassifier) -> None:
         super().__init__()
         copied = copy.deepcopy(model).requires_grad_(False).cpu()
-        layers = copied.scorers_by_layer().items()
-        scorers = {layer: scorer if scorer is copied.head else traceable(scorer) for layer, scorer in layers}
+        pairs = copied.layer_scorers()
+        scorers = [(layer, scorer if scorer is copied.head else traceable(scorer)) for layer, scorer in pairs]
         merge = None if copied.combination is None else GraphCombination(copied.combination)
         self.classifier = OpenClassifier(copied.net, copied.head, scorers=scorers, combination=merge)
         inputs = model.preprocessing
