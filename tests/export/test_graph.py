@@ -65,6 +65,7 @@ SCORERS = {
     "mean cosine of a class": NeighbourScorer(2, "cosine", "mean", by_class=True),
     "normalised": NeighbourScorer(1, normalise=True),
     "mahalanobis": MahalanobisScorer(relative=True),
+    "mahalanobis++": MahalanobisScorer(relative=True, normalise=True),
     "parzen": ParzenScorer(0.4),
 }
 

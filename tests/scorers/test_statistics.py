@@ -128,6 +128,14 @@ def test_features_that_do_not_vary_keep_a_scatter_without_negative_diagonal():
         assert scatter[1].abs().max() < 1e-6
 
 
+@pytest.mark.parametrize("offset", [0.0, 0.1, 1e6])
+def test_one_example_per_class_has_no_scatter_within(offset):
+    z, y = torch.randn(100, 5, generator=torch.Generator().manual_seed(0)) + offset, torch.arange(100)
+    assert not ClassStatistics.of(z, y, 100).within().any()
+    added = sum((ClassStatistics.of(z[i::2], y[i::2], 100) for i in range(2)), ClassStatistics.empty(100, 5))
+    assert not added.within().any()
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_features_are_converted_before_anything_is_computed(dtype):
     z, y = draw(2, 200)
