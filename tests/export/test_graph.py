@@ -79,6 +79,26 @@ def test_scorers_of_a_graph_score_alike(scorer):
     torch.testing.assert_close(traceable(scorer).unknown_score(asked), expected)
 
 
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_mahalanobis_score_of_directions_is_traced(relative):
+    class Scored(torch.nn.Module):
+        def __init__(self, scorer):
+            super().__init__()
+            self.scorer = traceable(scorer)
+
+        def forward(self, z):
+            return self.scorer.unknown_score(z)
+
+    torch.manual_seed(0)
+    scorer = MahalanobisScorer(relative=relative, normalise=True).fit(torch.randn(200, 4), torch.arange(200) % 3)
+    asked = torch.randn(9, 4)
+    asked[2], asked[3, 1], asked[4, 2], asked[5] = 0.0, torch.nan, torch.inf, 1e30
+    expected = scorer.unknown_score(asked)
+    rows = torch.export.Dim("rows", max=1000)
+    program = torch.export.export(Scored(scorer), (torch.randn(5, 4),), dynamic_shapes={"z": {0: rows}})
+    torch.testing.assert_close(program.module()(asked), expected, equal_nan=True)
+
+
 def test_a_mixture_in_a_graph_scores_alike():
     torch.manual_seed(0)
     parts = {"log_weights": torch.tensor([0.3, 0.7]).log(), "means": torch.randn(2, 4), "factors": torch.rand(2, 4)}
