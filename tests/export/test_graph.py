@@ -65,6 +65,7 @@ SCORERS = {
     "mean cosine of a class": NeighbourScorer(2, "cosine", "mean", by_class=True),
     "normalised": NeighbourScorer(1, normalise=True),
     "mahalanobis": MahalanobisScorer(relative=True),
+    "mahalanobis++": MahalanobisScorer(relative=True, normalise=True),
     "parzen": ParzenScorer(0.4),
 }
 
@@ -76,6 +77,26 @@ def test_scorers_of_a_graph_score_alike(scorer):
     asked = torch.cat([2 * torch.randn(50, 4), 1e3 * torch.randn(5, 4)])
     expected = scorer.unknown_score(asked)
     torch.testing.assert_close(traceable(scorer).unknown_score(asked), expected)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_mahalanobis_score_of_directions_is_traced(relative):
+    class Scored(torch.nn.Module):
+        def __init__(self, scorer):
+            super().__init__()
+            self.scorer = traceable(scorer)
+
+        def forward(self, z):
+            return self.scorer.unknown_score(z)
+
+    torch.manual_seed(0)
+    scorer = MahalanobisScorer(relative=relative, normalise=True).fit(torch.randn(200, 4), torch.arange(200) % 3)
+    asked = torch.randn(9, 4)
+    asked[2], asked[3, 1], asked[4, 2], asked[5] = 0.0, torch.nan, torch.inf, 1e30
+    expected = scorer.unknown_score(asked)
+    rows = torch.export.Dim("rows", max=1000)
+    program = torch.export.export(Scored(scorer), (torch.randn(5, 4),), dynamic_shapes={"z": {0: rows}})
+    torch.testing.assert_close(program.module()(asked), expected, equal_nan=True)
 
 
 def test_a_mixture_in_a_graph_scores_alike():

@@ -6,5 +6,14 @@ from openradial.scorers.mahalanobis import MahalanobisScorer
 from openradial.scorers.mixture import MixtureScorer
 from openradial.scorers.neighbours import NeighbourScorer
 from openradial.scorers.parzen import ParzenScorer
+from openradial.scorers.statistics import ClassStatistics
 
-__all__ = ["Combination", "MahalanobisScorer", "MixtureScorer", "NeighbourScorer", "ParzenScorer", "Scorer"]
+__all__ = [
+    "ClassStatistics",
+    "Combination",
+    "MahalanobisScorer",
+    "MixtureScorer",
+    "NeighbourScorer",
+    "ParzenScorer",
+    "Scorer",
+]

@@ -156,6 +156,15 @@ def check_classes(y: Tensor | None, count: int) -> Tensor:
     return y.long()
 
 
+def unit_length(z: Tensor) -> Tensor:
+    """Return the rows divided by their lengths, float64; a row of zeros stays, and no length over- or underflows."""
+    rows = z.double()
+    largest = rows.detach().abs().amax(1, keepdim=True)
+    rows = rows / largest.where(largest > 0, 1.0)
+    length: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return rows / length.where(length > 0, 1.0)
+
+
 def squared_distances(z: Tensor, points: Tensor) -> Tensor:
     """Return the squared distance of each row to each point, ``(b, d), (m, d) -> (b, m)``, by one matrix product.
 

@@ -5,10 +5,13 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from openradial.errors import OptionError
-from openradial.scorers.base import FeatureScorer, check_classes, check_features, squared_distances
+from openradial.errors import OptionError, ShapeError
+from openradial.scorers.base import FeatureScorer, check_classes, check_features, squared_distances, unit_length
+from openradial.scorers.statistics import ClassStatistics
 
 SINGULAR = 1e-7  # a share of a standard deviation that is rounding
+
+Shrinkage = float | Literal["ledoit-wolf", "oas"]
 
 
 class MahalanobisScorer(FeatureScorer):
@@ -16,12 +19,14 @@ class MahalanobisScorer(FeatureScorer):
 
     :math:`\min_k (z - \mu_k)^\top \Sigma^{-1} (z - \mu_k)`, with the covariance :math:`\Sigma` of the features around
     their class means, pooled over the classes. ``relative`` subtracts the squared distance under one Gaussian for all
-    features, which removes what does not depend on the class (Ren et al. 2021). Classes without examples are left out;
-    without labels all rows are one class.
+    features, which removes what does not depend on the class (Ren et al. 2021). ``normalise`` divides each row by its
+    length first, because lengths differ more than a shared covariance can describe: Mahalanobis++ (Mueller and Hein
+    2025). A row of zeros stays. Classes without examples are left out; without labels all rows are one class.
 
     A covariance of few rows or dependent features is singular, so it is shrunk to
-    :math:`(1 - s) \Sigma + s \, \tfrac{\operatorname{tr} \Sigma}{d} I`, with s after Ledoit and Wolf (2004), next to 0
-    for many rows, or given as ``shrinkage``; 0 is the paper's form.
+    :math:`(1 - s) \Sigma + s \, \tfrac{\operatorname{tr} \Sigma}{d} I`. s is next to 0 for many rows: after Ledoit and
+    Wolf (2004), or with ``"oas"`` after Chen et al. (2010), which needs nothing but the covariance. Or ``shrinkage`` is
+    s; 0 is the form of Lee et al.
 
     >>> known, classes = torch.tensor([[0.0], [2.0], [10.0], [12.0]]), torch.tensor([0, 0, 1, 1])
     >>> MahalanobisScorer(shrinkage=0.0).fit(known, classes).unknown_score(torch.tensor([[1.0], [8.0]]))
@@ -33,54 +38,83 @@ class MahalanobisScorer(FeatureScorer):
     overall_mean: Tensor
     overall_whitening: Tensor
 
-    def __init__(self, *, relative: bool = False, shrinkage: float | Literal["ledoit-wolf"] = "ledoit-wolf") -> None:
+    def __init__(
+        self, *, relative: bool = False, normalise: bool = False, shrinkage: Shrinkage = "ledoit-wolf"
+    ) -> None:
         super().__init__()
         is_share = isinstance(shrinkage, int | float) and not isinstance(shrinkage, bool) and 0 <= shrinkage <= 1
-        if not (is_share or shrinkage == "ledoit-wolf"):
-            raise OptionError(f"shrinkage must be 'ledoit-wolf' or a number from 0 to 1, got {shrinkage!r}")
-        self.relative, self.shrinkage = bool(relative), shrinkage
+        if not (is_share or shrinkage in ("ledoit-wolf", "oas")):
+            raise OptionError(f"shrinkage must be 'ledoit-wolf', 'oas' or a number from 0 to 1, got {shrinkage!r}")
+        self.relative, self.normalise, self.shrinkage = bool(relative), bool(normalise), shrinkage
 
     def fit(self, z: Tensor, y: Tensor | None = None) -> Self:
         """Fit the class means and the covariances."""
         check_features(z)
-        rows = z.detach().double()
+        rows = unit_length(z.detach()) if self.normalise else z.detach().double()
         labels = check_classes(y, len(z)).to(z.device) if y is not None else torch.zeros_like(rows[:, 0]).long()
         present, labels = torch.unique(labels, return_inverse=True)
-        if self.relative and len(present) == 1:
-            raise OptionError(
-                "a relative distance needs at least two classes, got one; give labels or take relative=False"
-            )
+        self._check_count(len(present))
         counts = labels.bincount().unsqueeze(1)
         self.means = rows.new_zeros(len(present), rows.shape[1]).index_add(0, labels, rows) / counts
         self.overall_mean = rows.mean(0)
-        self.whitening = _whitening(rows - self.means[labels], self.shrinkage)
-        self.overall_whitening = _whitening(rows - self.overall_mean, self.shrinkage)
+        self.whitening = self._whitening(rows - self.means[labels])
+        self.overall_whitening = self._whitening(rows - self.overall_mean)
+        return self
+
+    def fit_statistics(self, statistics: ClassStatistics) -> Self:
+        """Fit from the statistics of the features; with ``normalise`` they must be those of rows of length 1.
+
+        Ledoit and Wolf's shrinkage needs the features themselves, so ``shrinkage`` must be ``"oas"`` or a number.
+        """
+        if self.shrinkage == "ledoit-wolf":
+            raise OptionError(
+                "shrinkage='ledoit-wolf' needs features, got statistics; take shrinkage='oas' or a number"
+            )
+        count, present = int(statistics.counts.sum()), statistics.counts > 0
+        if not count:
+            raise ShapeError("statistics must hold at least one example to learn from, got none")
+        self._check_count(int(present.sum()))
+        self.means, self.overall_mean = statistics.means[present], statistics.mean
+        self.whitening = self._shrunk_whitening(statistics.within() / statistics.total, count)
+        self.overall_whitening = self._shrunk_whitening(statistics.scatter / statistics.total, count)
         return self
 
     def _score(self, z: Tensor) -> Tensor:
-        deviations, means = z - self.overall_mean, self.means.double() - self.overall_mean
+        rows = unit_length(z) if self.normalise else z
+        deviations, means = rows - self.overall_mean, self.means.double() - self.overall_mean
         whitening = self.whitening.double()
         score = squared_distances(deviations @ whitening, means @ whitening).amin(1)
         if not self.relative:
             return score
         return score - (deviations @ self.overall_whitening.double()).square().sum(1)
 
+    def _check_count(self, classes: int) -> None:
+        if self.relative and classes == 1:
+            raise OptionError(
+                "a relative distance needs at least two classes, got one; give labels or take relative=False"
+            )
 
-def _whitening(deviations: Tensor, shrinkage: float | str) -> Tensor:
-    """Return the matrix W with W Wᵀ the inverse of the shrunk covariance, ``(n, d) -> (d, d)``."""
-    covariance = deviations.T @ deviations / len(deviations)
-    share = ledoit_wolf(deviations, covariance) if isinstance(shrinkage, str) else shrinkage
-    identity = torch.eye(len(covariance), dtype=covariance.dtype, device=covariance.device)
-    covariance = (1 - share) * covariance + share * covariance.diagonal().mean() * identity
-    factor, failed = torch.linalg.cholesky_ex(covariance)
-    # a pivot is what the features before leave unexplained of this one, whatever their units
-    if int(failed) or (factor.diagonal() <= SINGULAR * covariance.diagonal().sqrt()).any():
-        raise OptionError(
-            f"the covariance of the features is singular with shrinkage={shrinkage!r}; take a larger shrinkage, or "
-            "features that vary"
-        )
-    inverse: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
-    return inverse.T
+    def _whitening(self, deviations: Tensor) -> Tensor:
+        """Return the whitening of rows minus their means, ``(n, d) -> (d, d)``."""
+        covariance = deviations.T @ deviations / len(deviations)
+        share = ledoit_wolf(deviations, covariance) if self.shrinkage == "ledoit-wolf" else None
+        return self._shrunk_whitening(covariance, len(deviations), share)
+
+    def _shrunk_whitening(self, covariance: Tensor, count: int, share: float | None = None) -> Tensor:
+        """Return the matrix W with W Wᵀ the inverse of the shrunk covariance of ``count`` rows, ``(d, d)``."""
+        if share is None:
+            share = oas(covariance, count) if isinstance(self.shrinkage, str) else self.shrinkage
+        identity = torch.eye(len(covariance), dtype=covariance.dtype, device=covariance.device)
+        covariance = (1 - share) * covariance + share * covariance.diagonal().mean() * identity
+        factor, failed = torch.linalg.cholesky_ex(covariance)
+        # a pivot is what the features before leave unexplained of this one, whatever their units
+        if int(failed) or (factor.diagonal() <= SINGULAR * covariance.diagonal().sqrt()).any():
+            raise OptionError(
+                f"the covariance of the features is singular with shrinkage={self.shrinkage!r}; take a larger "
+                "shrinkage, or features that vary"
+            )
+        inverse: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
+        return inverse.T
 
 
 def ledoit_wolf(deviations: Tensor, covariance: Tensor) -> float:
@@ -90,3 +124,13 @@ def ledoit_wolf(deviations: Tensor, covariance: Tensor) -> float:
     noise = (deviations.square().sum(1).square().sum() / count - squares) / (count * width)
     spread = (squares - covariance.diagonal().sum().square() / width) / width
     return float((noise / spread).clamp(0, 1)) if spread > 0 else 0.0
+
+
+def oas(covariance: Tensor, count: int) -> float:
+    """Return the share of the identity for a covariance of ``count`` Gaussian rows (Chen et al. 2010).
+
+    As in scikit-learn, without the terms 2 / d of equation 23, which matter for few features alone.
+    """
+    squares, trace = covariance.square().sum(), covariance.diagonal().sum()
+    spread = (count + 1) * (squares - trace.square() / len(covariance))
+    return float(((squares + trace.square()) / spread).clamp(0, 1)) if spread > 0 else 1.0

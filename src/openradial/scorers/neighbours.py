@@ -13,7 +13,15 @@ import torch
 from torch import Tensor
 
 from openradial.errors import OptionError, check_choice, check_count
-from openradial.scorers.base import Scorer, ScorerInput, at_least_float32, check_classes, check_features, check_rows
+from openradial.scorers.base import (
+    Scorer,
+    ScorerInput,
+    at_least_float32,
+    check_classes,
+    check_features,
+    check_rows,
+    unit_length,
+)
 
 PRODUCTS = 2**23  # numbers of the matrix s in memory at a time: 32 MB in float32
 IN_CACHE = 2**19  # numbers of the differences in memory at a time: 4 MB, which stay in the cache
@@ -218,13 +226,12 @@ class NeighbourScorer(Scorer):
         """Return the points whose Euclidean distances are computed, ``(b, d) -> (b, d or d + 2)``."""
         if self.metric == "euclidean" and not self.normalise:
             return z
-        rows = z.double()
-        length: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-        rows = rows / length.where(length > 0, 1.0)
+        rows = unit_length(z)
         if self.metric == "euclidean":
             return rows
         # rows of zeros get separate directions, so that they are orthogonal to every other row
-        is_zero, never = (length == 0).double(), torch.zeros_like(length)
+        is_zero = (z == 0).all(1, keepdim=True).double()
+        never = torch.zeros_like(is_zero)
         return torch.cat([rows, is_zero, never] if is_query else [rows, never, is_zero], 1)
 
     def _reduce(self, distances: Tensor) -> Tensor:

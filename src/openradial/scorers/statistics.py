@@ -9,6 +9,9 @@ from torch import Tensor
 from openradial.errors import OptionError, ShapeError, check_count
 from openradial.scorers.base import AT_ONCE, check_features, check_labels
 
+EPSILON = torch.finfo(torch.float64).eps
+ROUNDING = 1e-13  # a share of a sum of squares that is rounding, also for a sum over thousands of classes
+
 
 @dataclass(frozen=True, eq=False)
 class ClassStatistics:
@@ -129,9 +132,14 @@ class ClassStatistics:
         return type(self)(weights, counts, means, _clamped(scatter))
 
     def within(self) -> Tensor:
-        """Return the scatter around the class means, ``(d, d)``: the scatter minus that of the class means."""
-        deviations = (self.means - self.mean) * self.weights.sqrt().unsqueeze(1)
-        return _clamped(self.scatter - deviations.T @ deviations)
+        """Return the scatter around the class means, ``(d, d)``: the scatter minus that of the class means.
+
+        A feature that varies within the classes by no more than the rounding of this difference has zeros.
+        """
+        mean, squares = self.mean, self.scatter.diagonal()
+        deviations = (self.means - mean) * self.weights.sqrt().unsqueeze(1)
+        rounding = ROUNDING * squares + 4 * EPSILON * mean.abs() * (self.total * squares).sqrt()
+        return _clamped(self.scatter - deviations.T @ deviations, rounding)
 
     def _check_same_size(self, other: Self) -> None:
         if self.means.shape != other.means.shape:
@@ -158,8 +166,8 @@ def _checked_weight(class_weight: Tensor | None, num_classes: int, device: torch
     return weight
 
 
-def _clamped(scatter: Tensor) -> Tensor:
-    """Return the scatter, symmetric, and zero for features whose variance is negative by rounding."""
+def _clamped(scatter: Tensor, rounding: Tensor | float = 0.0) -> Tensor:
+    """Return the scatter, symmetric, and zero for features whose sum of squares is not above its rounding error."""
     scatter = (scatter + scatter.T) / 2
-    vanishes = scatter.diagonal() <= 0
+    vanishes = scatter.diagonal() <= rounding
     return torch.where(vanishes | vanishes.unsqueeze(1), 0.0, scatter)

@@ -12,7 +12,7 @@ from openradial.evaluation.comparison import comparison as steps
 from openradial.evaluation.comparison.methods import DISTANCE, NEAR, RECIPE, Method, Scores, measured
 from openradial.evaluation.comparison.report import groups, markdown, summarised
 from openradial.heads import RadialHead
-from openradial.scorers import NeighbourScorer
+from openradial.scorers import MahalanobisScorer, NeighbourScorer
 
 FEW = tuple(m for m in METHODS if m.name in ("softmax: msp", "DOC", "ours: distance + neighbour"))
 
@@ -90,6 +90,18 @@ def test_scorers_learn_from_training_data_alone():
     scores.merged(merged)
     assert len(seen) == 1
     assert torch.equal(seen[0], sets["train"]["fully connected"])
+
+
+@pytest.mark.parametrize("name", ["softmax: Mahalanobis++", "softmax: relative Mahalanobis++"])
+def test_mahalanobis_scores_of_directions_are_compared(name):
+    sets, labels = made_sets()
+    (method,) = [method for method in METHODS if method.name == name]
+    score = Scores(sets, labels, 3).merged(method)["far"]
+    scorer = MahalanobisScorer(normalise=True, relative="relative" in name)
+    train, far = (sets[part]["fully connected"] for part in ("train", "far"))
+    assert torch.equal(score, scorer.fit(train, labels["train"]).unknown_score(far))
+    longer = {part: {layer: 9 * rows for layer, rows in layers.items()} for part, layers in sets.items()}
+    torch.testing.assert_close(Scores(longer, labels, 3).merged(method)["far"], score, rtol=1e-4, atol=1e-4)
 
 
 def test_the_numbers_of_a_row_are_those_of_the_metrics():

@@ -85,6 +85,8 @@ CAC = LayerScore("CAC's score", "outputs", CACHead)
 ANCHOR = LayerScore("distance", "outputs", lambda k: CACHead(k, score="distance"))
 DISTANCE = LayerScore("distance", "outputs", RadialHead)
 MAHALANOBIS = LayerScore("Mahalanobis", FULLY, lambda _: MahalanobisScorer())
+MAHALANOBIS_PP = LayerScore("Mahalanobis++", FULLY, lambda _: MahalanobisScorer(normalise=True))
+RELATIVE_PP = LayerScore("relative Mahalanobis++", FULLY, lambda _: MahalanobisScorer(normalise=True, relative=True))
 PARZEN = LayerScore("radial basis functions", FULLY, lambda _: ParzenScorer(centres=CENTRES))
 MIXTURE = LayerScore("Gaussian mixture", FULLY, lambda _: MixtureScorer(covariance="diag"))
 NEAR = LayerScore("nearest neighbour", FULLY, lambda _: NeighbourScorer(k=1))
@@ -94,7 +96,8 @@ DIRECTION_CONVOLUTION = DIRECTION._replace(label="nearest direction, convolution
 
 METHODS = (
     *(Method(f"softmax: {p.label}", "softmax", (p,)) for p in (PROBABILITY, LOGIT, ENERGY, OPENMAX)),
-    *(Method(f"softmax: {p.label}", "softmax", (p,)) for p in (MAHALANOBIS, PARZEN, MIXTURE, NEAR, NEAR_CONVOLUTION)),
+    *(Method(f"softmax: {p.label}", "softmax", (p,)) for p in (MAHALANOBIS, MAHALANOBIS_PP, RELATIVE_PP)),
+    *(Method(f"softmax: {p.label}", "softmax", (p,)) for p in (PARZEN, MIXTURE, NEAR, NEAR_CONVOLUTION)),
     Method("softmax: both neighbours", "softmax", (NEAR, NEAR_CONVOLUTION), "standardised"),
     Method("softmax: both directions", "softmax", (DIRECTION, DIRECTION_CONVOLUTION), "fisher"),
     Method("DOC", "DOC", (DOC,)),
