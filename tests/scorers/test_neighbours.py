@@ -371,3 +371,12 @@ def test_scoring_needs_a_fit_and_rows_of_the_same_width():
         NeighbourScorer().leave_one_out_scores()
     with pytest.raises(ShapeError, match=r"^features must have the shape \(b, 5\), got \(9, 4\)$"):
         NeighbourScorer().fit(references).unknown_score(z[:, :4])
+
+
+@pytest.mark.parametrize("options", [{"normalise": True}, {"metric": "cosine"}], ids=str)
+@pytest.mark.parametrize("factor", [1e-200, 1e300])
+def test_directions_survive_lengths_whose_squares_overflow(options, factor):
+    z = torch.tensor([[1.0, 2.0], [-3.0, 1.0]], dtype=torch.float64)
+    scorer = NeighbourScorer(1, **options).fit(z)
+    query = torch.tensor([[1.0, 1.0]], dtype=torch.float64)
+    torch.testing.assert_close(scorer.unknown_score(factor * query), scorer.unknown_score(query))
