@@ -3,7 +3,7 @@
 Every constant here was chosen on known data alone; docs/recipe.md has the measurements.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from numbers import Real
 from typing import Any, Literal
@@ -12,16 +12,18 @@ from torch import Tensor, nn
 
 from openradial.errors import OptionError, check_choice, check_count, check_positive
 from openradial.functional import safe_beta
-from openradial.heads import CACHead, DOCHead, Head, RadialHead, SoftmaxHead
+from openradial.heads import CACHead, ClosedFormRadialHead, DOCHead, Head, RadialHead, SoftmaxHead
 from openradial.nn import RadialLoss
-from openradial.scorers import Combination, NeighbourScorer, Scorer
+from openradial.scorers import Combination, MahalanobisScorer, NeighbourScorer, Scorer
 from openradial.training import Objective
 from openradial.training.outliers import DEFAULTS, OutlierObjective, check_kinds
 
-__all__ = ["Recipe", "default_recipe", "hidden_layer_names"]
+__all__ = ["Recipe", "closed_form_recipe", "default_recipe", "hidden_layer_names"]
 
 HeadName = Literal["radial", "softmax", "doc", "cac"]
 LossName = Literal["squared", "distance"]
+MethodName = Literal["gradient", "closed-form"]
+ClassWeightName = Literal["balanced", "auto"]
 CombinationName = Literal["standardised", "fisher"]
 
 HEADS: dict[str, Callable[[int], Head]] = {"softmax": SoftmaxHead, "doc": DOCHead, "cac": CACHead}
@@ -30,6 +32,8 @@ LAYERS = {"mnist": ("fc2", "fc1"), "mlp": ("hidden.fc2",), "spiral": ("hidden.fc
 METRICS = {"distance": "euclidean", "squared": "squared_euclidean"}
 REFERENCES = 10_000  # training examples among which neighbours are searched
 MIN_COMBINATION = 20  # held-out examples that a combination of scores needs
+RANDOM_FEATURES = ((2_000, 500), (10_000, 1_000))  # of tables: up to so many examples, so many random features
+MOST_RANDOM_FEATURES = 2_000  # for more examples
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,10 @@ class Recipe:
         neighbours: the distance to this nearest training example counts.
         cosine: compare the directions of activations instead of their positions.
         combination: how the scores of the outputs and of the layers become one.
+        method: ``"gradient"``, or ``"closed-form"``, which solves the radial head on features that are not trained, see
+            :class:`openradial.heads.ClosedFormRadialHead`; and so ``random_features``.
+        mahalanobis: in closed form, whether the Mahalanobis distance of the features counts.
+        class_weight: None, ``"balanced"``, or in closed form ``"auto"``: by the leave-one-out macro error.
     """
 
     head: HeadName = "radial"
@@ -61,8 +69,17 @@ class Recipe:
     neighbours: int = 1
     cosine: bool = False
     combination: CombinationName = "standardised"
+    method: MethodName = "gradient"
+    random_features: int = 0
+    mahalanobis: bool = False
+    class_weight: ClassWeightName | None = None
 
     def __post_init__(self) -> None:
+        check_choice("method", self.method, ("gradient", "closed-form"))
+        check_count("random_features", self.random_features, least=0)
+        if self.class_weight is not None:
+            check_choice("class_weight", self.class_weight, ("balanced", "auto"))
+        self._check_method()
         check_choice("head", self.head, ("radial", *HEADS))
         check_choice("loss", self.loss, METRICS)
         check_positive("scale", self.scale)
@@ -84,6 +101,12 @@ class Recipe:
         beta = safe_beta(num_classes, self.scale) if isinstance(self.beta, str) else self.beta
         return RadialHead(num_classes, beta, self.scale, loss=self.loss)
 
+    def make_closed_form_head(self, classes: Sequence[str], num_features: int, seed: int = 0) -> ClosedFormRadialHead:
+        """Return the head that is solved on features, not yet fitted."""
+        beta = safe_beta(len(classes), self.scale) if isinstance(self.beta, str) else self.beta
+        options: dict[str, Any] = {"class_weight": self.class_weight, "random_features": self.random_features}
+        return ClosedFormRadialHead(classes, num_features, beta, self.scale, seed=seed, **options)
+
     def make_objective(self, head: Head, class_weight: Tensor | None = None) -> Objective | OutlierObjective:
         """Return what training minimises: the loss of the head, and that of outliers if there are any."""
         loss: Any = head.loss
@@ -95,14 +118,31 @@ class Recipe:
         has_outliers = self.outliers and self.outlier_weight
         return OutlierObjective(loss, self.outliers, self.outlier_weight) if has_outliers else Objective(loss)
 
-    def make_scorers(self, head: Head) -> dict[str, Scorer]:
-        """Return the scorers by layer: the score of the head, and neighbours in the hidden layers."""
-        near = {layer: NeighbourScorer(self.neighbours, normalise=self.cosine) for layer in self.layers}
-        return {OUTPUTS: head, **near} if near else {}
+    def make_scorers(self, head: Head) -> list[tuple[str, Scorer]]:
+        """Return the scorers with their layers: the score of the head, and neighbours in the hidden layers."""
+        others: list[tuple[str, Scorer]] = []
+        for layer in self.layers:
+            if self.mahalanobis:
+                others.append((layer, MahalanobisScorer(normalise=self.cosine, shrinkage="oas")))
+            others.append((layer, NeighbourScorer(self.neighbours, normalise=self.cosine)))
+        return [(OUTPUTS, head), *others] if others else []
 
     def make_combination(self) -> Combination:
         """Return how the scores become one, not yet fitted."""
         return Combination(self.combination)
+
+    def _check_method(self) -> None:
+        if self.method == "gradient":
+            for name in ("random_features", "mahalanobis"):
+                if getattr(self, name):
+                    raise OptionError(f"{name} is for method='closed-form', got method='gradient'; leave it out")
+            if self.class_weight == "auto":
+                raise OptionError("class_weight='auto' is for method='closed-form'; use 'balanced' or None")
+        elif self.head != "radial" or self.loss != "squared":
+            raise OptionError(
+                "method='closed-form' solves the radial head with the squared loss, got "
+                f"head={self.head!r} and loss={self.loss!r}; use method='gradient'"
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the recipe as JSON values."""
@@ -122,6 +162,21 @@ def default_recipe(net: nn.Module, network: str, kind: str, **options: Any) -> R
     if has_convolutions:
         defaults |= {"cosine": True, "combination": "fisher"}
     return Recipe(**defaults | options)
+
+
+def closed_form_recipe(kind: str, examples: int, **options: Any) -> Recipe:
+    """Return the recipe for features that are not trained, of a kind of data and a number of examples.
+
+    Columns of a table get random features and Euclidean distances; other features, such as embeddings, are compared by
+    direction.
+    """
+    defaults: dict[str, Any] = {"outliers": DEFAULTS["table"], "layers": (OUTPUTS,)}
+    if kind == "table":
+        few = (count for most, count in RANDOM_FEATURES if examples <= most)
+        defaults["random_features"] = next(few, MOST_RANDOM_FEATURES)
+    else:
+        defaults |= {"cosine": True, "mahalanobis": True}
+    return Recipe(**defaults | {"method": "closed-form"} | options)
 
 
 def hidden_layer_names(net: nn.Module, network: str) -> tuple[str, ...]:

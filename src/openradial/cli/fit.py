@@ -70,6 +70,10 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "weights": (str, "Initial weights: imagenet, or a file."),
         "reset": (str, "Layers that ignore the weights: classifier, fully_connected or none."),
         "head": (str, "radial, softmax, doc or cac."),
+        "method": (str, "gradient, closed-form or auto, the default: closed-form for tables."),
+        "calibration": (str, "split, cross (nothing is held out; closed-form only) or auto, the default."),
+        "class_weight": (str, "balanced, or auto (closed-form only); by default none."),
+        "random_features": (int, "closed-form: number of random Fourier features; by default by the data."),
         "loss": (str, "squared or distance (the paper's)."),
         "scale": (float, "Distance of the prototypes from the origin."),
         "beta": (float, "Decay of probabilities; by default fitted."),
@@ -136,10 +140,13 @@ def _is_first_process() -> bool:
     return not (dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0
 
 
-def _print_start(console: "Console", prepared: "PreparedData", settings: "Settings") -> None:
+def _print_start(console: "Console", prepared: "PreparedData", settings: "Settings | None") -> None:
     parts = ", ".join(f"{count:,} {name}" for name, count in prepared.counts().items())
     console.print(f"{prepared.name}: {len(prepared.split.known)} known classes; examples: {parts}", markup=False)
-    console.print(f"network {prepared.network.name}, {settings.epochs} epochs of batches of {settings.batch_size}")
+    if settings is None:
+        console.print(f"closed-form head on {prepared.num_features} features; no network is trained")
+    else:
+        console.print(f"network {prepared.network.name}, {settings.epochs} epochs of batches of {settings.batch_size}")
     for note in prepared.notes:
         console.print(f"note: {note}", markup=False)
 

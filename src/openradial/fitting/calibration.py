@@ -37,18 +37,33 @@ def calibrate(
     Without examples for a combination, or without hidden layers in the recipe, the score of the head alone decides.
     """
     net.eval()
-    model = OpenClassifier(net, head, rejector=Rejector(false_reject_rate))
+    model = OpenClassifier(net, head)
     if combination is not None and recipe.layers:
-        with_layers = model.replace(scorers=recipe.make_scorers(head), combination=recipe.make_combination())
-        with_layers.fit_scorers(inputs_of(train), labels_of(train))
-        if _fit_combination(with_layers, combination):
-            model = with_layers
-    if not head.is_fitted:
+        model = model.replace(scorers=recipe.make_scorers(head), combination=recipe.make_combination())
+    if model.layers or not head.is_fitted:
         model.fit_scorers(inputs_of(train), labels_of(train))
+    return calibrate_fitted(model, recipe, false_reject_rate, combination, calibration)
+
+
+def calibrate_fitted(
+    model: OpenClassifier,
+    recipe: Recipe,
+    false_reject_rate: float,
+    combination: LabelledBatches | None,
+    calibration: LabelledBatches,
+) -> OpenClassifier:
+    """Return a classifier with fitted head and scorers, calibrated on held-out data.
+
+    Without examples for a combination the score of the head alone decides.
+    """
+    if model.layers and (combination is None or not fit_combination(model, model.layer_scores(inputs_of(combination)))):
+        model = model.replace(scorers=None, combination=None)
+    head = model.head
     if isinstance(head, RadialHead) and recipe.beta == "fit":
         # beta changes no order of distances, so the calibration is unaffected by what beta is fitted on
-        head.layer.beta = calibrated_beta(net, head, recipe, calibration if combination is None else combination)
-    return model.calibrate(inputs_of(calibration))
+        held_out = calibration if combination is None else combination
+        head.layer.beta = calibrated_beta(model.net, head, recipe, held_out)
+    return model.replace(rejector=Rejector(false_reject_rate)).calibrate(inputs_of(calibration))
 
 
 @torch.no_grad()
@@ -61,16 +76,21 @@ def calibrated_beta(net: nn.Module, head: RadialHead, recipe: Recipe, held_out: 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         for x, y in held_out:
-            distances.append(head.layer.distances(net(x)).cpu())
+            distances.append(head.distances(net(x)).cpu())
             labels.append(y.cpu())
             outliers = make_outliers(x, y, recipe.outliers) if recipe.outliers else x[:0]
             if len(outliers):
-                distances.append(head.layer.distances(net(outliers)).cpu())
+                distances.append(head.distances(net(outliers)).cpu())
                 labels.append(distances[-1].argmax(1))  # never the nearest: always wrong
+    return beta_of(torch.cat(distances), torch.cat(labels), recipe.scale)
+
+
+def beta_of(distances: Tensor, labels: Tensor, scale: float) -> float:
+    """Return the beta that calibrates the probabilities of these distances, or a safe one if there is no best."""
     try:
-        return fit_beta(torch.cat(distances), torch.cat(labels)).beta
+        return fit_beta(distances, labels).beta
     except ShapeError:  # nothing is classified wrongly, not even an outlier
-        return safe_beta(head.num_classes, recipe.scale)
+        return safe_beta(distances.shape[1], scale)
 
 
 @torch.no_grad()
@@ -98,9 +118,11 @@ def labels_of(batches: LabelledBatches) -> Tensor:
     return torch.cat([y for _, y in batches])
 
 
-def _fit_combination(model: OpenClassifier, held_out: LabelledBatches) -> bool:
-    """Fit the combination, or one of p-values where it cannot be fitted; return whether that was possible."""
-    scores = model.layer_scores(inputs_of(held_out))  # (n, m)
+def fit_combination(model: OpenClassifier, scores: Tensor) -> bool:
+    """Fit the combination to scores of held-out examples, ``(n, m)``, or one of p-values where it cannot be fitted.
+
+    Return whether that was possible.
+    """
     apart = torch.ones(len(scores), dtype=torch.bool, device=scores.device)
     for column, scorer in zip(scores.T, model.scorers, strict=True):
         if isinstance(scorer, NeighbourScorer):

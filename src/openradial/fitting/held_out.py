@@ -19,14 +19,14 @@ FOR_THREE, FOR_TWO = 10, 5  # examples per class needed to hold out three parts,
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Indices of examples; ``combination`` or ``report`` is None with too few examples.
+    """Indices of examples; ``combination`` or ``report`` is None with too few examples, all parts if none is held out.
 
     ``notes`` are sentences about what could not be done.
     """
 
     train: Examples
     combination: Examples | None
-    calibration: Examples
+    calibration: Examples | None
     report: Examples | None
     notes: tuple[str, ...] = ()
 
@@ -61,6 +61,12 @@ def hold_out(
         rest, parts[name] = _taken(rest, size, needed if name == "calibration" else 1, seed, groups)
     notes = _notes(known, list(sizes), has_test_data)
     return HeldOut(rest, parts.get("combination"), parts["calibration"], parts.get("report"), notes)
+
+
+def hold_out_nothing(known: Examples) -> HeldOut:
+    """Return all examples for training: each of them is scored without its fold later."""
+    _check(known)
+    return HeldOut(known, None, None, None, _single(known))
 
 
 def _taken(rest: Examples, size: int, least: int, seed: int, groups: Tensor | None) -> tuple[Examples, Examples]:
@@ -102,8 +108,13 @@ def _notes(known: Examples, wanted: list[str], has_test_data: bool) -> tuple[str
         notes.append(f"{few}: the score of the head alone decides, because hidden layers need more examples")
     if "report" not in wanted and not has_test_data:
         notes.append(f"{few}: none is left for a report; keep some and run openradial evaluate")
+    return (*notes, *_single(known))
+
+
+def _single(known: Examples) -> tuple[str, ...]:
+    """Return a note about classes with one example."""
     single = [name for name, count in zip(known.classes, known.counts().tolist(), strict=True) if count < 2]
-    if single:
-        number = "1 class has" if len(single) == 1 else f"{len(single)} classes have"
-        notes.append(f"{number} a single example, the first is {single[0]!r}: it is used for training")
-    return tuple(notes)
+    if not single:
+        return ()
+    number = "1 class has" if len(single) == 1 else f"{len(single)} classes have"
+    return (f"{number} a single example, the first is {single[0]!r}: it is used for training",)

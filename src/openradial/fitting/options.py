@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from openradial.conformal.inputs import check_rate
 from openradial.data.splits import Split, named_split, parse_known
 from openradial.errors import OptionError, check_choice, check_count, listed, nearest
-from openradial.recipe import HeadName, LossName, Recipe
+from openradial.recipe import ClassWeightName, HeadName, LossName, MethodName, Recipe
 from openradial.training import Settings
 from openradial.training.settings import checked_names, read_toml
 
@@ -30,6 +30,12 @@ class FitOptions:
         weights: ``"imagenet"`` or a file of weights to start from; None follows from the network.
         reset: layers that ignore the ``weights``: ``"classifier"``, ``"fully_connected"`` or ``"none"``.
         head: ``"radial"``, ``"softmax"``, ``"doc"`` or ``"cac"``.
+        method: ``"gradient"`` trains a network; ``"closed-form"`` solves the head on the columns of a table or on other
+            features, see :class:`openradial.heads.ClosedFormRadialHead`; ``"auto"`` is closed form for tables.
+        calibration: ``"split"`` holds a part out; ``"cross"``, in closed form, scores each example without its fold;
+            ``"auto"`` is cross up to 20,000 examples in closed form.
+        class_weight: None, ``"balanced"``, or in closed form ``"auto"``.
+        random_features: in closed form, the number of random Fourier features; None for the default.
         loss: of the radial head, see :class:`openradial.recipe.Recipe`; and so ``scale``, ``beta``.
         outliers: weight of the outliers that are made from each batch; 0 for none; None for the default.
         neighbours: whether distances to training examples in hidden layers count.
@@ -51,6 +57,10 @@ class FitOptions:
     weights: str | None = None
     reset: str = "classifier"
     head: HeadName = "radial"
+    method: MethodName | Literal["auto"] = "auto"
+    calibration: Literal["auto", "split", "cross"] = "auto"
+    class_weight: ClassWeightName | None = None
+    random_features: int | None = None
     loss: LossName = "squared"
     scale: float = 1.0
     beta: float | None = None
@@ -68,6 +78,10 @@ class FitOptions:
         check_rate("false_reject_rate", self.false_reject_rate)
         check_count("seed", self.seed, least=0)
         check_choice("reset", self.reset, ("classifier", "fully_connected", "none"))
+        check_choice("method", self.method, ("auto", "gradient", "closed-form"))
+        check_choice("calibration", self.calibration, ("auto", "split", "cross"))
+        if self.calibration == "cross" and self.method == "gradient":
+            raise OptionError("calibration='cross' is for method='closed-form': training ten networks takes too long")
         if self.size is not None:
             check_count("size", self.size, least=8)
         if self.known is not None and self.novel is not None:
@@ -75,7 +89,9 @@ class FitOptions:
         for name in ("skip_broken", "flip", "neighbours"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name} must be true or false, got {getattr(self, name)!r}")
-        Recipe(**self.recipe_options())  # refuse what no recipe and no setting can be, before anything starts
+        Recipe(
+            **self.recipe_options() | {"method": self._least_method()}
+        )  # refuse what no recipe and no setting can be, before anything starts
         Settings.from_mapping(self.training)
 
     @classmethod
@@ -103,7 +119,25 @@ class FitOptions:
             options["outlier_weight"] = self.outliers
         if not self.neighbours:
             options["layers"] = ()
+        if self.class_weight is not None:
+            options["class_weight"] = self.class_weight
+        if self.random_features is not None:
+            options["random_features"] = self.random_features
         return options
+
+    def choose_method(self, kind: str) -> MethodName:
+        """Return the method for a kind of data."""
+        if self.method != "auto":
+            return self.method
+        # what only one of the methods can do decides; else the kind of data
+        is_closed = self.random_features is not None or self.class_weight == "auto" or self.calibration == "cross"
+        is_trained = bool(self.training or self.model_options) or self.outliers is not None
+        is_trained = is_trained or (self.model, self.head, self.loss) != ("auto", "radial", "squared")
+        return "closed-form" if is_closed or (kind == "table" and not is_trained) else "gradient"
+
+    def _least_method(self) -> MethodName:
+        """Return the method that the other options ask for, whatever the data."""
+        return self.choose_method("points")
 
     def split(self, classes: Sequence[str]) -> Split:
         """Return which of the classes are known."""

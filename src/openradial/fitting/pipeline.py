@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from openradial import models
 from openradial.classifier import OpenClassifier
 from openradial.data.batches import BatchOptions
 from openradial.errors import OptionError, TrainingError
-from openradial.fitting.calibration import calibrate
+from openradial.fitting.calibration import calibrate, calibrate_fitted
+from openradial.fitting.closed_form import FeatureSet, calibrate_cross, fit_closed_form
 from openradial.fitting.in_memory import FitData, as_source, name_of
 from openradial.fitting.networks import choose_settings
 from openradial.fitting.options import FitOptions
 from openradial.fitting.preparation import PreparedData, prepare
-from openradial.fitting.report import FitReport, decide, make_report
-from openradial.recipe import Recipe, default_recipe
+from openradial.fitting.report import GUARANTEES, Decided, FitReport, decide, make_report
+from openradial.recipe import Recipe, closed_form_recipe, default_recipe
 from openradial.training import Devices, Record, Settings
 from openradial.training import fit as train
 from openradial.training.checkpoint import LAST, load
@@ -44,7 +45,7 @@ def fit(
     nodes: int = 1,
     strategy: str = "auto",
     tensorboard: bool = False,
-    on_start: Callable[[PreparedData, Settings], None] | None = None,
+    on_start: Callable[[PreparedData, Settings | None], None] | None = None,
     on_epoch: Callable[[Record], None] | None = None,
     show_progress: bool = True,
     **options: Any,
@@ -65,7 +66,7 @@ def fit(
         accelerator: ``"cpu"``, ``"cuda"``, ``"mps"`` or ``"auto"``; and so ``devices``, ``nodes`` and ``strategy``, see
             :class:`openradial.training.Devices`.
         tensorboard: write a TensorBoard log beside the checkpoints.
-        on_start: called with the prepared data and the settings before training.
+        on_start: called with the prepared data and the settings before training; in closed form there are none.
         on_epoch: called with the record of each epoch.
         show_progress: show progress bars in a terminal.
         options: fields of :class:`~openradial.fitting.FitOptions` and of :class:`openradial.training.Settings`.
@@ -75,6 +76,8 @@ def fit(
     source = as_source(data, wanted.label)
     folder = None if out is None else _checked_folder(out, overwrite)
     prepared = prepare(wanted, source)
+    if prepared.method == "closed-form":
+        return _fit_closed_form(wanted, prepared, folder, overwrite, began, on_start)
     settings = choose_settings(wanted, prepared.network, len(prepared.train))
     run_devices = Devices(settings, accelerator=accelerator, devices=devices, nodes=nodes, strategy=strategy)
     if on_start is not None and run_devices.is_main:
@@ -89,7 +92,7 @@ def fit(
         _check_same_run(checkpoints, facts)
     history = train(
         net,
-        recipe.make_objective(head),
+        recipe.make_objective(head, _class_weight(recipe, prepared)),
         _training_batches(wanted, prepared, settings, run_devices),
         None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK),
         settings=settings,
@@ -110,6 +113,35 @@ def fit(
     if folder is not None and run_devices.is_main:
         model.save(folder, overwrite=overwrite)
         shutil.rmtree(training_folder(folder), ignore_errors=True)
+    return model
+
+
+def _fit_closed_form(
+    options: FitOptions,
+    prepared: PreparedData,
+    folder: Path | None,
+    overwrite: bool,
+    began: float,
+    on_start: Callable[[PreparedData, Settings | None], None] | None,
+) -> OpenClassifier:
+    """Fit the head and the scorers on features, calibrate, measure and save."""
+    if on_start is not None:
+        on_start(prepared, None)
+    classes, rate, seed = prepared.split.known, options.false_reject_rate, options.seed
+    recipe = closed_form_recipe(prepared.kind, len(prepared.train), **options.recipe_options())
+    net = models.build(prepared.network.name, prepared.num_features)
+    known = FeatureSet.of(net, prepared.batches(prepared.train, CHUNK), prepared.groups)
+    model, decided = fit_closed_form(net, recipe, classes, known, seed), None
+    if prepared.calibration is None:
+        model, decided = calibrate_cross(model, recipe, rate, known, seed)
+    else:
+        held_out = None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK)
+        model = calibrate_fitted(model, recipe, rate, held_out, prepared.batches(prepared.calibration, CHUNK))
+    model = model.replace(preprocessing=prepared.inputs, network=(prepared.network.name, {}))
+    model.report = _measured(model, prepared, round(time.monotonic() - began, 1), decided)
+    model.metadata = _metadata(options, prepared, recipe, None, 0, model.report)
+    if folder is not None:
+        model.save(folder, overwrite=overwrite)
     return model
 
 
@@ -145,6 +177,14 @@ def _training_batches(options: FitOptions, prepared: PreparedData, settings: Set
     return prepared.batches(prepared.train, settings.batch_size // world, flip=options.flip, **order)
 
 
+def _class_weight(recipe: Recipe, prepared: PreparedData) -> Tensor | None:
+    """Return a weight per class with which all classes count alike, if the recipe asks for it."""
+    if recipe.class_weight is None:
+        return None
+    counts = torch.bincount(prepared.train.labels, minlength=len(prepared.split.known))
+    return counts.sum() / (len(counts) * counts.clamp_min(1).float())
+
+
 def _calibrated(
     net: nn.Module, head: Any, recipe: Recipe, options: FitOptions, prepared: PreparedData
 ) -> OpenClassifier:
@@ -157,23 +197,33 @@ def _calibrated(
         options.false_reject_rate,
         train=prepared.batches(prepared.references, CHUNK),
         combination=None if held_out is None else prepared.batches(held_out, CHUNK),
-        calibration=prepared.batches(prepared.calibration, CHUNK),
+        calibration=prepared.batches(prepared.calibration, CHUNK),  # type: ignore[arg-type]
     )
     network = (prepared.network.name, dict(prepared.network.options))
     return model.replace(classes=prepared.split.known, preprocessing=prepared.inputs, network=network)
 
 
-def _measured(model: OpenClassifier, prepared: PreparedData, seconds: float) -> FitReport:
-    """Return the numbers on examples that were used for nothing else."""
+def _measured(
+    model: OpenClassifier, prepared: PreparedData, seconds: float, out_of_fold: Decided | None = None
+) -> FitReport:
+    """Return the numbers on examples that were used for nothing else, or on each example without its fold."""
     known, novel = (
         None if part is None else decide(model, prepared.batches(part, CHUNK))
         for part in (prepared.report, prepared.novel)
     )
-    return make_report(model, known, novel, prepared.split.novel, prepared.counts(), seconds, prepared.notes)
+    guarantee = GUARANTEES["split" if out_of_fold is None else "cross"]
+    known = out_of_fold if known is None else known
+    counts, notes = prepared.counts(), prepared.notes
+    return make_report(model, known, novel, prepared.split.novel, counts, seconds, notes, guarantee)
 
 
 def _metadata(
-    options: FitOptions, prepared: PreparedData, recipe: Recipe, settings: Settings, epochs: int, report: FitReport
+    options: FitOptions,
+    prepared: PreparedData,
+    recipe: Recipe,
+    settings: Settings | None,
+    epochs: int,
+    report: FitReport,
 ) -> dict[str, Any]:
     """Return what a bundle says about how the model was made."""
     values = report.as_dict()
@@ -186,10 +236,13 @@ def _metadata(
     }
     measured = {
         "accuracy": report.accuracy,
+        "guarantee": report.guarantee,
         "false_reject_rate": values["false_rejects"] or {"asked": options.false_reject_rate},
         "novel": values["novel"],
     }
-    training = {"epochs": epochs, "seconds": report.seconds, "settings": settings.as_dict()}
+    training: dict[str, Any] = {"seconds": report.seconds}
+    if settings is not None:
+        training |= {"epochs": epochs, "settings": settings.as_dict()}
     made = {"recipe": recipe.as_dict(), "training": training}
     return _json({"data": data, "measured": measured, **made, "notes": report.notes})
 

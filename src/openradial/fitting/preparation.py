@@ -19,14 +19,15 @@ from openradial.data.splits import Split, count_duplicates, divide, identical_gr
 from openradial.data.table_encoder import TableEncoder
 from openradial.data.transforms import Compose, RandomFlip, RandomShift, Transform
 from openradial.errors import DataError, OptionError, nearest
-from openradial.fitting.held_out import hold_out
+from openradial.fitting.held_out import hold_out, hold_out_nothing
 from openradial.fitting.networks import NetworkChoice, choose_network
 from openradial.fitting.options import FitOptions
 from openradial.models import imagenet_weights
-from openradial.recipe import REFERENCES
+from openradial.recipe import REFERENCES, MethodName
 
 PUBLISHED = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # of ImageNet, for photographs that stay on disk
 CHUNK = 1024  # rows that are averaged at a time
+MOST_CROSS = 20_000  # examples up to which none is held out in closed form: more spare a part easily
 Encoded = Examples | ImageFolder
 
 
@@ -42,11 +43,13 @@ class PreparedData:
     train: Encoded
     references: Encoded
     combination: Encoded | None
-    calibration: Encoded
+    calibration: Encoded | None
     report: Encoded | None
     novel: Encoded | None
     notes: tuple[str, ...]
     label: str | None = None
+    method: MethodName = "gradient"
+    groups: Tensor | None = None  # of the training examples: what no fold separates
 
     def batches(
         self, data: Encoded, size: int, *, flip: bool = False, **options: Unpack[BatchOptions]
@@ -57,6 +60,13 @@ class PreparedData:
             return Batches(data, size, **options)
         pixels, channels = self.network.image_size
         return FolderBatches(data, pixels, size, channels=channels, **options)
+
+    @property
+    def num_features(self) -> int:
+        """Width of the rows of a table, or of other features."""
+        if not isinstance(self.train, Examples) or self.train.inputs.ndim != 2:
+            raise OptionError(f"closed form needs rows of numbers, such as a table, and {self.name} holds {self.kind}")
+        return self.train.inputs.shape[1]
 
     def counts(self) -> dict[str, int]:
         """Return the number of examples of each part."""
@@ -80,8 +90,14 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
     source, groups, notes = _groups(source, options.group)
     known, novel = divide(indices(source.train), split)
     has_test = source.test is not None
-    parts = hold_out(known, options.false_reject_rate, has_test_data=has_test, seed=options.seed, groups=groups)
+    method = options.choose_method(source.kind)
+    if is_cross(options, method, len(known)):
+        parts = hold_out_nothing(known)
+    else:
+        parts = hold_out(known, options.false_reject_rate, has_test_data=has_test, seed=options.seed, groups=groups)
     inputs, network = _inputs(options, source, subset(source.train, parts.train), network)
+    if method == "closed-form":
+        network = NetworkChoice("features")
 
     def part(data: Data, which: Examples) -> Encoded:
         selected = subset(data, which)
@@ -110,12 +126,21 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
         train=part(source.train, parts.train),
         references=part(source.train, references),
         combination=part_or_none(source.train, parts.combination),
-        calibration=part(source.train, parts.calibration),
+        calibration=part_or_none(source.train, parts.calibration),
         report=part_or_none(measured, report),
         novel=part_or_none(measured, novel),
         notes=(*notes, *parts.notes),
         label=source.label,
+        method=method,
+        groups=groups[parts.train.inputs],
     )
+
+
+def is_cross(options: FitOptions, method: MethodName, examples: int) -> bool:
+    """Return whether nothing is held out: each example calibrates without its fold."""
+    if options.calibration == "auto":
+        return method == "closed-form" and examples <= MOST_CROSS
+    return options.calibration == "cross"
 
 
 def _groups(source: DataSource, column: str | None) -> tuple[DataSource, Tensor, list[str]]:

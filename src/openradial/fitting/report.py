@@ -8,11 +8,18 @@ import torch
 from torch import Tensor
 
 from openradial.classifier import OpenClassifier
-from openradial.conformal import FalseRejectReport, false_reject_report
+from openradial.conformal import FalseRejectReport
+from openradial.conformal.risk import binomial_interval
 from openradial.fitting.calibration import LabelledBatches
 from openradial.metrics import auroc
 
 MOST = 10  # confused pairs and hard classes in the report
+CONFIDENCE = 0.95
+GUARANTEES = {
+    "split": "split conformal: on average, at most the asked share of known inputs is called unknown",
+    "cross": "cross-fitting: the measured rate is out of fold and close to the asked one; cross-conformal prediction, "
+    "where the models of all folds decide, would guarantee at most twice the asked one",
+}
 SMALL = 12  # classes up to which the confusion matrix is shown
 
 
@@ -67,6 +74,7 @@ class FitReport:
     examples: Mapping[str, int]
     seconds: float
     notes: tuple[str, ...] = ()
+    guarantee: str = GUARANTEES["split"]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -91,12 +99,16 @@ def make_report(
     examples: Mapping[str, int],
     seconds: float,
     notes: tuple[str, ...] = (),
+    guarantee: str = GUARANTEES["split"],
 ) -> FitReport:
     """Return the report of a classifier on known examples that were used for nothing else, and on novel ones."""
     if known is None:
-        return FitReport(None, None, None, (), (), None, examples, seconds, notes)
+        return FitReport(None, None, None, (), (), None, examples, seconds, notes, guarantee)
     assert classifier.rejector is not None
-    rejects = false_reject_report(known.scores, classifier.rejector)
+    count, rejected = len(known.labels), int((known.predicted < 0).sum())
+    interval = binomial_interval(rejected, count, CONFIDENCE)
+    asked = classifier.rejector.false_reject_rate
+    rejects = FalseRejectReport(asked, rejected / count, *interval, rejected, count, CONFIDENCE)
     accuracy = float((known.nearest == known.labels).double().mean())
     novel_report = None
     if novel is not None:
@@ -106,7 +118,7 @@ def make_report(
     if len(classes) <= SMALL:
         matrix = tuple(map(tuple, confusion_matrix(known.labels, known.nearest, len(classes)).tolist()))
     pairs, hard = confused(known, classes), hardest(known, classes)
-    return FitReport(accuracy, rejects, matrix, pairs, hard, novel_report, examples, seconds, notes)
+    return FitReport(accuracy, rejects, matrix, pairs, hard, novel_report, examples, seconds, notes, guarantee)
 
 
 def confusion_matrix(labels: Tensor, nearest: Tensor, num_classes: int) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from openradial.errors import OptionError, check_count, nearest
+from openradial.models.features import Features
 from openradial.models.imagenet import EfficientNetLite0, ResNet
 from openradial.models.paper import MLP, VGG19, AlexNet, MnistCNN
 from openradial.models.pretrained import imagenet_weights
@@ -53,6 +54,7 @@ NETWORKS: Mapping[str, Entry] = {
     "text_gru": Entry(TextRNN, fixed={"cell": "gru"}),
     "text_lstm": Entry(TextRNN, fixed={"cell": "lstm"}),
     "text_cnn": Entry(TextCNN),
+    "features": Entry(Features),
 }
 
 

@@ -1,0 +1,97 @@
+"""Fit a classifier in closed form: the features are not trained, the head is solved, all examples calibrate it."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from openradial.classifier import OpenClassifier
+from openradial.conformal import Rejector
+from openradial.conformal.calibration import examples_needed
+from openradial.errors import OptionError
+from openradial.fitting.calibration import LabelledBatches, beta_of, fit_combination
+from openradial.fitting.cross import FOLDS, OutOfFold, assign_folds, cross_fit, reference_rows
+from openradial.fitting.report import Decided
+from openradial.heads import ClosedFormRadialHead
+from openradial.recipe import Recipe
+from openradial.scorers import NeighbourScorer
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureSet:
+    """Features ``(n, d)``, labels ``(n,)``, and the group of each example, which no fold separates."""
+
+    z: Tensor
+    y: Tensor
+    groups: Tensor | None = None
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, net: nn.Module, batches: LabelledBatches, groups: Tensor | None = None) -> Self:
+        """Compute the features of all examples."""
+        net.eval()
+        z, y = (torch.cat(column) for column in zip(*((net(x), y) for x, y in batches), strict=True))
+        return cls(z, y, groups)
+
+
+def fit_closed_form(
+    net: nn.Module, recipe: Recipe, classes: tuple[str, ...], known: FeatureSet, seed: int = 0
+) -> OpenClassifier:
+    """Return a classifier with head and scorers fitted on the features of all these examples, not yet calibrated."""
+    head = recipe.make_closed_form_head(classes, known.z.shape[1], seed).fit(known.z, known.y)
+    pairs, kept = recipe.make_scorers(head), reference_rows(len(known.z), seed)
+    for _, scorer in pairs:
+        if isinstance(scorer, NeighbourScorer):
+            scorer.fit(known.z[kept], known.y[kept])
+        elif scorer is not head:
+            scorer.fit(known.z, known.y)
+    merge = recipe.make_combination() if pairs else None
+    return OpenClassifier(net, head, scorers=pairs, combination=merge, classes=classes)
+
+
+def calibrate_cross(
+    model: OpenClassifier, recipe: Recipe, rate: float, known: FeatureSet, seed: int = 0
+) -> tuple[OpenClassifier, Decided]:
+    """Calibrate with the training examples themselves, each scored by a classifier without its fold.
+
+    Return the classifier, and decisions on all examples with thresholds from the other folds alone.
+    """
+    head = model.head
+    assert isinstance(head, ClosedFormRadialHead)
+    _check_enough(known, rate)
+    folds = assign_folds(known.y, groups=known.groups, seed=seed)
+    scorers = [scorer for _, scorer in model.layer_scorers() if scorer is not head]
+    result = cross_fit(head, scorers, known.z, known.y, folds, recipe.outliers, seed)
+    model = model.replace(rejector=Rejector(rate))
+    if not (model.layers and fit_combination(model, result.scores)):
+        model = model.replace(scorers=None, combination=None)
+    scores = result.scores[:, 0]
+    if model.combination is not None:
+        scores = model.combination.unknown_score(result.scores)
+    if recipe.beta == "fit":
+        outliers = result.outlier_distances
+        labels = torch.cat([known.y, outliers.argmax(1)])  # never the nearest: an outlier is always wrong
+        head.layer.beta = beta_of(torch.cat([result.distances, outliers]), labels, recipe.scale)
+    assert model.rejector is not None
+    model.rejector.fit(scores)
+    return model, _decided(result, known.y, scores, rate)
+
+
+def _decided(result: OutOfFold, y: Tensor, scores: Tensor, rate: float) -> Decided:
+    predicted = torch.empty_like(y)
+    for fold in range(int(result.folds.max()) + 1):
+        here = result.folds == fold
+        predicted[here] = Rejector(rate).fit(scores[~here]).decide(scores[here], result.nearest[here])
+    return Decided(y, predicted, result.nearest, scores)
+
+
+def _check_enough(known: FeatureSet, rate: float) -> None:
+    """Raise unless there are enough different examples for the rate, also without a fold."""
+    n = len(known.y) if known.groups is None else len(torch.unique(known.groups))
+    needed, left = examples_needed(rate), n - -(-n // FOLDS)
+    if left < needed:
+        raise OptionError(
+            f"a false-reject rate of {rate:g} takes {needed} examples to calibrate with, and {n} different known "
+            f"examples leave {left} without one of {FOLDS} folds; use a rate of at least 1/{left + 1}, or add examples"
+        )

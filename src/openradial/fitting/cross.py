@@ -1,0 +1,107 @@
+"""Cross-fitting: scores of known examples under a classifier that has not seen them, without a held-out part.
+
+The data are divided into folds. For each fold, the sums over its examples are subtracted, the head is solved again, and
+the fold is scored; Mahalanobis distances work alike, and neighbours are searched among the other folds. So every
+example trains the final classifier, and every example has a score as a new input would get it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from openradial.heads import ClosedFormRadialHead
+from openradial.recipe import REFERENCES
+from openradial.scorers import MahalanobisScorer, NeighbourScorer, Scorer
+from openradial.scorers.base import unit_length
+from openradial.scorers.statistics import ClassStatistics
+from openradial.training import make_outliers
+
+FOLDS = 10
+
+
+@dataclass(frozen=True)
+class OutOfFold:
+    """Results for each example under the classifier that was fitted without its fold."""
+
+    folds: Tensor  # (n,) the fold of each example
+    nearest: Tensor  # (n,)
+    distances: Tensor  # (n, k) to the prototypes
+    scores: Tensor  # (n, m) of the head and of each other scorer
+    outlier_distances: Tensor  # (o, k) of outliers made from the examples of each fold
+
+
+def assign_folds(y: Tensor, count: int = FOLDS, groups: Tensor | None = None, seed: int = 0) -> Tensor:
+    """Divide examples with labels ``(n,)`` into folds of about the same classes, ``(n,)``; groups stay together.
+
+    >>> assign_folds(torch.tensor([0, 0, 1, 1]), 2).bincount()
+    tensor([2, 2])
+    """
+    members = torch.arange(len(y)) if groups is None else torch.unique(groups, return_inverse=True)[1]
+    num_groups = int(members.max()) + 1
+    first = torch.full((num_groups,), len(y)).scatter_reduce(0, members, torch.arange(len(y)), "amin")
+    order = torch.randperm(num_groups, generator=torch.Generator().manual_seed(seed))
+    order = order[y[first[order]].argsort(stable=True)]  # by class, at random within a class
+    folds = torch.empty(num_groups, dtype=torch.int64)
+    folds[order] = torch.arange(num_groups) % min(count, num_groups)
+    return folds[members]
+
+
+@torch.no_grad()
+def cross_fit(
+    head: ClosedFormRadialHead,
+    scorers: list[Scorer],
+    z: Tensor,
+    y: Tensor,
+    folds: Tensor,
+    outliers: Sequence[str] = (),
+    seed: int = 0,
+) -> OutOfFold:
+    """Score every example under head and scorers without its fold; they were fitted on all examples ``(n, d), (n,)``.
+
+    ``outliers`` are kinds of outliers to make from each fold, see :func:`openradial.training.make_outliers`.
+    """
+    others = [_without_fold(scorer, z, y, folds, seed) for scorer in scorers]
+    parts, made = [], []
+    for fold in range(int(folds.max()) + 1):
+        rows = (folds == fold).nonzero().squeeze(1)
+        x, labels = z[rows], y[rows]
+        without = head.without(head.sums_of(x, labels))
+        result = without.compute(x)
+        columns = [result.unknown_score, *(make(fold).unknown_score(x) for make in others)]
+        parts.append((rows, result.labels, result.distances, torch.stack([each.double() for each in columns], 1)))
+        if outliers:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed + fold)
+                made.append(without.distances(make_outliers(x, labels, outliers)))
+    rows, nearest, distances, scores = (torch.cat(column) for column in zip(*parts, strict=True))
+    back = rows.argsort()
+    return OutOfFold(folds, nearest[back], distances[back], scores[back], torch.cat(made) if made else distances[:0])
+
+
+def _without_fold(scorer: Scorer, z: Tensor, y: Tensor, folds: Tensor, seed: int) -> Callable[[int], Scorer]:
+    """Return what makes the scorer without a fold."""
+    settings, kind = scorer.settings(), type(scorer)
+    if isinstance(scorer, MahalanobisScorer) and scorer.shrinkage != "ledoit-wolf":
+        rows = unit_length(z) if scorer.normalise else z
+        count = int(y.max()) + 1
+        sums = [
+            ClassStatistics.of(rows[folds == fold], y[folds == fold], count) for fold in range(int(folds.max()) + 1)
+        ]
+        total = sum(sums[1:], sums[0])
+        return lambda fold: MahalanobisScorer(**settings).fit_statistics(total - sums[fold])
+    kept = reference_rows(len(z), seed) if isinstance(scorer, NeighbourScorer) else torch.arange(len(z))
+
+    def make(fold: int) -> Scorer:
+        rest = kept[folds[kept] != fold]
+        return kind(**settings).fit(z[rest], y[rest])
+
+    return make
+
+
+def reference_rows(count: int, seed: int = 0) -> Tensor:
+    """Return which of the examples neighbours are searched among: all, or as many as the recipe keeps."""
+    if count <= REFERENCES:
+        return torch.arange(count)
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:REFERENCES].sort().values

@@ -1,0 +1,23 @@
+"""A network without layers, for inputs that are features already."""
+
+from torch import Tensor, nn
+
+from openradial.errors import ShapeError
+
+
+class Features(nn.Module):
+    """Features as they are, or divided by their length; ``(b, d) -> (b, d)``.
+
+    Args:
+        num_classes: the number of outputs, which is the number of features here.
+        normalise: whether each row is divided by its length.
+    """
+
+    def __init__(self, num_classes: int, normalise: bool = False) -> None:
+        super().__init__()
+        self.num_features, self.normalise = num_classes, normalise
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim != 2 or x.shape[1] != self.num_features:
+            raise ShapeError(f"features must have the shape (b, {self.num_features}), got {tuple(x.shape)}")
+        return nn.functional.normalize(x) if self.normalise else x
