@@ -32,7 +32,7 @@ LAYERS = {"mnist": ("fc2", "fc1"), "mlp": ("hidden.fc2",), "spiral": ("hidden.fc
 METRICS = {"distance": "euclidean", "squared": "squared_euclidean"}
 REFERENCES = 10_000  # training examples among which neighbours are searched
 MIN_COMBINATION = 20  # held-out examples that a combination of scores needs
-RANDOM_FEATURES = ((2_000, 500), (10_000, 1_000))  # of tables: up to so many examples, so many random features
+RANDOM_FEATURES = ((1_000, 500), (10_000, 1_000))  # of tables: up to so many examples, so many random features
 MOST_RANDOM_FEATURES = 2_000  # for more examples
 
 

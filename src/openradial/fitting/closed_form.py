@@ -17,6 +17,8 @@ from openradial.heads import ClosedFormRadialHead
 from openradial.recipe import Recipe
 from openradial.scorers import NeighbourScorer
 
+ONE_THREAD_BELOW = 1e9  # products of numbers in a fit
+
 
 @dataclass(frozen=True, eq=False)
 class FeatureSet:
@@ -33,6 +35,11 @@ class FeatureSet:
         net.eval()
         z, y = (torch.cat(column) for column in zip(*((net(x), y) for x, y in batches), strict=True))
         return cls(z, y, groups)
+
+    def threads(self, recipe: Recipe) -> int:
+        """Return the number of threads for a fit: one for small data, where others wait more than they compute."""
+        width = recipe.random_features or self.z.shape[1]
+        return 1 if len(self.z) * width**2 < ONE_THREAD_BELOW else torch.get_num_threads()
 
 
 def fit_closed_form(

@@ -22,7 +22,7 @@ from openradial.fitting.options import FitOptions
 from openradial.fitting.preparation import PreparedData, prepare
 from openradial.fitting.report import GUARANTEES, Decided, FitReport, decide, make_report
 from openradial.recipe import Recipe, closed_form_recipe, default_recipe
-from openradial.training import Devices, Record, Settings
+from openradial.training import Devices, Record, Settings, limited_threads
 from openradial.training import fit as train
 from openradial.training.checkpoint import LAST, load
 from openradial.training.sharding import gathered
@@ -131,12 +131,13 @@ def _fit_closed_form(
     recipe = closed_form_recipe(prepared.kind, len(prepared.train), **options.recipe_options())
     net = models.build(prepared.network.name, prepared.num_features)
     known = FeatureSet.of(net, prepared.batches(prepared.train, CHUNK), prepared.groups)
-    model, decided = fit_closed_form(net, recipe, classes, known, seed), None
-    if prepared.calibration is None:
-        model, decided = calibrate_cross(model, recipe, rate, known, seed)
-    else:
-        held_out = None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK)
-        model = calibrate_fitted(model, recipe, rate, held_out, prepared.batches(prepared.calibration, CHUNK))
+    with limited_threads(known.threads(recipe)):
+        model, decided = fit_closed_form(net, recipe, classes, known, seed), None
+        if prepared.calibration is None:
+            model, decided = calibrate_cross(model, recipe, rate, known, seed)
+        else:
+            held_out = None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK)
+            model = calibrate_fitted(model, recipe, rate, held_out, prepared.batches(prepared.calibration, CHUNK))
     model = model.replace(preprocessing=prepared.inputs, network=(prepared.network.name, {}))
     model.report = _measured(model, prepared, round(time.monotonic() - began, 1), decided)
     model.metadata = _metadata(options, prepared, recipe, None, 0, model.report)

@@ -19,7 +19,7 @@ from openradial.scorers.statistics import ClassStatistics
 
 AT_ONCE = 2**22  # numbers of expanded features in memory at a time: 32 MB
 MOST = 5_000  # examples whose leave-one-out error is compared
-WIDTHS = (0.25, 0.35, 0.5, 0.7, 1.0)  # of random features, in median distances of two examples
+WIDTHS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)  # of random features, in median distances of two examples
 PILOT_FEATURES, PILOT_EXAMPLES = 256, 1_500  # with which the width is chosen
 
 ClassWeight = Literal["balanced", "auto"] | Sequence[float] | None
