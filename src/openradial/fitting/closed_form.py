@@ -17,7 +17,7 @@ from openradial.heads import ClosedFormRadialHead
 from openradial.recipe import Recipe
 from openradial.scorers import NeighbourScorer
 
-ONE_THREAD_BELOW = 1e9  # products of numbers in a fit
+ONE_THREAD_BELOW = 1e10  # products of numbers in a fit
 
 
 @dataclass(frozen=True, eq=False)
