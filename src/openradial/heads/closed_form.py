@@ -13,7 +13,7 @@ from openradial.heads.radial import RadialHead, RadialScore
 from openradial.heads.random_features import RandomFeatures, median_distance
 from openradial.heads.ridge import Affine, Casts, RidgePath, alphas, solve, squared_errors
 from openradial.heads.row_hashes import RowHashes
-from openradial.heads.sums import ClassSums, check_shapes, class_names
+from openradial.heads.sums import ClassSums, check_tensors, class_names
 from openradial.nn import RadialLayer
 from openradial.scorers.base import Scorer, at_least_float32, check_features, check_rows
 from openradial.scorers.statistics import ClassStatistics
@@ -182,7 +182,6 @@ class ClosedFormRadialHead(RadialHead):
         self._check(z)
         return self._outputs(z)
 
-    @torch.no_grad()
     def solve(self) -> Self:
         """Compute W and b from the sums; nothing happens if they are up to date."""
         if self.weight is None and self.is_fitted:
@@ -192,8 +191,8 @@ class ClosedFormRadialHead(RadialHead):
             if alpha is None:  # no example is at hand
                 path = RidgePath.of(statistics)
                 alpha = min(alphas(statistics), key=path.generalised_cross_validation)
-            self.fitted_alpha = alpha
             self.weight, self.bias = solve(statistics, alpha, self.scale)
+            self.fitted_alpha = alpha
         return self
 
     @torch.no_grad()
@@ -260,7 +259,7 @@ class ClosedFormRadialHead(RadialHead):
         shapes = {"weight": (k, d), "bias": (k,), "alpha": (2,)}
         if self.random_features:
             shapes |= {"features.frequencies": (self.num_features, d), "features.phases": (d,), "features.width": ()}
-        check_shapes(f"a {type(self).__name__}", shapes, tensors)
+        check_tensors(f"a {type(self).__name__}", shapes, tensors)
         given = {name.removeprefix("sums."): value for name, value in tensors.items() if name.startswith("sums.")}
         self._set(self.sums.restored(given))
         if self.random_features:

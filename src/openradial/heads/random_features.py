@@ -23,6 +23,7 @@ class RandomFeatures(nn.Module):
         self.register_buffer("width", width)
 
     @classmethod
+    @torch.inference_mode(False)  # a tensor made in that mode takes no part in gradients later
     def draw(cls, num_features: int, count: int, width: float, seed: int = 0) -> Self:
         """Draw frequencies and phases."""
         generator = torch.Generator().manual_seed(seed)

@@ -38,6 +38,8 @@ class Affine(NamedTuple):
         return made
 
 
+@torch.inference_mode(False)  # a tensor made in that mode takes no part in gradients later
+@torch.no_grad()
 def solve(statistics: ClassStatistics, alpha: float, scale: float = 1.0) -> Affine:
     """Return the ridge solution for prototypes ``scale * e_k``, by one Cholesky factorisation."""
     matrix = statistics.scatter.clone()

@@ -90,7 +90,7 @@ class ClassSums:
         shapes = {"counts": (k,), "weights": (k,), "means": (k, d), "scatter": (d * (d + 1) // 2,)}
         shapes |= {"hashes": (int(counts.clamp_min(0).sum()),)}
         shapes |= {"class_weight": (k,)} if "class_weight" in tensors else {}
-        check_shapes("the sums of a closed-form head", shapes, tensors)
+        check_tensors("the sums of a closed-form head", shapes, tensors)
         if (counts < 0).any():
             raise DataError("the sums of a closed-form head must have no negative counts; use another copy of the file")
         scatter, upper = torch.zeros(d, d, dtype=torch.float64), torch.triu_indices(d, d)
@@ -104,12 +104,14 @@ class ClassSums:
         return ones if self.class_weight is None else self.class_weight
 
 
-def check_shapes(what: str, shapes: Mapping[str, tuple[int, ...]], tensors: Mapping[str, Tensor]) -> None:
-    """Raise unless there is a tensor of each name and shape."""
+def check_tensors(what: str, shapes: Mapping[str, tuple[int, ...]], tensors: Mapping[str, Tensor]) -> None:
+    """Raise unless there is a tensor of each name and shape, and all are finite."""
     for name, shape in shapes.items():
         given = tuple(tensors[name].shape) if name in tensors else "none"
         if given != shape:
             raise DataError(f"{what} must have a tensor {name!r} of the shape {shape}, got {given}")
+        if not tensors[name].isfinite().all():
+            raise DataError(f"the numbers of {what} in {name!r} must be finite; use another copy of the file")
 
 
 def class_names(classes: int | Sequence[str]) -> tuple[str, ...]:
