@@ -11,7 +11,17 @@ import torch
 from torch import nn
 
 from openradial.errors import DTypeError, HeadError, ShapeError, TargetError
-from openradial.heads import CACHead, DOCHead, Head, OpenMaxHead, RadialHead, SoftmaxHead, load_head, save_head
+from openradial.heads import (
+    CACHead,
+    ClosedFormRadialHead,
+    DOCHead,
+    Head,
+    OpenMaxHead,
+    RadialHead,
+    SoftmaxHead,
+    load_head,
+    save_head,
+)
 from openradial.nn import RadialLayer, RadialLoss
 from openradial.nn.prototypes import FixedPrototypes, LearnedPrototypes, SimplexPrototypes
 from openradial.scorers import Scorer
@@ -28,6 +38,7 @@ class Case:
     make: Callable[[], Scorer]
     width: int = K
     exports: bool = True  # whether torch.export takes it
+    trains: bool = True  # whether its loss trains a network before the fit
 
 
 CASES = [
@@ -47,6 +58,13 @@ CASES = [
     Case("openmax, raw", lambda: OpenMaxHead(K, tail=2, alpha=2, distance="combined", form="raw")),
     Case("openmax, cosine", lambda: OpenMaxHead(K, tail=2, alpha=2, distance="cosine")),
     Case("cac, distance", lambda: CACHead(K, magnitude=3.0, score="distance")),
+    Case("closed form", lambda: ClosedFormRadialHead(K, 5, beta=2.0, scale=1.5), width=5, trains=False),
+    Case(
+        "closed form, random",
+        lambda: ClosedFormRadialHead(K, 5, random_features=12, width=3.0, class_weight="balanced", score="probability"),
+        width=5,
+        trains=False,
+    ),
 ]
 
 
@@ -56,7 +74,9 @@ def name_of(case: Case) -> str:
 
 every_scorer = pytest.mark.parametrize("case", CASES, ids=name_of)
 every_learner = pytest.mark.parametrize("case", [c for c in CASES if not c.make().is_fitted], ids=name_of)
-every_head = pytest.mark.parametrize("case", [c for c in CASES if isinstance(c.make(), Head)], ids=name_of)
+HEADS = [c for c in CASES if isinstance(c.make(), Head)]
+every_head = pytest.mark.parametrize("case", HEADS, ids=name_of)
+every_trained_head = pytest.mark.parametrize("case", [c for c in HEADS if c.trains], ids=name_of)
 
 
 def known_data(case, n=60, dtype=torch.float64):
@@ -332,7 +352,7 @@ def test_wrong_labels_are_refused(case):
             head.loss(o, y)
 
 
-@every_head
+@every_trained_head
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64])
 def test_labels_may_be_any_whole_numbers(case, dtype):
     o, y = known_data(case)
@@ -342,20 +362,20 @@ def test_labels_may_be_any_whole_numbers(case, dtype):
     assert torch.equal(answers(a, o), answers(b, o))
 
 
-@every_head
+@every_trained_head
 def test_the_loss_is_the_mean_over_the_batch(case):
     head, (o, y) = case.make(), known_data(case)
     alone = torch.stack([head.loss(o[i : i + 1], y[i : i + 1]) for i in range(len(o))])
     torch.testing.assert_close(head.loss(o, y), alone.mean())
 
 
-@every_head
+@every_trained_head
 def test_the_loss_needs_no_fit_and_is_not_changed_by_one(case):
     o, y = known_data(case)
     assert torch.equal(case.make().loss(o, y), fitted(case).loss(o, y))
 
 
-@every_head
+@every_trained_head
 def test_a_network_trained_on_the_loss_classifies_and_knows_what_it_knows(case):
     torch.manual_seed(0)
     head, y = case.make(), torch.arange(80) % K
@@ -373,13 +393,13 @@ def test_a_network_trained_on_the_loss_classifies_and_knows_what_it_knows(case):
     assert (head.unknown_score(o) < nowhere).double().mean() > 0.9
 
 
-@every_head
+@every_trained_head
 def test_the_gradient_of_the_loss_is_that_of_finite_differences(case):
     head, (o, y) = case.make().double(), known_data(case, n=6)
     assert torch.autograd.gradcheck(lambda o: head.loss(o, y), o.requires_grad_())
 
 
-@every_head
+@every_trained_head
 def test_gradients_are_finite_where_the_loss_is_smallest(case):
     head = case.make().double()
     o = head.layer.prototypes.matrix().detach().clone().double() if isinstance(head, RadialHead) else 3.0 * torch.eye(K)

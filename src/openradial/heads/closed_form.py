@@ -1,28 +1,27 @@
 """A radial head on features, solved in closed form: examples and classes are added and removed by arithmetic."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
-from openradial.errors import OptionError, check_choice, check_count, check_positive
+from openradial.errors import DataError, HeadError, OptionError, check_choice, check_count, check_positive
+from openradial.heads.class_weight import ClassWeight, checked_class_weight, given_weights, weights_to_try
 from openradial.heads.radial import RadialHead, RadialScore
 from openradial.heads.random_features import RandomFeatures, median_distance
-from openradial.heads.ridge import RidgePath, alphas, solve, squared_errors
+from openradial.heads.ridge import Affine, Casts, RidgePath, alphas, solve, squared_errors
 from openradial.heads.row_hashes import RowHashes
-from openradial.heads.sums import ClassSums, check_shapes
+from openradial.heads.sums import ClassSums, check_tensors, class_names
 from openradial.nn import RadialLayer
-from openradial.scorers.base import at_least_float32, check_features, check_rows
+from openradial.scorers.base import Scorer, at_least_float32, check_features, check_rows
 from openradial.scorers.statistics import ClassStatistics
 
 AT_ONCE = 2**22  # numbers of expanded features in memory at a time: 32 MB
 MOST = 5_000  # examples whose leave-one-out error is compared
 WIDTHS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)  # of random features, in median distances of two examples
 PILOT_FEATURES, PILOT_EXAMPLES = 256, 1_500  # with which the width is chosen
-
-ClassWeight = Literal["balanced", "auto"] | Sequence[float] | None
 
 
 class ClosedFormRadialHead(RadialHead):
@@ -60,6 +59,7 @@ class ClosedFormRadialHead(RadialHead):
     weight: Tensor | None  # (k, d) float64, None while it is not solved
     bias: Tensor | None  # (k,)
     fitted_alpha: float | None  # of the current solution
+    _cast: Casts
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ClosedFormRadialHead(RadialHead):
         seed: int = 0,
         score: RadialScore = "distance",
     ) -> None:
-        names = tuple(map(str, range(classes))) if isinstance(classes, int) else tuple(classes)
+        names = class_names(classes)
         super().__init__(len(names), beta, scale, score=score, loss="squared")
         check_count("num_features", num_features)
         check_count("random_features", random_features, least=0)
@@ -85,11 +85,9 @@ class ClosedFormRadialHead(RadialHead):
                 check_choice(name, value, ("auto",))
             else:
                 check_positive(name, value)
-        if isinstance(class_weight, str):
-            check_choice("class_weight", class_weight, ("balanced", "auto"))
-        self.scale, self.alpha, self.class_weight = float(scale), alpha, class_weight
-        self.num_features, self.random_features = int(num_features), int(random_features)
-        self.width, self.seed = width, int(seed)
+        self.alpha, self.width = (value if isinstance(value, str) else float(value) for value in (alpha, width))
+        self.scale, self.class_weight = float(scale), checked_class_weight(class_weight, len(names))
+        self.num_features, self.random_features, self.seed = int(num_features), int(random_features), int(seed)
         self.features: RandomFeatures | None = None  # the map to random features
         self.sums = ClassSums.empty(names, self.random_features or self.num_features)
         self.reset()
@@ -98,8 +96,9 @@ class ClosedFormRadialHead(RadialHead):
         """Forget all examples and everything that was chosen from them."""
         is_given = self.random_features and not isinstance(self.width, str)
         self.features = self._draw(float(self.width)) if is_given else None
-        self._kept_alpha = None if isinstance(self.alpha, str) else float(self.alpha)
-        return self._set(ClassSums.empty(self.classes, self.sums.statistics.num_features, self._given_weights()))
+        self._kept_alpha = None if isinstance(self.alpha, str) else self.alpha
+        weights = given_weights(self.class_weight)
+        return self._set(ClassSums.empty(self.classes, self.sums.statistics.num_features, weights))
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -118,29 +117,25 @@ class ClosedFormRadialHead(RadialHead):
 
     @property
     def is_fitted(self) -> bool:
-        return self.weight is not None or bool(self.counts.any())
+        return self._num_examples > 0
 
     def fit(self, z: Tensor, y: Tensor) -> Self:
         """Fit to these examples alone, ``(n, d), (n,)``, and choose what is ``"auto"``."""
         z, y = self._examples(z, y)
-        balanced = _balanced(torch.bincount(y, minlength=self.num_classes))
-        if self.class_weight != "auto":
-            return self._fit(z, y, balanced if self.class_weight == "balanced" else self._given_weights())
-        errors = [self._fit(z, y, weights).macro_error(z, y) for weights in (balanced, None)]
-        return self._fit(z, y, balanced) if errors[0] < errors[1] else self
+        trials = weights_to_try(self.class_weight, torch.bincount(y, minlength=self.num_classes))
+        heads = [self._fitted(z, y, weights) for weights in trials]
+        best = heads[0] if len(heads) == 1 else min(heads, key=lambda head: head.macro_error(z, y))
+        self.features, self._kept_alpha = best.features, best._kept_alpha
+        return self._set(best.sums).solve()
 
     def partial_fit(self, z: Tensor, y: Tensor) -> Self:
         """Add examples, ``(n, d), (n,)``."""
-        z, y = self._examples(z, y)
-        if self.random_features and self.features is None:
-            raise OptionError("partial_fit needs the width of random features as a number: only fit can choose it")
-        if isinstance(self.class_weight, str) and not self.is_fitted:
-            raise OptionError(f"class_weight={self.class_weight!r} needs all labels at once: call fit, or give numbers")
+        self._check_weights_are_chosen()
         return self._set(self.sums + self.sums_of(z, y))
 
     def remove(self, z: Tensor, y: Tensor) -> Self:
         """Take out examples that were added before, with the same labels."""
-        return self._set(self.sums - self.sums_of(*self._examples(z, y)))
+        return self._set(self.sums - self.sums_of(z, y))
 
     def merge(self, other: "ClosedFormRadialHead") -> Self:
         """Add the examples of another head: classes of the same name are joined, others are appended."""
@@ -155,25 +150,26 @@ class ClosedFormRadialHead(RadialHead):
         return self._set(self.sums + other.sums)
 
     def add_class(self, name: str, z: Tensor, *, weight: float = 1.0) -> Self:
-        """Append a class with its examples, ``(n, d)``; ``weight`` is its class weight, if classes have weights."""
+        """Append a class with its examples, ``(n, d)``, each of this weight."""
+        self._check_weights_are_chosen()
         if name in self.classes:
             raise OptionError(f"there is a class {name!r} already; add examples to it with partial_fit")
         check_positive("weight", weight)
         self._check(z)
-        check_features(z)
-        weights = None if self.sums.class_weight is None else torch.tensor([weight], dtype=torch.float64)
+        has_weights = self.sums.class_weight is not None or weight != 1
+        weights = torch.tensor([weight], dtype=torch.float64) if has_weights else None
         new = ClassSums.empty((name,), self.sums.statistics.num_features, weights)
-        made = self._with_sums(new)
-        return self._set(self.sums + made.sums_of(z.detach().cpu(), torch.zeros(len(z), dtype=torch.int64)))
+        return self._set(self.sums + self._sums(*self._examples(z, torch.zeros(len(z), dtype=torch.int64)), new))
 
     def drop_class(self, name: str, z: Tensor) -> Self:
         """Remove a class; ``z`` are its examples, ``(n, d)``, as they were added."""
         k = self.sums.index(name)
+        self._check(z)
         if self.num_classes == 1:
             raise OptionError(f"{name!r} is the only class; a head needs at least one")
         if len(z) != self.counts[k]:
             raise OptionError(f"all {int(self.counts[k])} examples of {name!r} are needed to drop it, got {len(z)}")
-        left = self.sums - self.sums_of(*self._examples(z, torch.full((len(z),), k))) if len(z) else self.sums
+        left = self.sums - self.sums_of(z, torch.full((len(z),), k)) if len(z) else self.sums
         return self._set(left.aligned((*self.classes[:k], *self.classes[k + 1 :])))
 
     def rename_class(self, old: str, new: str) -> Self:
@@ -186,16 +182,17 @@ class ClosedFormRadialHead(RadialHead):
         self._check(z)
         return self._outputs(z)
 
-    @torch.no_grad()
     def solve(self) -> Self:
         """Compute W and b from the sums; nothing happens if they are up to date."""
         if self.weight is None and self.is_fitted:
+            if torch.compiler.is_compiling():
+                raise HeadError("a head is solved before it is exported or compiled: call solve() first")
             alpha, statistics = self._kept_alpha, self.sums.statistics
             if alpha is None:  # no example is at hand
                 path = RidgePath.of(statistics)
                 alpha = min(alphas(statistics), key=path.generalised_cross_validation)
-            self.fitted_alpha = alpha
             self.weight, self.bias = solve(statistics, alpha, self.scale)
+            self.fitted_alpha = alpha
         return self
 
     @torch.no_grad()
@@ -203,6 +200,9 @@ class ClosedFormRadialHead(RadialHead):
         """Return the outputs of added examples under the head without each of them, ``(n, d), (n,) -> (n, k)``."""
         z, y = self._examples(z, y)
         self._check_fitted()
+        self.sums.hashes.check_contains(RowHashes.of(z, y, self.num_classes))
+        if self._num_examples == 1:
+            raise OptionError("leave-one-out needs at least two examples, got one: nothing is left without it")
         path, alpha = RidgePath.of(self.sums.statistics), float(self.fitted_alpha or 0)
         parts = [
             path.leave_one_out(path.project(self.expand(rows)), labels, alpha, self._weights_of(labels))
@@ -219,39 +219,32 @@ class ClosedFormRadialHead(RadialHead):
 
     def expand(self, z: Tensor) -> Tensor:
         """Return the features that W multiplies, in float64: z, or its random features."""
+        self._check(z)
+        if self.random_features and self.features is None:
+            raise OptionError(
+                "the width of the random features is chosen by fit; call fit first, or give it as a number"
+            )
         return z.double() if self.features is None else self.features(z.double())
 
     def sums_of(self, z: Tensor, y: Tensor) -> ClassSums:
         """Return the sums over examples that this head would add."""
-        weights, hashes = self.sums.class_weight, RowHashes.of(z, y, self.num_classes)
-        statistics = ClassStatistics.empty(self.num_classes, self.sums.statistics.num_features)
-        for rows, labels in self._chunks(z, y):
-            statistics += ClassStatistics.of(self.expand(rows), labels, self.num_classes, weights)
-        return ClassSums(self.classes, statistics, hashes, weights)
+        return self._sums(*self._examples(z, y), self.sums)
 
     def without(self, part: ClassSums) -> Self:
         """Return a head with the same settings and choices for all examples but those of ``part``."""
         self._check_fitted()
-        return self._with_sums(self.sums - part)
+        made = type(self)(**self.settings())
+        made.features, made._kept_alpha = self.features, self.fitted_alpha
+        return made._set(self.sums - part)
 
     def settings(self) -> dict[str, Any]:
-        weight = self.class_weight
-        return {
-            "classes": list(self.classes),
-            "num_features": self.num_features,
-            "beta": self.layer.beta,
-            "scale": self.scale,
-            "alpha": self.alpha,
-            "class_weight": weight if weight is None or isinstance(weight, str) else [float(each) for each in weight],
-            "random_features": self.random_features,
-            "width": self.width,
-            "seed": self.seed,
-            "score": self.score,
-        }
+        return Scorer.settings(self) | {"classes": list(self.classes), "beta": self.layer.beta}
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the solution, the sums and the random features."""
-        self._check_fitted()
+        """Return the solution, the sums and the random features; nothing before the fit."""
+        if not self.is_fitted:
+            return {}
+        self.solve()
         alpha = torch.tensor([self.fitted_alpha, self._kept_alpha is not None], dtype=torch.float64)
         made = {"weight": self.weight, "bias": self.bias, "alpha": alpha}
         made |= {f"sums.{name}": value for name, value in self.sums.tensors().items()}
@@ -260,17 +253,18 @@ class ClosedFormRadialHead(RadialHead):
         return made  # type: ignore[return-value]
 
     def restore(self, tensors: Mapping[str, Tensor]) -> Self:
+        if not tensors:
+            return self.reset()
         k, d = self.sums.statistics.means.shape
         shapes = {"weight": (k, d), "bias": (k,), "alpha": (2,)}
         if self.random_features:
             shapes |= {"features.frequencies": (self.num_features, d), "features.phases": (d,), "features.width": ()}
-        check_shapes(f"a {type(self).__name__}", shapes, tensors)
-        if self.random_features:
-            self.features = RandomFeatures(
-                *(tensors[f"features.{name}"] for name in ("frequencies", "phases", "width"))
-            )
+        check_tensors(f"a {type(self).__name__}", shapes, tensors)
         given = {name.removeprefix("sums."): value for name, value in tensors.items() if name.startswith("sums.")}
         self._set(self.sums.restored(given))
+        if self.random_features:
+            parts = (tensors[f"features.{name}"] for name in ("frequencies", "phases", "width"))
+            self.features = RandomFeatures(*parts)
         alpha, is_kept = tensors["alpha"].tolist()
         self.fitted_alpha, self._kept_alpha = alpha, alpha if is_kept else None
         self.weight, self.bias = tensors["weight"], tensors["bias"]
@@ -283,15 +277,16 @@ class ClosedFormRadialHead(RadialHead):
     def extra_repr(self) -> str:
         return f"num_classes={self.num_classes}, num_features={self.num_features}, alpha={self.fitted_alpha}"
 
-    def _fit(self, z: Tensor, y: Tensor, weights: Tensor | None) -> Self:
-        self.reset()
-        self.sums = replace(self.sums, class_weight=weights)
-        if self.random_features and self.features is None:
-            self.features = self._draw(self._choose_width(z, y))
-        self._set(self.sums_of(z, y))
-        if self._kept_alpha is None:
-            self._kept_alpha = self._best_alpha(z, y)[1]
-        return self
+    def _fitted(self, z: Tensor, y: Tensor, weights: Tensor | None) -> Self:
+        """Return a head of the same settings, fitted to these examples with these class weights."""
+        made = type(self)(**self.settings())
+        made.sums = replace(made.sums, class_weight=weights)
+        if self.random_features and made.features is None:
+            made.features = self._draw(made._choose_width(z, y))
+        made._set(made.sums_of(z, y))
+        if made._kept_alpha is None:
+            made._kept_alpha = made._best_alpha(z, y)[1]
+        return made.solve()
 
     @torch.no_grad()
     def _best_alpha(self, z: Tensor, y: Tensor) -> tuple[float, float]:
@@ -311,9 +306,11 @@ class ClosedFormRadialHead(RadialHead):
         """Return the width with the smallest leave-one-out error of fewer features and fewer examples."""
         z, y = self._sample(z, y, PILOT_EXAMPLES)
         typical, trials = median_distance(z, self.seed), []
+        few = min(PILOT_FEATURES, self.random_features)
         for width in (factor * typical for factor in WIDTHS):
-            few = min(PILOT_FEATURES, self.random_features)
-            pilot = ClosedFormRadialHead(self.classes, self.num_features, random_features=few, width=width)
+            pilot = ClosedFormRadialHead(
+                self.classes, self.num_features, random_features=few, width=width, seed=self.seed
+            )
             pilot.sums = replace(pilot.sums, class_weight=self.sums.class_weight)
             pilot._set(pilot.sums_of(z, y))
             trials.append((pilot._best_alpha(z, y)[0], width))
@@ -322,20 +319,26 @@ class ClosedFormRadialHead(RadialHead):
     def _draw(self, width: float) -> RandomFeatures:
         return RandomFeatures.draw(self.num_features, self.random_features, width, self.seed)
 
-    def _with_sums(self, sums: ClassSums) -> Self:
-        made = type(self)(**self.settings() | {"classes": sums.classes, "class_weight": None, "width": 1.0})
-        made.features, made._kept_alpha = self.features, self.fitted_alpha
-        return made._set(sums)
+    def _sums(self, z: Tensor, y: Tensor, like: ClassSums) -> ClassSums:
+        """Return the sums over checked examples, for the classes of other sums and with their weights."""
+        k, statistics = len(like.classes), ClassStatistics.empty(len(like.classes), like.statistics.num_features)
+        for rows, labels in self._chunks(z, y):
+            statistics += ClassStatistics.of(self.expand(rows), labels, k, like.class_weight)
+        return replace(like, statistics=statistics, hashes=RowHashes.of(z, y, k))
 
     def _outputs(self, o: Tensor) -> Tensor:
         """Map features to outputs, in their precision and at least float32."""
         self._check_fitted()
         z = at_least_float32(o)
         z = z if self.features is None else self.features(z)
-        if z.dtype not in self._cast:
-            self._cast[z.dtype] = [part.to(z.device, z.dtype) for part in (self.weight, self.bias) if part is not None]
-        weight, bias = self._cast[z.dtype]
+        weight, bias = Affine(self.weight, self.bias).to(z, self._cast)  # type: ignore[arg-type]
         return torch.addmm(bias, z, weight.T)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move to a device; W stays float64, as outputs have the dtype of the features."""
+        self._cast = {}
+        super()._apply(lambda tensor: tensor.to(fn(tensor.new_empty(0)).device), recurse)  # type: ignore[no-untyped-call]
+        return self
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
@@ -365,23 +368,20 @@ class ClosedFormRadialHead(RadialHead):
         """Return the weight of each example."""
         return None if self.sums.class_weight is None else self.sums.class_weight[y]
 
-    def _given_weights(self) -> Tensor | None:
-        if self.class_weight is None or isinstance(self.class_weight, str):
-            return None
-        return torch.tensor([float(weight) for weight in self.class_weight], dtype=torch.float64)
+    def _check_weights_are_chosen(self) -> None:
+        if isinstance(self.class_weight, str) and self.sums.class_weight is None and not self.is_fitted:
+            raise OptionError(f"class_weight={self.class_weight!r} needs all labels at once: call fit, or give numbers")
 
     def _set(self, sums: ClassSums) -> Self:
         """Take other sums; W is solved again when it is needed."""
-        self.sums, self.num_classes = sums, len(sums.classes)
+        if not sums.statistics.scatter.isfinite().all():
+            raise DataError("the squares of the features are too large for float64; scale the features first")
+        self.sums, self.num_classes, self._num_examples = sums, len(sums.classes), int(sums.statistics.counts.sum())
+        if isinstance(self.class_weight, tuple) and sums.class_weight is not None:
+            self.class_weight = tuple(sums.class_weight.tolist())
         if self.layer.num_classes != self.num_classes:
             self.layer = RadialLayer(self.num_classes, self.layer.beta, self.scale)
         self.weight = self.bias = None
         self.fitted_alpha = None
-        self._cast: dict[torch.dtype, list[Tensor]] = {}
+        self._cast = {}
         return self
-
-
-def _balanced(counts: Tensor) -> Tensor:
-    """Return weights with which every class counts alike, ``(k,)``; 1 for a class without examples."""
-    weights = counts.sum() / ((counts > 0).sum() * counts.clamp_min(1).double())
-    return torch.where(counts > 0, weights, 1.0)

@@ -23,8 +23,9 @@ class RandomFeatures(nn.Module):
         self.register_buffer("width", width)
 
     @classmethod
+    @torch.inference_mode(False)  # a tensor made in that mode takes no part in gradients later
     def draw(cls, num_features: int, count: int, width: float, seed: int = 0) -> Self:
-        """Draw frequencies and phases; the first ones are the same for every count."""
+        """Draw frequencies and phases."""
         generator = torch.Generator().manual_seed(seed)
         frequencies = torch.randn(count, num_features, generator=generator).T.contiguous() / width
         phases = 2 * math.pi * torch.rand(count, generator=torch.Generator().manual_seed(seed + 1))
@@ -36,10 +37,10 @@ class RandomFeatures(nn.Module):
         if first is None or second is None:
             return False
         pairs = zip(first.buffers(), second.buffers(), strict=True)
-        return all(torch.equal(mine, theirs) for mine, theirs in pairs)
+        return all(torch.equal(mine.cpu(), theirs.cpu()) for mine, theirs in pairs)
 
     def forward(self, z: Tensor) -> Tensor:
-        frequencies, phases = self.frequencies.to(z.dtype), self.phases.to(z.dtype)
+        frequencies, phases = (part.to(z.device, z.dtype) for part in (self.frequencies, self.phases))
         return torch.addmm(phases, z, frequencies).cos() * math.sqrt(2 / len(phases))
 
 

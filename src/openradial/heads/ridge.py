@@ -18,13 +18,28 @@ GRID = tuple(10 ** (power / 2) for power in range(-14, 5))  # alphas to choose f
 SMALLEST = 1e-12  # of 1 - leverage: an example that determines its own output completely
 
 
+Casts = dict[tuple[torch.dtype, torch.device], "Affine"]  # a map by dtype and device
+
+
 class Affine(NamedTuple):
     """The map from features to outputs: ``z @ weight.T + bias``."""
 
     weight: Tensor  # (k, d)
     bias: Tensor  # (k,)
 
+    def to(self, like: Tensor, casts: Casts) -> "Affine":
+        """Return the map in the dtype and on the device of a tensor, from ``casts`` if it is there."""
+        made = casts.get((like.dtype, like.device))
+        if made is None:
+            with torch.inference_mode(False):  # a tensor made in that mode takes no part in gradients later
+                made = Affine(*(part.to(like.device, like.dtype) for part in self))
+            if not torch.compiler.is_compiling():
+                casts[like.dtype, like.device] = made
+        return made
 
+
+@torch.inference_mode(False)  # a tensor made in that mode takes no part in gradients later
+@torch.no_grad()
 def solve(statistics: ClassStatistics, alpha: float, scale: float = 1.0) -> Affine:
     """Return the ridge solution for prototypes ``scale * e_k``, by one Cholesky factorisation."""
     matrix = statistics.scatter.clone()
@@ -54,7 +69,7 @@ def target_mean(statistics: ClassStatistics, scale: float) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class RidgePath:
-    """The ridge solutions for every alpha, from one eigendecomposition; for prototypes at distance 1."""
+    """The leave-one-out outputs and errors for every alpha, from one eigendecomposition; for prototypes ``e_k``."""
 
     statistics: ClassStatistics
     values: Tensor  # (r,) eigenvalues of the scatter
@@ -72,11 +87,6 @@ class RidgePath:
         else:
             values, vectors = torch.linalg.eigh(statistics.scatter)
         return cls(statistics, values.clamp_min(0), vectors, vectors.T @ covariances(statistics, 1.0).T)
-
-    def solve(self, alpha: float, scale: float = 1.0) -> Affine:
-        """Return the ridge solution, as :func:`solve` does."""
-        weight = scale * (self.vectors @ (self.targets * self._inverse(alpha))).T
-        return Affine(weight, target_mean(self.statistics, scale) - weight @ self.statistics.mean)
 
     def project(self, z: Tensor) -> Tensor:
         """Return the coordinates of features along the eigenvectors, ``(n, d) -> (n, r)``."""
@@ -101,14 +111,16 @@ class RidgePath:
     def generalised_cross_validation(self, alpha: float) -> float:
         """Return the leave-one-out squared error with the mean leverage for every example: needs no examples."""
         n, weights = self.statistics.total, self.statistics.weights
-        inverse = self._inverse(alpha)
-        spread = n - weights.square().sum() / n  # of the targets around their mean
-        strength = self.targets.square().sum(1, keepdim=True)
-        explained = (strength * (2 * inverse - self.values.unsqueeze(1) * inverse.square())).sum()
-        count = float(self.statistics.counts.sum())
-        freedom = 1 + float((self.values.unsqueeze(1) * inverse).sum())
-        rest = max(1 - freedom / count, SMALLEST)
-        return float((spread - explained).clamp_min(0)) / float(n) / rest**2
+        kept = self.values > self.values[-1:] * torch.finfo(self.values.dtype).eps * len(self.values)
+        values = self.values[kept]
+        explained = self.targets[kept].square().sum(1) / values  # of the targets, along each eigenvector
+        shrinkage = alpha / (values + alpha)
+        free = int(self.statistics.counts.sum()) - 1 - len(values)  # degrees of freedom without a penalty
+        spread = n - float(weights.square().sum()) / n  # of the targets around their mean
+        unexplained = max(spread - float(explained.sum()), 0.0) if free > 0 else 0.0
+        error = unexplained + float(explained @ shrinkage.square())
+        rest = (max(free, 0) + float(shrinkage.sum())) / int(self.statistics.counts.sum())  # 1 - mean leverage
+        return error / n / max(rest, SMALLEST) ** 2
 
     def _inverse(self, alpha: float) -> Tensor:
         """Return the inverse eigenvalues with the penalty, ``(r, 1)``; 0 where both are 0."""

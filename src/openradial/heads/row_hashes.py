@@ -8,6 +8,7 @@ from torch import Tensor
 from openradial.errors import OptionError
 
 SEED = 20_260_101
+AT_ONCE = 2**20  # numbers that are hashed at a time
 
 
 class RowHashes:
@@ -20,7 +21,7 @@ class RowHashes:
     def of(cls, rows: Tensor, y: Tensor, num_classes: int) -> Self:
         """Hash rows ``(n, d)`` with labels ``(n,)``."""
         counts = torch.bincount(y, minlength=num_classes).tolist()
-        return cls(list(torch.split(_hash(rows)[y.argsort(stable=True)], counts)))
+        return cls(list(torch.split(_hashes(rows)[y.argsort(stable=True)], counts)))
 
     @classmethod
     def empty(cls, num_classes: int) -> Self:
@@ -37,22 +38,32 @@ class RowHashes:
             rest, missing = _difference(mine, theirs) if len(theirs) else (mine, 0)
             left.append(rest)
             absent += missing
-        if absent:
-            total = sum(map(len, other.by_class))
-            raise OptionError(
-                f"only examples that were added can be removed, and {absent} of {total} were never added with this "
-                "label; give the same features and labels as then"
-            )
+        other._raise_if(absent)
         return RowHashes(left)
 
+    def check_contains(self, other: "RowHashes") -> None:
+        """Raise unless each row of ``other`` is there at least once."""
+        pairs = zip(self.by_class, other.by_class, strict=True)
+        other._raise_if(sum(int((~torch.isin(theirs, mine)).sum()) for mine, theirs in pairs))
 
-def _hash(rows: Tensor) -> Tensor:
+    def _raise_if(self, absent: int) -> None:
+        if absent:
+            raise OptionError(
+                f"all examples must have been added before, but {absent} of {sum(map(len, self.by_class))} were never "
+                "added with this label, or are removed already; give the same features and labels as then"
+            )
+
+
+def _hashes(rows: Tensor) -> Tensor:
     """Return a hash of each row, ``(n, d) -> (n,)`` int64; equal numbers have equal hashes in every dtype."""
-    bits = (rows.double() + 0.0).contiguous().view(torch.int64)  # -0.0 + 0.0 is 0.0
     generator = torch.Generator().manual_seed(SEED)
     factors = torch.randint(-(2**62), 2**62, (rows.shape[1],), generator=generator).mul_(2).add_(1)
-    mixed = bits ^ (bits >> 32)  # the last bits of round numbers are all 0
-    return ((mixed * factors) ^ (mixed * factors >> 29)).sum(1)
+    made = []
+    for part in torch.split(rows.detach(), max(1, AT_ONCE // rows.shape[1])):
+        bits = (part.double() + 0.0).contiguous().view(torch.int64)  # -0.0 + 0.0 is 0.0
+        mixed = (bits ^ (bits >> 32)).mul_(factors)  # the last bits of round numbers are all 0
+        made.append((mixed ^ (mixed >> 29)).sum(1))
+    return torch.cat(made)
 
 
 def _difference(mine: Tensor, theirs: Tensor) -> tuple[Tensor, int]:

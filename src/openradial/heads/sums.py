@@ -1,7 +1,8 @@
 """What a closed-form head keeps of its examples: sums by class name, which are added and subtracted."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Self
 
 import torch
@@ -67,7 +68,7 @@ class ClassSums:
     def index(self, name: str) -> int:
         """Return the index of a class."""
         if name not in self.classes:
-            raise OptionError(f"there is no class {name!r}{nearest(name, self.classes)}")
+            raise OptionError(f"there is no class {name!r}{nearest(str(name), self.classes)}")
         return self.classes.index(name)
 
     def renamed(self, old: str, new: str) -> Self:
@@ -85,14 +86,17 @@ class ClassSums:
     def restored(self, tensors: Mapping[str, Tensor]) -> Self:
         """Return sums of the same size with the values that :meth:`tensors` returned."""
         k, d = self.statistics.means.shape
-        count = int(tensors["counts"].sum()) if "counts" in tensors else 0
-        shapes = {"weights": (k,), "counts": (k,), "means": (k, d), "scatter": (d * (d + 1) // 2,), "hashes": (count,)}
+        counts = tensors["counts"].long() if "counts" in tensors else torch.empty(0)
+        shapes = {"counts": (k,), "weights": (k,), "means": (k, d), "scatter": (d * (d + 1) // 2,)}
+        shapes |= {"hashes": (int(counts.clamp_min(0).sum()),)}
         shapes |= {"class_weight": (k,)} if "class_weight" in tensors else {}
-        check_shapes("the sums of a closed-form head", shapes, tensors)
+        check_tensors("the sums of a closed-form head", shapes, tensors)
+        if (counts < 0).any():
+            raise DataError("the sums of a closed-form head must have no negative counts; use another copy of the file")
         scatter, upper = torch.zeros(d, d, dtype=torch.float64), torch.triu_indices(d, d)
         scatter[*upper] = scatter.T[*upper] = tensors["scatter"].double()
         statistics = ClassStatistics(scatter=scatter, **{name: tensors[name] for name in BY_CLASS})
-        hashes = RowHashes(list(torch.split(tensors["hashes"], tensors["counts"].tolist())))
+        hashes = RowHashes(list(torch.split(tensors["hashes"], counts.tolist())))
         return type(self)(self.classes, statistics, hashes, tensors.get("class_weight"))
 
     def _weights_or_ones(self) -> Tensor:
@@ -100,12 +104,24 @@ class ClassSums:
         return ones if self.class_weight is None else self.class_weight
 
 
-def check_shapes(what: str, shapes: Mapping[str, tuple[int, ...]], tensors: Mapping[str, Tensor]) -> None:
-    """Raise unless there is a tensor of each name and shape."""
+def check_tensors(what: str, shapes: Mapping[str, tuple[int, ...]], tensors: Mapping[str, Tensor]) -> None:
+    """Raise unless there is a tensor of each name and shape, and all are finite."""
     for name, shape in shapes.items():
         given = tuple(tensors[name].shape) if name in tensors else "none"
         if given != shape:
             raise DataError(f"{what} must have a tensor {name!r} of the shape {shape}, got {given}")
+        if not tensors[name].isfinite().all():
+            raise DataError(f"the numbers of {what} in {name!r} must be finite; use another copy of the file")
+
+
+def class_names(classes: int | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of classes that are given by name, or by their number."""
+    if isinstance(classes, (str, bool)) or not isinstance(classes, (Integral, Iterable)):
+        raise OptionError(f"classes must be a number or a list of names, got {classes!r}")
+    names = tuple(classes) if isinstance(classes, Iterable) else tuple(map(str, range(classes)))
+    if not names:
+        raise OptionError(f"there must be at least one class, got {classes!r}")
+    return _checked(names)
 
 
 def _checked(classes: tuple[str, ...]) -> tuple[str, ...]:
