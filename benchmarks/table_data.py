@@ -107,9 +107,9 @@ SETS: dict[str, Callable[[], Table]] = {
 def _sample(rows: Iterable[list[str]], label: int) -> list[list[str]]:
     """Return at most ``MOST`` random rows of classes with at least ``FEWEST`` of them, in their order."""
     rows = list(rows)
-    chosen = sorted(np.random.default_rng(0).permutation(len(rows))[:MOST].tolist())
-    counts = Counter(rows[i][label] for i in chosen)
-    return [rows[i] for i in chosen if counts[rows[i][label]] >= FEWEST]
+    selected = sorted(np.random.default_rng(0).permutation(len(rows))[:MOST].tolist())
+    counts = Counter(rows[i][label] for i in selected)
+    return [rows[i] for i in selected if counts[rows[i][label]] >= FEWEST]
 
 
 def _table(
