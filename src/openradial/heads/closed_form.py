@@ -11,7 +11,7 @@ from openradial.errors import DataError, HeadError, OptionError, check_choice, c
 from openradial.heads.class_weight import ClassWeight, checked_class_weight, given_weights, weights_to_try
 from openradial.heads.radial import RadialHead, RadialScore
 from openradial.heads.random_features import RandomFeatures, median_distance
-from openradial.heads.ridge import Affine, Casts, RidgePath, alphas, solve, squared_errors
+from openradial.heads.ridge import Affine, Casts, RidgePath, alphas, descend, solve, squared_errors
 from openradial.heads.row_hashes import RowHashes
 from openradial.heads.sums import ClassSums, check_tensors, class_names
 from openradial.nn import RadialLayer
@@ -19,7 +19,8 @@ from openradial.scorers.base import Scorer, at_least_float32, check_features, ch
 from openradial.scorers.statistics import ClassStatistics
 
 AT_ONCE = 2**22  # numbers of expanded features in memory at a time: 32 MB
-MOST = 5_000  # examples whose leave-one-out error is compared
+MOST = 5_000  # examples whose leave-one-out macro error is compared
+SEARCHED = 2_000  # examples with whose leave-one-out error alpha is chosen
 WIDTHS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)  # of random features, in median distances of two examples
 PILOT_FEATURES, PILOT_EXAMPLES = 256, 1_500  # with which the width is chosen
 
@@ -290,17 +291,20 @@ class ClosedFormRadialHead(RadialHead):
 
     @torch.no_grad()
     def _best_alpha(self, z: Tensor, y: Tensor) -> tuple[float, float]:
-        """Return the smallest leave-one-out error of the grid, and its alpha."""
-        is_all = len(z) <= MOST and self.sums.class_weight is None
-        z, y = self._sample(z, y, MOST)
+        """Return the smallest leave-one-out error near that of generalised cross-validation, and its alpha."""
+        is_all = len(z) <= SEARCHED and self.sums.class_weight is None
+        z, y = self._sample(z, y, SEARCHED)
         rows, statistics = self.expand(z), self.sums.statistics
         path = RidgePath.of(statistics, rows - statistics.mean if is_all else None)
-        projected, weights = path.project(rows), self._weights_of(y)
-        trials = []
-        for alpha in alphas(statistics):
-            errors = squared_errors(path.leave_one_out(projected, y, alpha, weights), y)
-            trials.append((float(errors.mean() if weights is None else errors @ weights / weights.sum()), alpha))
-        return min(trials)
+        projected, weights, grid = path.project(rows), self._weights_of(y), alphas(statistics)
+
+        def error(at: int) -> float:
+            errors = squared_errors(path.leave_one_out(projected, y, grid[at], weights), y)
+            return float(errors.mean() if weights is None else errors @ weights / weights.sum())
+
+        start = min(range(len(grid)), key=lambda at: path.generalised_cross_validation(grid[at]))
+        smallest, at = descend(error, start, len(grid))
+        return smallest, grid[at]
 
     def _choose_width(self, z: Tensor, y: Tensor) -> float:
         """Return the width with the smallest leave-one-out error of fewer features and fewer examples."""

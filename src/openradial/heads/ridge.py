@@ -5,7 +5,9 @@ With the scatter S of the features around their mean :math:`\mu` and the prototy
 :math:`\mu_k` the mean of class k.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple, Self
 
 import torch
@@ -131,3 +133,14 @@ class RidgePath:
 def squared_errors(outputs: Tensor, y: Tensor) -> Tensor:
     """Return the squared distance of each output to its prototype at distance 1, ``(n, k), (n,) -> (n,)``."""
     return outputs.square().sum(1) - 2 * outputs.gather(1, y.unsqueeze(1)).squeeze(1) + 1
+
+
+def descend(error: Callable[[int], float], start: int, count: int) -> tuple[float, int]:
+    """Go from ``start`` to lower errors, step by step among ``count`` places; return the last error and its place."""
+    errors = cache(error)
+    at = start
+    while True:
+        best = min((place for place in (at, at - 1, at + 1) if 0 <= place < count), key=errors)
+        if best == at:
+            return errors(at), at
+        at = best

@@ -8,7 +8,8 @@ from torch import Tensor
 from openradial.errors import OptionError
 
 SEED = 20_260_101
-AT_ONCE = 2**20  # numbers that are hashed at a time
+FACTOR = 0x9E3779B97F4A7C1  # odd: spreads the classes over all keys
+AT_ONCE = 2**17  # numbers at a time: 1 MB, which stays in the cache
 
 
 class RowHashes:
@@ -33,13 +34,20 @@ class RowHashes:
 
     def __sub__(self, other: "RowHashes") -> "RowHashes":
         """Take rows out; raise if one of them is not there."""
-        left, absent = [], 0
-        for mine, theirs in zip(self.by_class, other.by_class, strict=True):
-            rest, missing = _difference(mine, theirs) if len(theirs) else (mine, 0)
-            left.append(rest)
-            absent += missing
+        gone, absent = _find(self._keys(), other._keys())
         other._raise_if(absent)
-        return RowHashes(left)
+        keep = torch.ones(len(self), dtype=torch.bool)
+        keep[gone] = False
+        parts = zip(self.by_class, torch.split(keep, list(map(len, self.by_class))), strict=True)
+        return RowHashes([mine[kept] for mine, kept in parts])
+
+    def __len__(self) -> int:
+        return sum(map(len, self.by_class))
+
+    def _keys(self) -> Tensor:
+        """Return the hashes of all classes, which also differ between classes."""
+        lengths = torch.tensor(list(map(len, self.by_class)))
+        return torch.cat(self.by_class) + torch.arange(len(lengths)).mul_(FACTOR).repeat_interleave(lengths)
 
     def check_contains(self, other: "RowHashes") -> None:
         """Raise unless each row of ``other`` is there at least once."""
@@ -49,7 +57,7 @@ class RowHashes:
     def _raise_if(self, absent: int) -> None:
         if absent:
             raise OptionError(
-                f"all examples must have been added before, but {absent} of {sum(map(len, self.by_class))} were never "
+                f"all examples must have been added before, but {absent} of {len(self)} were never "
                 "added with this label, or are removed already; give the same features and labels as then"
             )
 
@@ -58,16 +66,22 @@ def _hashes(rows: Tensor) -> Tensor:
     """Return a hash of each row, ``(n, d) -> (n,)`` int64; equal numbers have equal hashes in every dtype."""
     generator = torch.Generator().manual_seed(SEED)
     factors = torch.randint(-(2**62), 2**62, (rows.shape[1],), generator=generator).mul_(2).add_(1)
-    made = []
-    for part in torch.split(rows.detach(), max(1, AT_ONCE // rows.shape[1])):
-        bits = (part.double() + 0.0).contiguous().view(torch.int64)  # -0.0 + 0.0 is 0.0
-        mixed = (bits ^ (bits >> 32)).mul_(factors)  # the last bits of round numbers are all 0
-        made.append((mixed ^ (mixed >> 29)).sum(1))
-    return torch.cat(made)
+    parts = torch.split(rows, max(1, AT_ONCE // rows.shape[1]))
+    return torch.cat([_hash_part(part, factors) for part in parts])
 
 
-def _difference(mine: Tensor, theirs: Tensor) -> tuple[Tensor, int]:
-    """Return a multiset without another one, and how many elements of the other were not in it."""
-    values, inverse = torch.unique(torch.cat([mine, theirs]), return_inverse=True)
-    have, want = (torch.bincount(part, minlength=len(values)) for part in (inverse[: len(mine)], inverse[len(mine) :]))
-    return values.repeat_interleave((have - want).clamp_min(0)), int((want - have).clamp_min(0).sum())
+def _hash_part(rows: Tensor, factors: Tensor) -> Tensor:
+    bits = (rows.double() + 0.0).contiguous().view(torch.int64)  # -0.0 + 0.0 is 0.0
+    mixed = (bits ^ (bits >> 32)) * factors  # the last bits of round numbers are all 0
+    return (mixed ^ (mixed >> 29)).sum(1)
+
+
+def _find(keys: Tensor, wanted: Tensor) -> tuple[Tensor, int]:
+    """Return the index of each of the wanted keys, no index twice, and how many keys are missing."""
+    keys, order = keys.sort(stable=True)
+    wanted = wanted.sort().values
+    first = torch.searchsorted(wanted, wanted)  # equal keys take one index after the other
+    at = torch.searchsorted(keys, wanted) + torch.arange(len(wanted)) - first
+    found = at < len(keys)
+    found[found.clone()] = keys[at[found]] == wanted[found]
+    return order[at[found]], int((~found).sum())

@@ -11,6 +11,7 @@ from openradial.scorers.base import AT_ONCE, check_features, check_labels
 
 EPSILON = torch.finfo(torch.float64).eps
 ROUNDING = 1e-13  # a share of a sum of squares that is rounding, also for a sum over thousands of classes
+BLOCKS = 4  # of columns, whose products are computed together
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +62,9 @@ class ClassStatistics:
             deviations = rows.double() - shift
             sums.index_add_(0, labels, deviations)
             deviations *= weight.sqrt()[labels].unsqueeze(1)
-            scatter.addmm_(deviations.T, deviations)
+            _add_products(scatter, deviations)
         error = weight @ sums / weights.sum()  # of the shift, by rounding
+        scatter = scatter.triu() + scatter.triu(1).T
         scatter -= weights.sum() * torch.outer(error, error)
         means = torch.where(counts.unsqueeze(1) > 0, shift + sums / counts.clamp_min(1).unsqueeze(1), 0.0)
         return cls(weights, counts, means, _clamped(scatter))
@@ -145,6 +147,13 @@ class ClassStatistics:
         if self.means.shape != other.means.shape:
             sizes = " and ".join(f"{each.num_classes} classes, {each.num_features} features" for each in (self, other))
             raise ShapeError(f"statistics must have the same classes and features, got {sizes}")
+
+
+def _add_products(scatter: Tensor, rows: Tensor) -> None:
+    """Add ``rows.T @ rows`` to the upper triangle of a matrix: about half the work; below it some values are wrong."""
+    size = -(-len(scatter) // BLOCKS)
+    for at in range(0, len(scatter), size):
+        scatter[at : at + size, at:].addmm_(rows[:, at : at + size].T, rows[:, at:])
 
 
 def _checked_weight(class_weight: Tensor | None, num_classes: int, device: torch.device) -> Tensor:
