@@ -24,12 +24,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from benchmarks.machine import machine
-from benchmarks.run import RESULTS, table, write
+from benchmarks.run import RESULTS, table
 from benchmarks.timing import Run, duel
 from openradial import RadialLoss
 from openradial.bayes import ElboObjective, Ensemble, MCDropout, SampledPrediction, posterior, predict, to_bayesian
 from openradial.bayes.layers import START
 from openradial.data.sets.spiral import spiral
+from openradial.files import write_text
 from openradial.heads import RadialHead
 from openradial.models import MLP, build
 from openradial.training import Objective, Settings
@@ -83,9 +84,9 @@ def main() -> None:
         results["start"] = start_results(made, short)
         results["spiral"] = spiral_results(made, long, seeds) | {"environment": environment()}
     options.out.mkdir(parents=True, exist_ok=True)
-    write(options.out / "bayes.json", json.dumps(results, indent=1) + "\n")
+    write_text(options.out / "bayes.json", json.dumps(results, indent=1) + "\n")
     text = markdown(results)
-    write(options.out / "bayes.md", text)
+    write_text(options.out / "bayes.md", text)
     console.print(text, markup=False)
     console.print(f"written: {options.out}/bayes.json, bayes.md")
 
@@ -169,7 +170,7 @@ def run_cases(cases: Cases, work: Path, jobs: int, console: Console) -> dict[str
             pool.submit(function, *arguments): name for name, (function, arguments) in cases.items() if name in missing
         }
         for done in as_completed(running):
-            write(kept[running[done]], json.dumps(done.result()) + "\n")
+            write_text(kept[running[done]], json.dumps(done.result()) + "\n")
             console.print(f"finished: {running[done]}")
     return {name: json.loads(kept[name].read_text()) for name in cases}
 
@@ -209,8 +210,16 @@ def bayesian(
 
 def trained(build: Callable[[], nn.Module], objective: Any, settings: Settings, seeds: list[int]) -> list[nn.Module]:
     """One network per seed, trained together."""
-    options = {"epochs": settings.epochs, "batch_size": settings.batch_size, "learning_rate": settings.learning_rate}
-    return train_ensemble(build, objective, POINTS, seeds, **options, decay=settings.decay)[0]
+    return train_ensemble(
+        build,
+        objective,
+        POINTS,
+        seeds,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        decay=settings.decay,
+    )[0]
 
 
 def others(head: str, settings: Settings, seeds: list[int]) -> dict[str, Any]:

@@ -17,11 +17,12 @@ from rich.console import Console
 
 from benchmarks.machine import machine
 from benchmarks.peers import agreement, detectors, methods, peers, summary, version
-from benchmarks.run import RESULTS, table, write
+from benchmarks.run import RESULTS, table
 from openradial.evaluation.comparison import Comparison, compare
 from openradial.evaluation.comparison.comparison import core_seconds, scores_of, trained
 from openradial.evaluation.comparison.methods import METHODS, measured
 from openradial.evaluation.comparison.report import draw, groups, markdown, summarised
+from openradial.files import write_text
 
 
 def main() -> None:
@@ -34,7 +35,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     console = Console()
-    few = {"seeds": 1, "splits": 1, "quick": True} if options.quick else {}
+    few: dict[str, Any] = {"seeds": 1, "splits": 1, "quick": True} if options.quick else {}
     comparison = Comparison(options.data, **few)
     rows = compare(comparison, options.work, resume=True, report=console.print)
     found = with_peers(comparison, options.work, options.peers, console) if options.peers else {}
@@ -58,7 +59,7 @@ def with_peers(comparison: Comparison, work: Path, path: Path, console: Console)
         kept = work / f"{key}-peers.json"
         if not kept.exists():
             console.print(f"peers: {key}")
-            write(kept, json.dumps(one_run(comparison, module, make(), seed, work / key), indent=1) + "\n")
+            write_text(kept, json.dumps(one_run(comparison, module, make(), seed, work / key), indent=1) + "\n")
         result[key] = json.loads(kept.read_text())
     return result
 
@@ -80,7 +81,7 @@ def seconds(work: Path, key: str) -> float:
 
 def save(name: str, facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     found = {group: summarised(own) for group, own in groups(rows).items()}
-    write(RESULTS / f"{name}.json", json.dumps(facts | {"summary": found, "rows": rows}, indent=1) + "\n")
+    write_text(RESULTS / f"{name}.json", json.dumps(facts | {"summary": found, "rows": rows}, indent=1) + "\n")
     where = facts["machine"]
     lines = [
         f"Written by `{where['command']}` on {where['date']}: {where['cpu']}, {where['cores']} cores, "
@@ -97,7 +98,7 @@ def save(name: str, facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
             *table(["detector", "smallest", "largest"], cells),
             "",
         ]
-    write(RESULTS / f"{name}.md", "\n".join(lines))
+    write_text(RESULTS / f"{name}.md", "\n".join(lines))
     draw(found, RESULTS / f"{name}.png")
     shutil.copy(RESULTS / f"{name}.png", RESULTS.parents[1] / "docs" / "images" / f"{name}.png")
 

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from benchmarks.heads_knn import markdown_knn, measure_knn
 from benchmarks.machine import machine
-from benchmarks.run import RESULTS, table, write
+from benchmarks.run import RESULTS, table
 from benchmarks.timing import duel
+from openradial.files import write_text
 from openradial.heads import OpenMaxHead
 from openradial.heads.openmax import OpenMaxDistance
 
@@ -37,8 +38,8 @@ def main() -> None:
     results["knn"] = measure_knn(options.quick)
     results["environment"]["load_average_at_end"] = os.getloadavg()[1]
     options.out.mkdir(parents=True, exist_ok=True)
-    write(options.out / "heads.json", json.dumps(results, indent=1) + "\n")
-    write(options.out / "heads.md", markdown(results))
+    write_text(options.out / "heads.json", json.dumps(results, indent=1) + "\n")
+    write_text(options.out / "heads.md", markdown(results))
     print((options.out / "heads.md").read_text())
 
 

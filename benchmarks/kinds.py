@@ -18,9 +18,10 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from benchmarks.machine import machine
-from benchmarks.run import RESULTS, table, write
+from benchmarks.run import RESULTS, table
 from openradial.data import Batches, Examples, divide, random_split, train_test_split
 from openradial.errors import OptionError
+from openradial.files import write_text
 from openradial.heads import RadialHead, SoftmaxHead
 from openradial.metrics import auroc
 from openradial.nn import hidden_layers
@@ -49,8 +50,8 @@ def main() -> None:
         for way, kinds in ways(KINDS[task.name]).items():
             rows[way] = [kept(options.work, task, way, kinds, seed, console) for seed in range(SEEDS)]
     where = machine("python -m benchmarks.kinds")
-    write(RESULTS / "kinds.json", json.dumps({"machine": where, "rows": found}, indent=1) + "\n")
-    write(RESULTS / "kinds.md", markdown(where, found))
+    write_text(RESULTS / "kinds.json", json.dumps({"machine": where, "rows": found}, indent=1) + "\n")
+    write_text(RESULTS / "kinds.md", markdown(where, found))
 
 
 def ways(sort: str) -> dict[str, Sequence[str] | None]:
@@ -64,7 +65,7 @@ def kept(work: Path, task: Task, way: str, kinds: Sequence[str] | None, seed: in
     if not path.exists():
         console.print(f"{task.title}: {way}, seed {seed}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, json.dumps(measured(task, kinds, seed)) + "\n")
+        write_text(path, json.dumps(measured(task, kinds, seed)) + "\n")
     return json.loads(path.read_text())
 
 

@@ -120,8 +120,8 @@ def rank_correlation(a: Tensor, b: Tensor) -> float:
 
 def _ranks(values: Tensor) -> Tensor:
     _, inverse, counts = values.double().unique(return_inverse=True, return_counts=True)
-    last = counts.cumsum(0)
-    return (last - (counts - 1) / 2).double()[inverse]
+    ranks: Tensor = counts.cumsum(0) - (counts - 1) / 2
+    return ranks.double()[inverse]
 
 
 def summary(runs: Mapping[str, Mapping[str, float]]) -> dict[str, list[float]]:

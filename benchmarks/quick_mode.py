@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import machine
-from benchmarks.run import RESULTS, table, write
+from benchmarks.run import RESULTS, table
+from openradial.files import write_text
 from paper import report
 
 COMMANDS: dict[str, float] = {  # and the minutes that each may take on two cores, set before measuring
@@ -39,8 +40,8 @@ def main() -> None:
                     row.claim.number: {"verdict": row.said, "ours": row.ours, "others": row.others} for row in rows
                 }
     results["environment"]["load_average_at_end"] = os.getloadavg()[1]
-    write(options.out / "quick_mode.json", json.dumps(results, indent=1) + "\n")
-    write(options.out / "quick_mode.md", markdown(results))
+    write_text(options.out / "quick_mode.json", json.dumps(results, indent=1) + "\n")
+    write_text(options.out / "quick_mode.md", markdown(results))
     print((options.out / "quick_mode.md").read_text())
 
 

@@ -21,7 +21,7 @@ import torch
 from rich.console import Console
 
 from benchmarks.machine import machine
-from benchmarks.run import RESULTS, write
+from benchmarks.run import RESULTS
 from openradial.evaluation.comparison import Comparison, compare
 from openradial.evaluation.comparison.comparison import core_seconds, scores_of, trained
 from openradial.evaluation.comparison.methods import (
@@ -44,6 +44,7 @@ from openradial.evaluation.comparison.methods import (
 )
 from openradial.evaluation.comparison.protocols import Protocol
 from openradial.evaluation.comparison.report import groups, markdown, summarised
+from openradial.files import write_text
 from openradial.scorers import MahalanobisScorer, NeighbourScorer
 
 OURS = NETWORKS[RECIPE]
@@ -176,7 +177,7 @@ def together(
         method = Method(f"recipe, {MEMBERS} networks; distance + both", RECIPE, parts_of(MEMBERS), "fisher")
         rows = measured([method], OURS.recipe.make_head(protocol.num_classes), joined(members), protocol.novel)
         facts = {"protocol": protocol.name, "seed": seed, "training_seconds": sum(map(core_seconds, places))}
-        write(kept, json.dumps([row | facts for row in rows], indent=1) + "\n")
+        write_text(kept, json.dumps([row | facts for row in rows], indent=1) + "\n")
     result: list[dict[str, Any]] = json.loads(kept.read_text())
     return result
 
@@ -200,9 +201,11 @@ def joined(members: Sequence[Scores]) -> Scores:
 def save(name: str, rows: list[dict[str, Any]]) -> None:
     where = machine(f"python -m benchmarks.{name.replace('_', ' ')}")
     found = {group: summarised(own) for group, own in groups(rows).items()}
-    write(RESULTS / f"{name}.json", json.dumps({"machine": where, "summary": found, "rows": rows}, indent=1) + "\n")
+    write_text(
+        RESULTS / f"{name}.json", json.dumps({"machine": where, "summary": found, "rows": rows}, indent=1) + "\n"
+    )
     head = f"Written by `{where['command']}` on {where['date']}: {where['cpu']}, {where['cores']} cores."
-    write(RESULTS / f"{name}.md", f"{head}\n\n{markdown(rows)}")
+    write_text(RESULTS / f"{name}.md", f"{head}\n\n{markdown(rows)}")
 
 
 if __name__ == "__main__":

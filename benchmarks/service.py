@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from openradial.fitting.recipe import REFERENCES, Held, make_recipe, open_classifier
 
 from benchmarks.machine import machine
-from benchmarks.run import RESULTS, table, write
+from benchmarks.run import RESULTS, table
 from benchmarks.service_load import Request, load
 from benchmarks.service_requests import good_requests, mixed_requests, parsed
 from openradial import data
@@ -34,7 +33,10 @@ from openradial.bundle import save
 from openradial.classifier import OpenClassifier
 from openradial.data import Batches, Examples
 from openradial.data.inputs import ImageInputs
+from openradial.files import write_text
+from openradial.fitting import calibrate
 from openradial.models import build
+from openradial.recipe import REFERENCES, default_recipe
 
 NETWORK, CLIENTS, AT_LEAST = "mnist_radial", 32, 3.0  # times the plain loop's requests per second: set before measuring
 GROWTH = 1.05  # of the memory from the second fifth of a soak to its last fifth, at most
@@ -64,8 +66,8 @@ def main() -> None:
             rounds, seconds = (1, 2.0) if options.quick else (5, 6.0)
             results["kinds"] = {kind: measure(model, kind, rounds, seconds) for kind in ("PNG", "JSON")}
             results["environment"] = where | {"load_average_at_end": os.getloadavg()[1]}
-    write(options.out / "service.json", json.dumps(results, indent=1) + "\n")
-    write(options.out / "service.md", markdown(results))
+    write_text(options.out / "service.json", json.dumps(results, indent=1) + "\n")
+    write_text(options.out / "service.md", markdown(results))
     print((options.out / "service.md").read_text())
     return None
 
@@ -76,16 +78,17 @@ def mnist_bundle() -> OpenClassifier:
     known = data.load("mnist")
     inputs = ImageInputs(28, 1, mean=(0.1307,), std=(0.3081,))
     net = build(NETWORK, len(known.classes))
-    recipe = make_recipe(net, NETWORK, "images", len(known.classes))
+    recipe = default_recipe(net, NETWORK, "images")
+    head = recipe.make_head(len(known.classes))
     train, combination, calibration = (held_out(known, inputs, part) for part in (0, 1, 2))
-    made = open_classifier(net, recipe, 0.05, train=train, combination=combination, calibration=calibration)
-    return made.replace(network=(NETWORK, {}), classes=known.classes, preprocessing=inputs)
+    model = calibrate(net, head, recipe, 0.05, train=train, combination=combination, calibration=calibration)
+    return model.replace(network=(NETWORK, {}), classes=known.classes, preprocessing=inputs)
 
 
-def held_out(known: Examples, inputs: ImageInputs, part: int) -> Held:
+def held_out(known: Examples, inputs: ImageInputs, part: int) -> Batches:
     """Return one of several disjoint parts of the training data."""
     indices = torch.arange(part * REFERENCES, (part + 1) * REFERENCES)
-    return Held(Batches(known.select(indices), 1000, transform=inputs.normalise(), shuffle=False))
+    return Batches(known.select(indices), 1000, transform=inputs.normalise(), shuffle=False)
 
 
 def measure(model: Path, kind: str, rounds: int, seconds: float) -> dict[str, Any]:

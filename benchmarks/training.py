@@ -23,9 +23,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 import openradial
-from benchmarks.run import RESULTS, environment, table, write
+from benchmarks.run import RESULTS, environment, table
 from openradial import models
 from openradial.data import Batches, Normalise, load
+from openradial.files import write_text
 from openradial.training import Objective, Settings, devices, fit, limited_threads
 
 MEAN, STD, BATCH, EPOCHS = 0.1307, 0.3081, 1024, 4
@@ -255,18 +256,18 @@ def main() -> None:
         small_fit(*options.small_fit)
         return
     console = Console()
-    results: dict[str, Any] = {"environment": environment(False) | {"command": "python -m benchmarks.training"}}
+    results: dict[str, Any] = {"environment": environment("python -m benchmarks.training")}
     threads = results | {"threads": thread_rows(console, options.epochs, options.rounds)}
-    write(options.out / "threads.json", json.dumps(threads, indent=1) + "\n")
-    write(options.out / "threads.md", threads_markdown(threads))
+    write_text(options.out / "threads.json", json.dumps(threads, indent=1) + "\n")
+    write_text(options.out / "threads.md", threads_markdown(threads))
     console.print(threads_markdown(threads))
     if options.only:
         return
     results["mnist"] = mnist_epochs(console)
     with console.status("one step of VGG-19-BN-8192"):
         results["vgg"] = vgg_step(16)
-    write(options.out / "training.json", json.dumps(results, indent=1) + "\n")
-    write(options.out / "training.md", markdown(results))
+    write_text(options.out / "training.json", json.dumps(results, indent=1) + "\n")
+    write_text(options.out / "training.md", markdown(results))
     console.print(markdown(results))
 
 
