@@ -18,7 +18,8 @@ Each message says what was expected, what came, and the way out.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from numbers import Integral, Real
@@ -102,6 +103,17 @@ class DataError(OpenRadialError, ValueError):
         column = None if self.column is None else f"column {self.column!r}"
         where = ", ".join(filter(None, (self.path, row, column)))
         return f"{where}: {self.message}" if where else self.message
+
+
+@contextmanager
+def located(path: str | PathLike[str], row: int | None = None) -> Iterator[None]:
+    """Give a DataError that is raised inside this path and row, unless it has its own."""
+    try:
+        yield
+    except DataError as error:
+        error.path = str(path) if error.path is None else error.path
+        error.row = row if error.row is None else error.row
+        raise
 
 
 class FetchError(OpenRadialError, OSError):
