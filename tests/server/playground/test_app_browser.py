@@ -291,7 +291,10 @@ def test_dropped_images_are_read(visit, playground, picture):
         }""",
         list(picture(7).read_bytes()),
     )
-    page.wait_for_function("() => document.querySelector('#model-said').textContent === 'seven.png: 7.'")
+    page.wait_for_function("() => document.querySelector('#model-said').textContent.startsWith('seven.png')")
+    assert page.locator(".answers .what").all_inner_texts() == ["seven.png"]
+    assert page.locator(".answers .verdict").all_inner_texts() == ["7"]
+    assert page.locator("#model-said").text_content() == "seven.png: 7."
 
 
 @pytest.fixture
