@@ -1,4 +1,4 @@
-"""Measure Bayesian networks and write benchmarks/results/bayes.{json,md}: how fast they predict, and what they say.
+"""Measure Bayesian networks and write benchmarks/results/bayes.{json,md}: their speed and their predictions.
 
 The speed part times :func:`openradial.bayes.predict` beside a loop of forward passes. The spiral part trains Bayesian
 networks as the paper does, ten seeds each, and asks them about training points and about points far away.
@@ -139,13 +139,13 @@ def race(name: str, shape: tuple[int, ...], classes: int, samples: int, count: i
 @torch.no_grad()
 def difference(network: nn.Module, x: Tensor, samples: int, head: Callable[[Tensor], Tensor]) -> float:
     """Between log-probabilities of the one pass and of a loop with the same weights."""
-    found = predict(network, x, samples, head=head, seed=0).log_probs
+    predicted = predict(network, x, samples, head=head, seed=0).log_probs
     network.eval()
     torch.manual_seed(0)
     q = posterior(network)
     alone = torch.stack([head(functional_call(network, q.named(row), (x,))) for row in q.draw(samples)])
     network.train()
-    return float((found - alone).abs().max())
+    return float((predicted - alone).abs().max())
 
 
 def spiral_cases(settings: Settings, seeds: list[int]) -> Cases:
@@ -189,8 +189,8 @@ def start_cases(settings: Settings, seeds: list[int]) -> Cases:
 
 
 def start_results(made: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    found = {str(sigma): [row["accuracy"] for row in made[f"start, {sigma}"]["seeds"]] for sigma in STARTS}
-    return {"settings": settings.as_dict(), "accuracies": found}
+    accuracies = {str(sigma): [row["accuracy"] for row in made[f"start, {sigma}"]["seeds"]] for sigma in STARTS}
+    return {"settings": settings.as_dict(), "accuracies": accuracies}
 
 
 def bayesian(
@@ -298,8 +298,8 @@ def speed_row(row: dict[str, Any]) -> list[str]:
     return [row["network"], *counts, *times, f"{row['ratio']:.1f}", f"{limit or ''}", holds]
 
 
-def start_lines(found: dict[str, Any]) -> list[str]:
-    settings = found["settings"]
+def start_lines(result: dict[str, Any]) -> list[str]:
+    settings = result["settings"]
     rows = [
         [
             sigma,
@@ -307,7 +307,7 @@ def start_lines(found: dict[str, Any]) -> list[str]:
             f"{max(values):.3f}",
             f"{sum(v >= LEAST_ACCURACY for v in values)} of {len(values)}",
         ]
-        for sigma, values in found["accuracies"].items()
+        for sigma, values in result["accuracies"].items()
     ]
     return [
         f"**Start**: the spiral, radial, beta 1, after {settings['epochs']} epochs of RMSprop "
@@ -318,11 +318,11 @@ def start_lines(found: dict[str, Any]) -> list[str]:
     ]
 
 
-def spiral_lines(found: dict[str, Any], env: dict[str, Any]) -> list[str]:
+def spiral_lines(result: dict[str, Any], env: dict[str, Any]) -> list[str]:
     lines = [
-        f"**Spiral**: {env['points']:,} points, {found['epochs']:,} epochs of 40 batches of 50, RMSprop 5e-4, M = 40, "
-        f"the paper's prior, {len(found['seeds'])} seeds, {env['samples']} samples. Accuracy of the mean prediction on "
-        "the training points, and the winning probability there: means over seeds.",
+        f"**Spiral**: {env['points']:,} points, {result['epochs']:,} epochs of 40 batches of 50, RMSprop 5e-4, M = 40, "
+        f"the paper's prior, {len(result['seeds'])} seeds, {env['samples']} samples. Accuracy of the mean prediction "
+        "on the training points, and the winning probability there: means over seeds.",
         "",
         *table(
             [
@@ -333,11 +333,11 @@ def spiral_lines(found: dict[str, Any], env: dict[str, Any]) -> list[str]:
                 "holds",
                 "winning probability",
             ],
-            [accuracy_row(kind, case["seeds"]) for kind, case in found["kinds"].items()],
+            [accuracy_row(kind, case["seeds"]) for kind, case in result["kinds"].items()],
         ),
         "",
     ]
-    for radius in found["far"]:
+    for radius in result["far"]:
         header = [
             "",
             "winning probability",
@@ -346,7 +346,7 @@ def spiral_lines(found: dict[str, Any], env: dict[str, Any]) -> list[str]:
             "entropy",
             "mutual information",
         ]
-        rows = [far_row(kind, case["seeds"], str(radius)) for kind, case in found["kinds"].items()]
+        rows = [far_row(kind, case["seeds"], str(radius)) for kind, case in result["kinds"].items()]
         lines += [
             f"Four points far away, (±{radius:g}, ±{radius:g}): means over points and seeds (lowest–highest seed).",
             "",

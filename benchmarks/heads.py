@@ -45,7 +45,7 @@ def main() -> None:
 
 def measure_openmax(rounds: int) -> list[dict[str, Any]]:
     """Seconds of fitting so many classes with 30 examples each, and of all answers for 1,000 rows."""
-    found = []
+    cases = []
     for num_classes in CLASSES:
         o, y = outputs(num_classes, EXAMPLES * num_classes)
         rows, _ = outputs(num_classes, ROWS)
@@ -62,8 +62,8 @@ def measure_openmax(rounds: int) -> list[dict[str, Any]]:
                     "distance": distance,
                 }
                 case["seconds"] = {name: timing.as_dict() for name, timing in timings.items()}
-                found.append(case | {"at_most_s": AT_MOST.get(num_classes)})
-    return found
+                cases.append(case | {"at_most_s": AT_MOST.get(num_classes)})
+    return cases
 
 
 def outputs(num_classes: int, count: int) -> tuple[Tensor, Tensor]:

@@ -67,8 +67,8 @@ def ours(known: Scores, novel: Scores) -> tuple[float, float]:
 
 def ours_together(known: Scores, novel: Scores) -> tuple[float, float]:
     """One sort for both, and for two more metrics on top."""
-    found = metrics.summary(known, novel)
-    return found["auroc"], found["fpr_at_tpr"]
+    summary = metrics.summary(known, novel)
+    return summary["auroc"], summary["fpr_at_tpr"]
 
 
 def theirs(known: Scores, novel: Scores) -> tuple[float, float]:

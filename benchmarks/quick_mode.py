@@ -37,7 +37,8 @@ def main() -> None:
             if "paper" in command:
                 rows = report.table(report.finished(made))
                 results["claims"] = {
-                    row.claim.number: {"verdict": row.said, "ours": row.ours, "others": row.others} for row in rows
+                    row.claim.number: {"verdict": row.verdict_text, "ours": row.ours, "others": row.others}
+                    for row in rows
                 }
     results["environment"]["load_average_at_end"] = os.getloadavg()[1]
     write_text(options.out / "quick_mode.json", json.dumps(results, indent=1) + "\n")
@@ -68,7 +69,7 @@ def markdown(results: dict[str, Any]) -> str:
         *table(
             ["command", "time, min", "at most, min", "holds"],
             [
-                [f"`{command}`", f"{seconds / 60:.1f}", f"{COMMANDS[command]:g}", held(command, seconds)]
+                [f"`{command}`", f"{seconds / 60:.1f}", f"{COMMANDS[command]:g}", verdict(command, seconds)]
                 for command, seconds in results["seconds"].items()
             ],
         ),
@@ -80,7 +81,7 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def held(command: str, seconds: float) -> str:
+def verdict(command: str, seconds: float) -> str:
     return "yes" if seconds <= 60 * COMMANDS[command] else "**no**"
 
 

@@ -171,10 +171,10 @@ def running(command: list[str]) -> Iterator[Running]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert process.stdout is not None
-        found = re.search(r":(\d+)", process.stdout.readline())
-        if found is None:
+        match = re.search(r":(\d+)", process.stdout.readline())
+        if match is None:
             raise RuntimeError(f"this server did not start: {' '.join(command)}")
-        server = Running(process, int(found[1]))
+        server = Running(process, int(match[1]))
         wait_for(server)
         yield server
     finally:
@@ -249,9 +249,9 @@ def soak(model: Path, seconds: float) -> dict[str, Any]:
 
 def megabytes(pid: int, name: str = "VmRSS") -> float:
     status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(rf"{name}:\s+(\d+) kB", status)
-    assert found is not None
-    return int(found[1]) / 1024
+    match = re.search(rf"{name}:\s+(\d+) kB", status)
+    assert match is not None
+    return int(match[1]) / 1024
 
 
 def environment() -> dict[str, Any]:
@@ -271,41 +271,45 @@ def throughput_lines(results: dict[str, Any]) -> list[str]:
     lines = [
         f"Written by `{env['command']}` on {env['date']}: {env['cpu']}, {env['cores']} cores, torch {env['torch']}, "
         f"Python {env['python']}. Load average at the start {env['load_average_at_start']:.1f}, at the end "
-        f"{env['load_average_at_end']:.1f}. The MNIST network with all that `openradial fit` puts around it; clients, "
+        f"{env['load_average_at_end']:.1f}. The MNIST network with the preprocessing, scorers and "
+        "calibration of `openradial fit`; clients, "
         f"service and rivals on the same cores. {CLIENTS} parallel clients, each with one image per request; the plain "
         "loop has one request after the other, no HTTP, and as many threads as are best for it.",
     ]
-    for kind, found in results["kinds"].items():
-        lines += ["", f"**One image as {kind}**, medians of {found['rounds']} rounds", "", *rival_table(found), ""]
-        holds = "holds" if found["gain"] >= AT_LEAST else "DOES NOT HOLD"
-        memory = found["memory"]
+    for kind, result in results["kinds"].items():
+        lines += ["", f"**One image as {kind}**, medians of {result['rounds']} rounds", "", *rival_table(result), ""]
+        holds = "holds" if result["gain"] >= AT_LEAST else "DOES NOT HOLD"
+        memory = result["memory"]
         lines += [
-            f"Service to plain loop: {found['gain']:.1f} x the requests per second; at least {AT_LEAST:g} x {holds}. "
+            f"Service to plain loop: {result['gain']:.1f} x the requests per second; at least {AT_LEAST:g} x {holds}. "
             f"Memory of the service: {memory['start_mb']:.0f} MB at the start, {memory['end_mb']:.0f} MB at the end, "
             f"{memory['peak_mb']:.0f} MB at most."
         ]
     return lines
 
 
-def rival_table(found: dict[str, Any]) -> list[str]:
+def rival_table(result: dict[str, Any]) -> list[str]:
     rows = [
         [name, f"{one['rps']:,.0f}", f"{one['p50_ms']:.1f}", f"{one['p99_ms']:.1f}", f"{one['cpu_ms']:.2f}"]
-        for name, one in found["rivals"].items()
+        for name, one in result["rivals"].items()
     ]
     return table(["", "requests per second", "p50, ms", "p99, ms", "core time per request, ms"], rows)
 
 
-def soak_lines(found: dict[str, Any] | None) -> list[str]:
-    if found is None:
+def soak_lines(result: dict[str, Any] | None) -> list[str]:
+    if result is None:
         return []
-    total, holds = sum(found["served"].values()), found["growth"] <= GROWTH and not found["wrong"] and found["alive"]
+    total, holds = (
+        sum(result["served"].values()),
+        result["growth"] <= GROWTH and not result["wrong"] and result["alive"],
+    )
     return [
         "",
-        f"**{found['seconds'] / 60:g} minutes of good and bad requests** (written by "
-        f"`{found['environment']['command']}` on {found['environment']['date']}; "
-        f"{', '.join(found['served'])}): {total:,} "
-        f"answered as they must be, {sum(found['wrong'].values()):,} otherwise {found['wrong'] or ''}; memory "
-        f"{found['memory_mb'][0]:.0f} MB at first, {found['memory_mb'][-1]:.0f} MB at last, {found['growth']:.3f} x "
+        f"**{result['seconds'] / 60:g} minutes of good and bad requests** (written by "
+        f"`{result['environment']['command']}` on {result['environment']['date']}; "
+        f"{', '.join(result['served'])}): {total:,} "
+        f"answered as they must be, {sum(result['wrong'].values()):,} otherwise {result['wrong'] or ''}; memory "
+        f"{result['memory_mb'][0]:.0f} MB at first, {result['memory_mb'][-1]:.0f} MB at last, {result['growth']:.3f} x "
         f"from the second fifth to the last (at most {GROWTH:g}): {'holds' if holds else 'DOES NOT HOLD'}.",
     ]
 

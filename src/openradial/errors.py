@@ -25,7 +25,7 @@ from importlib import import_module
 from numbers import Integral, Real
 from os import PathLike
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal, get_args
 
 __all__ = [
     "BundleError",
@@ -174,7 +174,9 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise OptionError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
-# Checks of outputs and targets that openradial.functional and openradial.reference share; they take shapes.
+# Names and checks that openradial.functional and openradial.reference share; the checks take shapes.
+MetricName = Literal["euclidean", "squared_euclidean", "manhattan", "chebyshev"]
+METRIC_NAMES: tuple[MetricName, ...] = get_args(MetricName)
 Shape = tuple[int, ...]
 
 
