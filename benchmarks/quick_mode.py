@@ -48,7 +48,7 @@ def main() -> None:
 
 def timed(command: str, made: Path) -> float:
     """Return the seconds of a command, imports included."""
-    program = command.replace("python", sys.executable).replace("openradial", f"{sys.executable} -m openradial.cli")
+    program = command.replace("python", sys.executable).replace("openradial", f"{sys.executable} -m openradial")
     words = [*program.split(), "--out", str(made)]
     start = time.perf_counter()
     subprocess.run(words, check=True)

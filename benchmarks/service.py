@@ -193,7 +193,7 @@ def wait_for(server: Running) -> None:
 
 
 def serve_command(model: Path) -> list[str]:
-    return [sys.executable, "-m", "openradial.cli", "serve", str(model), "--port", "0"]
+    return [sys.executable, "-m", "openradial", "serve", str(model), "--port", "0"]
 
 
 def plain_command(model: Path) -> list[str]:
