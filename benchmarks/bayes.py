@@ -1,4 +1,4 @@
-"""Measure Bayesian networks and write benchmarks/results/bayes.{json,md}: how fast they predict, and what they say.
+"""Measure Bayesian networks and write benchmarks/results/bayes.{json,md}: their speed and their predictions.
 
 The speed part times :func:`openradial.bayes.predict` beside a loop of forward passes. The spiral part trains Bayesian
 networks as the paper does, ten seeds each, and asks them about training points and about points far away.
@@ -24,12 +24,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from benchmarks.machine import machine
-from benchmarks.run import RESULTS, table, write
+from benchmarks.run import RESULTS, table
 from benchmarks.timing import Run, duel
 from openradial import RadialLoss
 from openradial.bayes import ElboObjective, Ensemble, MCDropout, SampledPrediction, posterior, predict, to_bayesian
 from openradial.bayes.layers import START
 from openradial.data.sets.spiral import spiral
+from openradial.files import write_text
 from openradial.heads import RadialHead
 from openradial.models import MLP, build
 from openradial.training import Objective, Settings
@@ -83,9 +84,9 @@ def main() -> None:
         results["start"] = start_results(made, short)
         results["spiral"] = spiral_results(made, long, seeds) | {"environment": environment()}
     options.out.mkdir(parents=True, exist_ok=True)
-    write(options.out / "bayes.json", json.dumps(results, indent=1) + "\n")
+    write_text(options.out / "bayes.json", json.dumps(results, indent=1) + "\n")
     text = markdown(results)
-    write(options.out / "bayes.md", text)
+    write_text(options.out / "bayes.md", text)
     console.print(text, markup=False)
     console.print(f"written: {options.out}/bayes.json, bayes.md")
 
@@ -138,13 +139,13 @@ def race(name: str, shape: tuple[int, ...], classes: int, samples: int, count: i
 @torch.no_grad()
 def difference(network: nn.Module, x: Tensor, samples: int, head: Callable[[Tensor], Tensor]) -> float:
     """Between log-probabilities of the one pass and of a loop with the same weights."""
-    found = predict(network, x, samples, head=head, seed=0).log_probs
+    predicted = predict(network, x, samples, head=head, seed=0).log_probs
     network.eval()
     torch.manual_seed(0)
     q = posterior(network)
     alone = torch.stack([head(functional_call(network, q.named(row), (x,))) for row in q.draw(samples)])
     network.train()
-    return float((found - alone).abs().max())
+    return float((predicted - alone).abs().max())
 
 
 def spiral_cases(settings: Settings, seeds: list[int]) -> Cases:
@@ -169,7 +170,7 @@ def run_cases(cases: Cases, work: Path, jobs: int, console: Console) -> dict[str
             pool.submit(function, *arguments): name for name, (function, arguments) in cases.items() if name in missing
         }
         for done in as_completed(running):
-            write(kept[running[done]], json.dumps(done.result()) + "\n")
+            write_text(kept[running[done]], json.dumps(done.result()) + "\n")
             console.print(f"finished: {running[done]}")
     return {name: json.loads(kept[name].read_text()) for name in cases}
 
@@ -188,8 +189,8 @@ def start_cases(settings: Settings, seeds: list[int]) -> Cases:
 
 
 def start_results(made: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    found = {str(sigma): [row["accuracy"] for row in made[f"start, {sigma}"]["seeds"]] for sigma in STARTS}
-    return {"settings": settings.as_dict(), "accuracies": found}
+    accuracies = {str(sigma): [row["accuracy"] for row in made[f"start, {sigma}"]["seeds"]] for sigma in STARTS}
+    return {"settings": settings.as_dict(), "accuracies": accuracies}
 
 
 def bayesian(
@@ -209,8 +210,16 @@ def bayesian(
 
 def trained(build: Callable[[], nn.Module], objective: Any, settings: Settings, seeds: list[int]) -> list[nn.Module]:
     """One network per seed, trained together."""
-    options = {"epochs": settings.epochs, "batch_size": settings.batch_size, "learning_rate": settings.learning_rate}
-    return train_ensemble(build, objective, POINTS, seeds, **options, decay=settings.decay)[0]
+    return train_ensemble(
+        build,
+        objective,
+        POINTS,
+        seeds,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        decay=settings.decay,
+    )[0]
 
 
 def others(head: str, settings: Settings, seeds: list[int]) -> dict[str, Any]:
@@ -289,8 +298,8 @@ def speed_row(row: dict[str, Any]) -> list[str]:
     return [row["network"], *counts, *times, f"{row['ratio']:.1f}", f"{limit or ''}", holds]
 
 
-def start_lines(found: dict[str, Any]) -> list[str]:
-    settings = found["settings"]
+def start_lines(result: dict[str, Any]) -> list[str]:
+    settings = result["settings"]
     rows = [
         [
             sigma,
@@ -298,7 +307,7 @@ def start_lines(found: dict[str, Any]) -> list[str]:
             f"{max(values):.3f}",
             f"{sum(v >= LEAST_ACCURACY for v in values)} of {len(values)}",
         ]
-        for sigma, values in found["accuracies"].items()
+        for sigma, values in result["accuracies"].items()
     ]
     return [
         f"**Start**: the spiral, radial, beta 1, after {settings['epochs']} epochs of RMSprop "
@@ -309,11 +318,11 @@ def start_lines(found: dict[str, Any]) -> list[str]:
     ]
 
 
-def spiral_lines(found: dict[str, Any], env: dict[str, Any]) -> list[str]:
+def spiral_lines(result: dict[str, Any], env: dict[str, Any]) -> list[str]:
     lines = [
-        f"**Spiral**: {env['points']:,} points, {found['epochs']:,} epochs of 40 batches of 50, RMSprop 5e-4, M = 40, "
-        f"the paper's prior, {len(found['seeds'])} seeds, {env['samples']} samples. Accuracy of the mean prediction on "
-        "the training points, and the winning probability there: means over seeds.",
+        f"**Spiral**: {env['points']:,} points, {result['epochs']:,} epochs of 40 batches of 50, RMSprop 5e-4, M = 40, "
+        f"the paper's prior, {len(result['seeds'])} seeds, {env['samples']} samples. Accuracy of the mean prediction "
+        "on the training points, and the winning probability there: means over seeds.",
         "",
         *table(
             [
@@ -324,11 +333,11 @@ def spiral_lines(found: dict[str, Any], env: dict[str, Any]) -> list[str]:
                 "holds",
                 "winning probability",
             ],
-            [accuracy_row(kind, case["seeds"]) for kind, case in found["kinds"].items()],
+            [accuracy_row(kind, case["seeds"]) for kind, case in result["kinds"].items()],
         ),
         "",
     ]
-    for radius in found["far"]:
+    for radius in result["far"]:
         header = [
             "",
             "winning probability",
@@ -337,7 +346,7 @@ def spiral_lines(found: dict[str, Any], env: dict[str, Any]) -> list[str]:
             "entropy",
             "mutual information",
         ]
-        rows = [far_row(kind, case["seeds"], str(radius)) for kind, case in found["kinds"].items()]
+        rows = [far_row(kind, case["seeds"], str(radius)) for kind, case in result["kinds"].items()]
         lines += [
             f"Four points far away, (±{radius:g}, ±{radius:g}): means over points and seeds (lowest–highest seed).",
             "",

@@ -20,8 +20,9 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
 from benchmarks.machine import machine
-from benchmarks.run import RESULTS, table, write
+from benchmarks.run import RESULTS, table
 from openradial import RadialClassifier
+from openradial.files import write_text
 from openradial.metrics import auroc
 
 AT_MOST, AT_LEAST = 10.0, 0.97  # seconds, accuracy: set before measuring
@@ -54,8 +55,8 @@ def main() -> None:
         "rows": [measure(seed) for seed in seeds],
         "left_out": [left_out(name, way, seed) for name in SETS for way in WAYS for seed in seeds],
     }
-    write(options.out / "estimator.json", json.dumps(results, indent=1) + "\n")
-    write(options.out / "estimator.md", markdown(results))
+    write_text(options.out / "estimator.json", json.dumps(results, indent=1) + "\n")
+    write_text(options.out / "estimator.md", markdown(results))
     print((options.out / "estimator.md").read_text())
 
 

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from benchmarks.heads_knn import markdown_knn, measure_knn
 from benchmarks.machine import machine
-from benchmarks.run import RESULTS, table, write
+from benchmarks.run import RESULTS, table
 from benchmarks.timing import duel
+from openradial.files import write_text
 from openradial.heads import OpenMaxHead
 from openradial.heads.openmax import OpenMaxDistance
 
@@ -37,14 +38,14 @@ def main() -> None:
     results["knn"] = measure_knn(options.quick)
     results["environment"]["load_average_at_end"] = os.getloadavg()[1]
     options.out.mkdir(parents=True, exist_ok=True)
-    write(options.out / "heads.json", json.dumps(results, indent=1) + "\n")
-    write(options.out / "heads.md", markdown(results))
+    write_text(options.out / "heads.json", json.dumps(results, indent=1) + "\n")
+    write_text(options.out / "heads.md", markdown(results))
     print((options.out / "heads.md").read_text())
 
 
 def measure_openmax(rounds: int) -> list[dict[str, Any]]:
     """Seconds of fitting so many classes with 30 examples each, and of all answers for 1,000 rows."""
-    found = []
+    cases = []
     for num_classes in CLASSES:
         o, y = outputs(num_classes, EXAMPLES * num_classes)
         rows, _ = outputs(num_classes, ROWS)
@@ -61,8 +62,8 @@ def measure_openmax(rounds: int) -> list[dict[str, Any]]:
                     "distance": distance,
                 }
                 case["seconds"] = {name: timing.as_dict() for name, timing in timings.items()}
-                found.append(case | {"at_most_s": AT_MOST.get(num_classes)})
-    return found
+                cases.append(case | {"at_most_s": AT_MOST.get(num_classes)})
+    return cases
 
 
 def outputs(num_classes: int, count: int) -> tuple[Tensor, Tensor]:

@@ -23,14 +23,14 @@ CHECKED = 50
 def measure_knn(quick: bool) -> dict[str, Any]:
     """Seconds for all queries, the largest relative error of some, and peak memory; on as many threads as torch has."""
     references, queries, rounds = (6_000, 1_000, 2) if quick else (60_000, 10_000, 5)
-    found = {"references": references, "queries": queries, "features": WIDTH, "k": K, "seed": SEED}
+    result = {"references": references, "queries": queries, "features": WIDTH, "k": K, "seed": SEED}
     cases = [
         measure_case(name, features(references, 1, spread), features(queries, 2, spread), rounds)
         for name, spread in SPREADS.items()
     ]
     limit = None if quick else AT_MOST
     holds = None if quick else all(case["openradial"]["median_s"] <= AT_MOST for case in cases)
-    return found | {"threads": torch.get_num_threads(), "at_most_s": limit, "holds": holds, "cases": cases}
+    return result | {"threads": torch.get_num_threads(), "at_most_s": limit, "holds": holds, "cases": cases}
 
 
 def measure_case(name: str, references: Tensor, queries: Tensor, rounds: int) -> dict[str, Any]:
@@ -73,22 +73,22 @@ def peak_growth(run: partial[Tensor]) -> float | None:
     return (_status("VmHWM") - before) / 1e6
 
 
-def markdown_knn(found: dict[str, Any]) -> str:
+def markdown_knn(result: dict[str, Any]) -> str:
     """What was measured, as a table."""
     ways = ("openradial", "scikit-learn, brute force", "one query")
     rows = []
-    for case in found["cases"]:
+    for case in result["cases"]:
         seconds = [f"{case[way]['median_s']:.3g}" for way in ways]
         memory = case["peak memory, MB"]
         error = f"{case['largest relative error']:.1e}"
         rows.append([case["data"], *seconds, error, "" if memory is None else f"{memory:.0f}"])
     head = ["data", *(f"{way}, s" for way in ways), "largest relative error", "peak memory, MB"]
     verdict = (
-        "" if found["holds"] is None else f" At most {found['at_most_s']:g} s: {'yes' if found['holds'] else 'NO'}."
+        "" if result["holds"] is None else f" At most {result['at_most_s']:g} s: {'yes' if result['holds'] else 'NO'}."
     )
     text = (
-        f"The {found['k']} nearest of {found['references']:,} references x {found['features']} features for "
-        f"{found['queries']:,} queries, {found['threads']} threads, medians.{verdict}"
+        f"The {result['k']} nearest of {result['references']:,} references x {result['features']} features for "
+        f"{result['queries']:,} queries, {result['threads']} threads, medians.{verdict}"
     )
     return "\n".join([text, "", *table(head, rows), ""])
 

@@ -18,9 +18,10 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from benchmarks.machine import machine
-from benchmarks.run import RESULTS, table, write
+from benchmarks.run import RESULTS, table
 from openradial.data import Batches, Examples, divide, random_split, train_test_split
 from openradial.errors import OptionError
+from openradial.files import write_text
 from openradial.heads import RadialHead, SoftmaxHead
 from openradial.metrics import auroc
 from openradial.nn import hidden_layers
@@ -43,14 +44,14 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     console = Console()
-    found: dict[str, dict[str, list[Any]]] = {}
+    results: dict[str, dict[str, list[Any]]] = {}
     for task in TASKS["full"]:
-        rows = found.setdefault(f"{KINDS[task.name]}: {task.title}", {})
+        rows = results.setdefault(f"{KINDS[task.name]}: {task.title}", {})
         for way, kinds in ways(KINDS[task.name]).items():
             rows[way] = [kept(options.work, task, way, kinds, seed, console) for seed in range(SEEDS)]
     where = machine("python -m benchmarks.kinds")
-    write(RESULTS / "kinds.json", json.dumps({"machine": where, "rows": found}, indent=1) + "\n")
-    write(RESULTS / "kinds.md", markdown(where, found))
+    write_text(RESULTS / "kinds.json", json.dumps({"machine": where, "rows": results}, indent=1) + "\n")
+    write_text(RESULTS / "kinds.md", markdown(where, results))
 
 
 def ways(sort: str) -> dict[str, Sequence[str] | None]:
@@ -64,7 +65,7 @@ def kept(work: Path, task: Task, way: str, kinds: Sequence[str] | None, seed: in
     if not path.exists():
         console.print(f"{task.title}: {way}, seed {seed}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, json.dumps(measured(task, kinds, seed)) + "\n")
+        write_text(path, json.dumps(measured(task, kinds, seed)) + "\n")
     return json.loads(path.read_text())
 
 
@@ -72,10 +73,10 @@ def measured(task: Task, kinds: Sequence[str] | None, seed: int) -> dict[str, fl
     """Accuracy, and the AUROC of the head's score and of the recipe's."""
     train, test = task.data("train"), task.data("test")
     split = random_split(train.classes, round(KNOWN * len(train.classes)), seed)
-    seen, held = train_test_split(divide(train, split)[0], 0.2, seed)
+    seen, held_out = train_test_split(divide(train, split)[0], 0.2, seed)
     known, novel = divide(test, split)
     net = network(task, seen, kinds, seed)
-    layers = {name: passed(net, part.inputs) for name, part in zip("shkn", (seen, held, known, novel), strict=True)}
+    layers = {name: passed(net, part.inputs) for name, part in zip("shkn", (seen, held_out, known, novel), strict=True)}
     head = SoftmaxHead(len(split.known)) if kinds is None else RadialHead(len(split.known))
     near = NeighbourScorer(k=1).fit(layers["s"][LAST], seen.labels)
     scores = {
@@ -90,12 +91,12 @@ def measured(task: Task, kinds: Sequence[str] | None, seed: int) -> dict[str, fl
     }
 
 
-def merged(held: Tensor) -> Combination:
+def merged(held_out: Tensor) -> Combination:
     """As ``openradial fit`` does it: texts that are equal have distance 0, of which there is no logarithm."""
     try:
-        return Combination("standardised").fit(held)
+        return Combination("standardised").fit(held_out)
     except OptionError:
-        return Combination("fisher").fit(held)
+        return Combination("fisher").fit(held_out)
 
 
 def network(task: Task, seen: Examples, kinds: Sequence[str] | None, seed: int) -> nn.Module:
@@ -116,10 +117,10 @@ def passed(net: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
-def markdown(where: dict[str, Any], found: dict[str, dict[str, list[Any]]]) -> str:
+def markdown(where: dict[str, Any], results: dict[str, dict[str, list[Any]]]) -> str:
     lines = [f"Written by `{where['command']}` on {where['date']}: {where['cpu']}, {where['cores']} cores.", ""]
     heads = ["network", "accuracy", "AUROC, distance or probability", "AUROC, with the nearest neighbour"]
-    for title, rows in found.items():
+    for title, rows in results.items():
         cells = [
             [way, *(spread([one[n] for one in own]) for n in ("accuracy", "head", "recipe"))]
             for way, own in rows.items()

@@ -140,7 +140,9 @@ def steps(n: int, k: int) -> dict[str, Run]:
 def measure(task: str, n: int, k: int, rounds: int) -> dict[str, Timing]:
     """Time all rivals of one task at one size."""
     rivals = {"loss": losses, "log_probs": log_probs, "nearest": predictions, "step": steps}[task](n, k)
-    slow = {name: rivals.pop(name) for name in ("paper's form", "cdist") if name in rivals and n * k * k > 1e6}
+    slow: dict[str, Run] = {
+        name: rivals.pop(name) for name in ("paper's form", "cdist") if name in rivals and n * k * k > 1e6
+    }
     if task != "step":
         rivals["copy"] = _outputs(n, k).detach().clone
     # short blocks: on a busy machine some of them run undisturbed

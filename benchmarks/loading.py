@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,14 @@ from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.machine import machine
 from benchmarks.photos import write_photos
-from benchmarks.run import RESULTS, table, write
+from benchmarks.run import RESULTS, table
 from openradial import RadialLayer
 from openradial.data.batches import Batches, FolderBatches
 from openradial.data.readers.folder import ImageFolder, scan
 from openradial.data.sets.mnist import mnist
 from openradial.data.sets.tiny_imagenet import tiny_imagenet
 from openradial.data.transforms import Normalise
+from openradial.files import write_text
 from openradial.models import build
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -76,13 +78,14 @@ def main() -> None:
     rounds = 2 if options.quick else 9
     with tempfile.TemporaryDirectory() as scratch:
         photos = write_photos(options.photos or Path(scratch), 60 if options.quick else 600, SEED)
-        results = {"environment": environment(), "mnist": [measure_mnist(rounds, n) for n in (2, 1)], "folders": []}
+        results: dict[str, Any] = {"environment": environment(), "folders": []}
+        results["mnist"] = [measure_mnist(rounds, n) for n in (2, 1)]
         for name, folder, size, batch_size, crop in folders(options.tiny, photos, options.quick):
             results["folders"] += measure_folder(name, folder, size, batch_size, crop, rounds)
     results["environment"]["load_average_at_end"] = os.getloadavg()[1]
     options.out.mkdir(parents=True, exist_ok=True)
-    write(options.out / "loading.json", json.dumps(results, indent=1) + "\n")
-    write(options.out / "loading.md", markdown(results))
+    write_text(options.out / "loading.json", json.dumps(results, indent=1) + "\n")
+    write_text(options.out / "loading.md", markdown(results))
     print((options.out / "loading.md").read_text())
 
 
@@ -146,8 +149,8 @@ def measure_folder(
     for workers in (0, 2):
         ours = FolderBatches(folder, size, batch_size, transform=normalise, crop=crop, workers=workers)
         rivals: dict[str, Callable[[], Iterable[Any]]] = {
-            "plain": lambda workers=workers: DataLoader(plain, batch_size, num_workers=workers),
-            "openradial": lambda ours=ours: ours.epoch(0),
+            "plain": partial(DataLoader, plain, batch_size, num_workers=workers),
+            "openradial": partial(ours.epoch, 0),
         }
         samples: dict[str, list[tuple[float, float]]] = {rival: [] for rival in rivals}
         for _ in range(rounds):

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from benchmarks.machine import machine
-from benchmarks.run import RESULTS, table, write
+from benchmarks.run import RESULTS, table
 from benchmarks.timing import duel
 from openradial import metrics
+from openradial.files import write_text
 
 SEED = 0
 SCORES, RESAMPLED = 10_000_000, 10_000
@@ -40,8 +41,8 @@ def main() -> None:
     results["bootstrap"] = measure_bootstrap(20 if options.quick else 1000, rounds)
     results["environment"]["load_average_at_end"] = os.getloadavg()[1]
     options.out.mkdir(parents=True, exist_ok=True)
-    write(options.out / "metrics.json", json.dumps(results, indent=1) + "\n")
-    write(options.out / "metrics.md", markdown(results))
+    write_text(options.out / "metrics.json", json.dumps(results, indent=1) + "\n")
+    write_text(options.out / "metrics.md", markdown(results))
     print((options.out / "metrics.md").read_text())
 
 
@@ -66,8 +67,8 @@ def ours(known: Scores, novel: Scores) -> tuple[float, float]:
 
 def ours_together(known: Scores, novel: Scores) -> tuple[float, float]:
     """One sort for both, and for two more metrics on top."""
-    found = metrics.summary(known, novel)
-    return found["auroc"], found["fpr_at_tpr"]
+    summary = metrics.summary(known, novel)
+    return summary["auroc"], summary["fpr_at_tpr"]
 
 
 def theirs(known: Scores, novel: Scores) -> tuple[float, float]:

@@ -34,7 +34,7 @@ OPENMAX_25 = LayerScore("OpenMax, tail 25, raw form", "outputs", lambda k: OpenM
 
 
 class Peer(NamedTuple):
-    """A detector of a peer, and the score of ours that should be the same, if there is one."""
+    """A detector of a peer, and our score that should be the same, if there is one."""
 
     part: LayerScore
     ours: LayerScore | None
@@ -67,8 +67,8 @@ def detectors(path: Path) -> Any:
 
 
 def version(path: Path) -> str:
-    found = importlib.metadata.distributions(path=[str(path)])
-    return next(each.version for each in found if each.metadata["Name"] == "pytorch-ood")
+    installed = importlib.metadata.distributions(path=[str(path)])
+    return next(each.version for each in installed if each.metadata["Name"] == "pytorch-ood")
 
 
 def peers(module: Any, net: nn.Module, num_classes: int) -> list[Peer]:
@@ -79,8 +79,8 @@ def peers(module: Any, net: nn.Module, num_classes: int) -> list[Peer]:
     def of(make: Callable[[], Any], takes: str) -> Callable[[int], Any]:
         return lambda _: Adapter(make(), takes)
 
-    def part(label: str, place: str, make: Callable[[], Any], takes: str) -> LayerScore:
-        return LayerScore(f"pytorch-ood, {label}", place, of(make, takes))
+    def part(label: str, layer: str, make: Callable[[], Any], takes: str) -> LayerScore:
+        return LayerScore(f"pytorch-ood, {label}", layer, of(make, takes))
 
     return [
         Peer(part("MaxSoftmax", "outputs", lambda: module.MaxSoftmax(None), "logits"), PROBABILITY),
@@ -94,18 +94,18 @@ def peers(module: Any, net: nn.Module, num_classes: int) -> list[Peer]:
     ]
 
 
-def methods(found: list[Peer]) -> list[Method]:
-    """One row per detector, and one per score of ours that is set against it and is in no row yet."""
+def methods(detectors: list[Peer]) -> list[Method]:
+    """One row per detector, and one per our score that is set against it and is in no row yet."""
     usual = (PROBABILITY, LOGIT, ENERGY, OPENMAX, MAHALANOBIS)
-    theirs = [Method(f"softmax: {peer.part.label}", "softmax", (peer.part,)) for peer in found]
-    ours = [peer.ours for peer in found if peer.ours is not None and peer.ours not in usual]
+    theirs = [Method(f"softmax: {peer.part.label}", "softmax", (peer.part,)) for peer in detectors]
+    ours = [peer.ours for peer in detectors if peer.ours is not None and peer.ours not in usual]
     return [*theirs, *(Method(f"softmax: {part.label}", "softmax", (part,)) for part in ours)]
 
 
-def agreement(found: list[Peer], scores: Any, sets: list[str]) -> dict[str, float]:
+def agreement(detectors: list[Peer], scores: Any, sets: list[str]) -> dict[str, float]:
     """Rank correlation of each peer's score with ours over known and novel inputs together."""
     result = {}
-    for peer in found:
+    for peer in detectors:
         if peer.ours is not None:
             theirs, ours = (torch.cat([scores.of(part)[name] for name in sets]) for part in (peer.part, peer.ours))
             result[peer.part.label] = rank_correlation(theirs, ours)
@@ -120,8 +120,8 @@ def rank_correlation(a: Tensor, b: Tensor) -> float:
 
 def _ranks(values: Tensor) -> Tensor:
     _, inverse, counts = values.double().unique(return_inverse=True, return_counts=True)
-    last = counts.cumsum(0)
-    return (last - (counts - 1) / 2).double()[inverse]
+    ranks: Tensor = counts.cumsum(0) - (counts - 1) / 2
+    return ranks.double()[inverse]
 
 
 def summary(runs: Mapping[str, Mapping[str, float]]) -> dict[str, list[float]]:

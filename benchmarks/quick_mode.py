@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import machine
-from benchmarks.run import RESULTS, table, write
+from benchmarks.run import RESULTS, table
+from openradial.files import write_text
 from paper import report
 
 COMMANDS: dict[str, float] = {  # and the minutes that each may take on two cores, set before measuring
@@ -36,17 +37,18 @@ def main() -> None:
             if "paper" in command:
                 rows = report.table(report.finished(made))
                 results["claims"] = {
-                    row.claim.number: {"verdict": row.said, "ours": row.ours, "others": row.others} for row in rows
+                    row.claim.number: {"verdict": row.verdict_text, "ours": row.ours, "others": row.others}
+                    for row in rows
                 }
     results["environment"]["load_average_at_end"] = os.getloadavg()[1]
-    write(options.out / "quick_mode.json", json.dumps(results, indent=1) + "\n")
-    write(options.out / "quick_mode.md", markdown(results))
+    write_text(options.out / "quick_mode.json", json.dumps(results, indent=1) + "\n")
+    write_text(options.out / "quick_mode.md", markdown(results))
     print((options.out / "quick_mode.md").read_text())
 
 
 def timed(command: str, made: Path) -> float:
     """Return the seconds of a command, imports included."""
-    program = command.replace("python", sys.executable).replace("openradial", f"{sys.executable} -m openradial.cli")
+    program = command.replace("python", sys.executable).replace("openradial", f"{sys.executable} -m openradial")
     words = [*program.split(), "--out", str(made)]
     start = time.perf_counter()
     subprocess.run(words, check=True)
@@ -67,7 +69,7 @@ def markdown(results: dict[str, Any]) -> str:
         *table(
             ["command", "time, min", "at most, min", "holds"],
             [
-                [f"`{command}`", f"{seconds / 60:.1f}", f"{COMMANDS[command]:g}", held(command, seconds)]
+                [f"`{command}`", f"{seconds / 60:.1f}", f"{COMMANDS[command]:g}", verdict(command, seconds)]
                 for command, seconds in results["seconds"].items()
             ],
         ),
@@ -79,7 +81,7 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def held(command: str, seconds: float) -> str:
+def verdict(command: str, seconds: float) -> str:
     return "yes" if seconds <= 60 * COMMANDS[command] else "**no**"
 
 

@@ -21,7 +21,7 @@ import torch
 from rich.console import Console
 
 from benchmarks.machine import machine
-from benchmarks.run import RESULTS, write
+from benchmarks.run import RESULTS
 from openradial.evaluation.comparison import Comparison, compare
 from openradial.evaluation.comparison.comparison import core_seconds, scores_of, trained
 from openradial.evaluation.comparison.methods import (
@@ -44,6 +44,7 @@ from openradial.evaluation.comparison.methods import (
 )
 from openradial.evaluation.comparison.protocols import Protocol
 from openradial.evaluation.comparison.report import groups, markdown, summarised
+from openradial.files import write_text
 from openradial.scorers import MahalanobisScorer, NeighbourScorer
 
 OURS = NETWORKS[RECIPE]
@@ -70,9 +71,9 @@ CHANGED: dict[str, dict[str, Contender]] = {
 MEMBERS = 2  # of the small ensemble
 
 
-def near(k: int, place: str, *, direction: bool = True) -> LayerScore:
-    label = f"{k}-NN, {place}{', direction' * direction}"
-    return LayerScore(label, place, lambda _: NeighbourScorer(k=k, normalise=direction))
+def near(k: int, layer: str, *, direction: bool = True) -> LayerScore:
+    label = f"{k}-NN, {layer}{', direction' * direction}"
+    return LayerScore(label, layer, lambda _: NeighbourScorer(k=k, normalise=direction))
 
 
 MERGED = (DISTANCE, DIRECTION, DIRECTION_CONVOLUTION)
@@ -153,9 +154,9 @@ def take(source: Path, folder: Path, comparison: Comparison) -> None:
     """Copy networks of the same seeds and settings; training would make the same ones again."""
     for key, *_ in comparison.protocols():
         for name in (RECIPE, SQUARED):
-            place = name.replace(", ", "-")
-            if (source / f"{key}.json").exists() and not (folder / key / place).exists():
-                shutil.copytree(source / key / place, folder / key / place)
+            subfolder = name.replace(", ", "-")
+            if (source / f"{key}.json").exists() and not (folder / key / subfolder).exists():
+                shutil.copytree(source / key / subfolder, folder / key / subfolder)
 
 
 def together(
@@ -165,18 +166,16 @@ def together(
     kept = folder / f"{key}-together.json"
     if not kept.exists():
         protocol = make()
-        places = [folder / key / RECIPE.replace(", ", "-")]
-        places += [folder / key / f"recipe-start{i}" for i in range(1, MEMBERS)]
+        folders = [folder / key / RECIPE.replace(", ", "-")]
+        folders += [folder / key / f"recipe-start{i}" for i in range(1, MEMBERS)]
         members = [
-            scores_of(
-                trained(OURS, protocol, comparison.training, seed + 100 * i, place), protocol, comparison.training
-            )
-            for i, place in enumerate(places)
+            scores_of(trained(OURS, protocol, comparison.training, seed + 100 * i, path), protocol, comparison.training)
+            for i, path in enumerate(folders)
         ]
         method = Method(f"recipe, {MEMBERS} networks; distance + both", RECIPE, parts_of(MEMBERS), "fisher")
         rows = measured([method], OURS.recipe.make_head(protocol.num_classes), joined(members), protocol.novel)
-        facts = {"protocol": protocol.name, "seed": seed, "training_seconds": sum(map(core_seconds, places))}
-        write(kept, json.dumps([row | facts for row in rows], indent=1) + "\n")
+        facts = {"protocol": protocol.name, "seed": seed, "training_seconds": sum(map(core_seconds, folders))}
+        write_text(kept, json.dumps([row | facts for row in rows], indent=1) + "\n")
     result: list[dict[str, Any]] = json.loads(kept.read_text())
     return result
 
@@ -192,17 +191,19 @@ def joined(members: Sequence[Scores]) -> Scores:
     first = members[0]
     sets = {}
     for name in first.sets:
-        layers = {f"{place} {i}": rows for i, one in enumerate(members) for place, rows in one.sets[name].items()}
+        layers = {f"{layer} {i}": rows for i, one in enumerate(members) for layer, rows in one.sets[name].items()}
         sets[name] = layers | {"outputs": torch.stack([one.sets[name]["outputs"] for one in members]).mean(0)}
     return Scores(sets, first.labels, first.num_classes)
 
 
 def save(name: str, rows: list[dict[str, Any]]) -> None:
     where = machine(f"python -m benchmarks.{name.replace('_', ' ')}")
-    found = {group: summarised(own) for group, own in groups(rows).items()}
-    write(RESULTS / f"{name}.json", json.dumps({"machine": where, "summary": found, "rows": rows}, indent=1) + "\n")
+    summaries = {group: summarised(own) for group, own in groups(rows).items()}
+    write_text(
+        RESULTS / f"{name}.json", json.dumps({"machine": where, "summary": summaries, "rows": rows}, indent=1) + "\n"
+    )
     head = f"Written by `{where['command']}` on {where['date']}: {where['cpu']}, {where['cores']} cores."
-    write(RESULTS / f"{name}.md", f"{head}\n\n{markdown(rows)}")
+    write_text(RESULTS / f"{name}.md", f"{head}\n\n{markdown(rows)}")
 
 
 if __name__ == "__main__":

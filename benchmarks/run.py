@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from benchmarks.exactness import FORMS, largest_errors
 from benchmarks.figure import draw
 from benchmarks.machine import machine
 from benchmarks.timing import Timing
-from openradial.files import write_text as write
+from openradial.files import write_text
 
 RESULTS = Path(__file__).parent / "results"
 FIGURE = RESULTS.parents[1] / "docs" / "images" / "speed.png"
@@ -37,8 +36,8 @@ def main() -> None:
     console = Console()
     results = run(rounds=10 if options.quick else 60, console=console)
     options.out.mkdir(parents=True, exist_ok=True)
-    write(options.out / "layer.json", json.dumps(results, indent=1) + "\n")
-    write(options.out / "layer.md", markdown(results))
+    write_text(options.out / "layer.json", json.dumps(results, indent=1) + "\n")
+    write_text(options.out / "layer.md", markdown(results))
     draw(results, options.out / "layer.png")
     if options.out == RESULTS:
         shutil.copy(options.out / "layer.png", FIGURE)
@@ -75,8 +74,8 @@ def run(*, rounds: int, console: Console) -> dict[str, Any]:
     }
 
 
-def environment() -> dict[str, Any]:
-    return machine("make bench") | {
+def environment(command: str = "make bench") -> dict[str, Any]:
+    return machine(command) | {
         "dtype": "float32",
         "allocator": {name: os.environ.get(name) for name in ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")},
         "seeds": {"outputs": 0, "targets": 1},
@@ -204,4 +203,4 @@ def table(header: list[str], rows: list[list[str]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from openradial.fitting.recipe import REFERENCES, Held, make_recipe, open_classifier
 
 from benchmarks.machine import machine
-from benchmarks.run import RESULTS, table, write
+from benchmarks.run import RESULTS, table
 from benchmarks.service_load import Request, load
 from benchmarks.service_requests import good_requests, mixed_requests, parsed
 from openradial import data
@@ -34,7 +33,10 @@ from openradial.bundle import save
 from openradial.classifier import OpenClassifier
 from openradial.data import Batches, Examples
 from openradial.data.inputs import ImageInputs
+from openradial.files import write_text
+from openradial.fitting import calibrate
 from openradial.models import build
+from openradial.recipe import REFERENCES, default_recipe
 
 NETWORK, CLIENTS, AT_LEAST = "mnist_radial", 32, 3.0  # times the plain loop's requests per second: set before measuring
 GROWTH = 1.05  # of the memory from the second fifth of a soak to its last fifth, at most
@@ -64,8 +66,8 @@ def main() -> None:
             rounds, seconds = (1, 2.0) if options.quick else (5, 6.0)
             results["kinds"] = {kind: measure(model, kind, rounds, seconds) for kind in ("PNG", "JSON")}
             results["environment"] = where | {"load_average_at_end": os.getloadavg()[1]}
-    write(options.out / "service.json", json.dumps(results, indent=1) + "\n")
-    write(options.out / "service.md", markdown(results))
+    write_text(options.out / "service.json", json.dumps(results, indent=1) + "\n")
+    write_text(options.out / "service.md", markdown(results))
     print((options.out / "service.md").read_text())
     return None
 
@@ -76,16 +78,17 @@ def mnist_bundle() -> OpenClassifier:
     known = data.load("mnist")
     inputs = ImageInputs(28, 1, mean=(0.1307,), std=(0.3081,))
     net = build(NETWORK, len(known.classes))
-    recipe = make_recipe(net, NETWORK, "images", len(known.classes))
+    recipe = default_recipe(net, NETWORK, "images")
+    head = recipe.make_head(len(known.classes))
     train, combination, calibration = (held_out(known, inputs, part) for part in (0, 1, 2))
-    made = open_classifier(net, recipe, 0.05, train=train, combination=combination, calibration=calibration)
-    return made.replace(network=(NETWORK, {}), classes=known.classes, preprocessing=inputs)
+    model = calibrate(net, head, recipe, 0.05, train=train, combination=combination, calibration=calibration)
+    return model.replace(network=(NETWORK, {}), classes=known.classes, preprocessing=inputs)
 
 
-def held_out(known: Examples, inputs: ImageInputs, part: int) -> Held:
+def held_out(known: Examples, inputs: ImageInputs, part: int) -> Batches:
     """Return one of several disjoint parts of the training data."""
     indices = torch.arange(part * REFERENCES, (part + 1) * REFERENCES)
-    return Held(Batches(known.select(indices), 1000, transform=inputs.normalise(), shuffle=False))
+    return Batches(known.select(indices), 1000, transform=inputs.normalise(), shuffle=False)
 
 
 def measure(model: Path, kind: str, rounds: int, seconds: float) -> dict[str, Any]:
@@ -168,10 +171,10 @@ def running(command: list[str]) -> Iterator[Running]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert process.stdout is not None
-        found = re.search(r":(\d+)", process.stdout.readline())
-        if found is None:
+        match = re.search(r":(\d+)", process.stdout.readline())
+        if match is None:
             raise RuntimeError(f"this server did not start: {' '.join(command)}")
-        server = Running(process, int(found[1]))
+        server = Running(process, int(match[1]))
         wait_for(server)
         yield server
     finally:
@@ -190,7 +193,7 @@ def wait_for(server: Running) -> None:
 
 
 def serve_command(model: Path) -> list[str]:
-    return [sys.executable, "-m", "openradial.cli", "serve", str(model), "--port", "0"]
+    return [sys.executable, "-m", "openradial", "serve", str(model), "--port", "0"]
 
 
 def plain_command(model: Path) -> list[str]:
@@ -246,9 +249,9 @@ def soak(model: Path, seconds: float) -> dict[str, Any]:
 
 def megabytes(pid: int, name: str = "VmRSS") -> float:
     status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(rf"{name}:\s+(\d+) kB", status)
-    assert found is not None
-    return int(found[1]) / 1024
+    match = re.search(rf"{name}:\s+(\d+) kB", status)
+    assert match is not None
+    return int(match[1]) / 1024
 
 
 def environment() -> dict[str, Any]:
@@ -268,41 +271,45 @@ def throughput_lines(results: dict[str, Any]) -> list[str]:
     lines = [
         f"Written by `{env['command']}` on {env['date']}: {env['cpu']}, {env['cores']} cores, torch {env['torch']}, "
         f"Python {env['python']}. Load average at the start {env['load_average_at_start']:.1f}, at the end "
-        f"{env['load_average_at_end']:.1f}. The MNIST network with all that `openradial fit` puts around it; clients, "
+        f"{env['load_average_at_end']:.1f}. The MNIST network with the preprocessing, scorers and "
+        "calibration of `openradial fit`; clients, "
         f"service and rivals on the same cores. {CLIENTS} parallel clients, each with one image per request; the plain "
         "loop has one request after the other, no HTTP, and as many threads as are best for it.",
     ]
-    for kind, found in results["kinds"].items():
-        lines += ["", f"**One image as {kind}**, medians of {found['rounds']} rounds", "", *rival_table(found), ""]
-        holds = "holds" if found["gain"] >= AT_LEAST else "DOES NOT HOLD"
-        memory = found["memory"]
+    for kind, result in results["kinds"].items():
+        lines += ["", f"**One image as {kind}**, medians of {result['rounds']} rounds", "", *rival_table(result), ""]
+        holds = "holds" if result["gain"] >= AT_LEAST else "DOES NOT HOLD"
+        memory = result["memory"]
         lines += [
-            f"Service to plain loop: {found['gain']:.1f} x the requests per second; at least {AT_LEAST:g} x {holds}. "
+            f"Service to plain loop: {result['gain']:.1f} x the requests per second; at least {AT_LEAST:g} x {holds}. "
             f"Memory of the service: {memory['start_mb']:.0f} MB at the start, {memory['end_mb']:.0f} MB at the end, "
             f"{memory['peak_mb']:.0f} MB at most."
         ]
     return lines
 
 
-def rival_table(found: dict[str, Any]) -> list[str]:
+def rival_table(result: dict[str, Any]) -> list[str]:
     rows = [
         [name, f"{one['rps']:,.0f}", f"{one['p50_ms']:.1f}", f"{one['p99_ms']:.1f}", f"{one['cpu_ms']:.2f}"]
-        for name, one in found["rivals"].items()
+        for name, one in result["rivals"].items()
     ]
     return table(["", "requests per second", "p50, ms", "p99, ms", "core time per request, ms"], rows)
 
 
-def soak_lines(found: dict[str, Any] | None) -> list[str]:
-    if found is None:
+def soak_lines(result: dict[str, Any] | None) -> list[str]:
+    if result is None:
         return []
-    total, holds = sum(found["served"].values()), found["growth"] <= GROWTH and not found["wrong"] and found["alive"]
+    total, holds = (
+        sum(result["served"].values()),
+        result["growth"] <= GROWTH and not result["wrong"] and result["alive"],
+    )
     return [
         "",
-        f"**{found['seconds'] / 60:g} minutes of good and bad requests** (written by "
-        f"`{found['environment']['command']}` on {found['environment']['date']}; "
-        f"{', '.join(found['served'])}): {total:,} "
-        f"answered as they must be, {sum(found['wrong'].values()):,} otherwise {found['wrong'] or ''}; memory "
-        f"{found['memory_mb'][0]:.0f} MB at first, {found['memory_mb'][-1]:.0f} MB at last, {found['growth']:.3f} x "
+        f"**{result['seconds'] / 60:g} minutes of good and bad requests** (written by "
+        f"`{result['environment']['command']}` on {result['environment']['date']}; "
+        f"{', '.join(result['served'])}): {total:,} "
+        f"answered as they must be, {sum(result['wrong'].values()):,} otherwise {result['wrong'] or ''}; memory "
+        f"{result['memory_mb'][0]:.0f} MB at first, {result['memory_mb'][-1]:.0f} MB at last, {result['growth']:.3f} x "
         f"from the second fifth to the last (at most {GROWTH:g}): {'holds' if holds else 'DOES NOT HOLD'}.",
     ]
 

@@ -80,21 +80,21 @@ class Client:
             selector.register(self.socket, selectors.EVENT_READ, self)
         return self.socket
 
-    def _note(self, selector: selectors.BaseSelector, found: int | str) -> None:
-        if found == self.request.status:
+    def _note(self, selector: selectors.BaseSelector, status: int | str) -> None:
+        if status == self.request.status:
             self.tally.seconds.append(time.perf_counter() - self.begun)
             self.tally.served[self.request.name] += 1
         else:
-            self.tally.wrong[f"{self.request.name}: {found}"] += 1
-        if found != 200:  # a refused request may not have been sent whole
+            self.tally.wrong[f"{self.request.name}: {status}"] += 1
+        if status != 200:  # a refused request may not have been sent whole
             self.close(selector)
         self.send(selector)
 
 
 def complete(received: bytes) -> int | None:
     """The status of an answer, if all of it is there."""
-    head, found, body = received.partition(b"\r\n\r\n")
-    if not found:
+    head, separator, body = received.partition(b"\r\n\r\n")
+    if not separator:
         return None
     lower = head.lower()
     at = lower.index(b"content-length:") + 15
@@ -106,12 +106,12 @@ def load(address: Address, requests: list[Request], clients: int, seconds: float
     """Let clients ask for so many seconds, each one thing after the other."""
     tally, end = Tally(), time.monotonic() + seconds
     with selectors.DefaultSelector() as selector:
-        own = [Client(address, islice(cycle(requests), place, None), tally) for place in range(clients)]
-        for client in own:
+        all_clients = [Client(address, islice(cycle(requests), offset, None), tally) for offset in range(clients)]
+        for client in all_clients:
             client.send(selector)
         while time.monotonic() < end:
             for key, _ in selector.select(1.0):
                 key.data.receive(selector)
-        for client in own:
+        for client in all_clients:
             client.close(selector)
     return tally

@@ -23,9 +23,10 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from benchmarks.machine import machine
-from benchmarks.run import RESULTS, table, write
+from benchmarks.run import RESULTS, table
 from openradial.bayes import ElboObjective, to_bayesian
 from openradial.data import Batches, load
+from openradial.files import write_text
 from openradial.functional import radial_loss
 from openradial.models import MLP
 from openradial.training import Objective
@@ -98,8 +99,8 @@ def main() -> None:
         "full_run": estimate(kinds),
     }
     options.out.mkdir(parents=True, exist_ok=True)
-    write(options.out / "small_training.json", json.dumps(results, indent=1) + "\n")
-    write(options.out / "small_training.md", markdown(results))
+    write_text(options.out / "small_training.json", json.dumps(results, indent=1) + "\n")
+    write_text(options.out / "small_training.md", markdown(results))
     console.print(markdown(results), markup=False)
 
 
@@ -124,7 +125,7 @@ def plain_step(kind: Kind) -> Callable[[Tensor, Tensor], Tensor]:
 
     def step(x: Tensor, y: Tensor) -> Tensor:
         optimiser.zero_grad()
-        loss, _ = objective(net, x[0], y[0])
+        loss: Tensor = objective(net, x[0], y[0])[0]
         loss.backward()
         optimiser.step()
         return loss

@@ -7,7 +7,7 @@ the memory allocator is not its own.
 import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 Run = Callable[[], object]
@@ -37,7 +37,7 @@ class Timing:
         return min(self.samples)
 
 
-def duel(rivals: dict[str, Run], *, rounds: int, block_seconds: float = 0.02) -> dict[str, Timing]:
+def duel(rivals: Mapping[str, Run], *, rounds: int, block_seconds: float = 0.02) -> dict[str, Timing]:
     """Time each rival ``rounds`` times, in turn; fast ones are repeated within a round."""
     repeats = {}
     for name, run in rivals.items():

@@ -17,9 +17,10 @@ from rich.console import Console
 from torch import nn
 
 from benchmarks.machine import machine
-from benchmarks.run import RESULTS, table, write
+from benchmarks.run import RESULTS, table
 from openradial import models
 from openradial.data import Normalise
+from openradial.files import write_text
 from openradial.heads import RadialHead
 from openradial.training import Objective, Settings, fit
 from paper.image_nets import measured, start_near_zero, tiny_imagenet_parts
@@ -98,8 +99,8 @@ def run(network: Network, root: str, folder: Path, console: Console) -> dict[str
 
 def save(rows: list[dict[str, Any]], threads: int) -> None:
     facts = machine("python -m benchmarks.tiny_imagenet --root PATH") | {"threads": threads}
-    write(RESULTS / "tiny_imagenet.json", json.dumps({"environment": facts, "runs": rows}, indent=1) + "\n")
-    write(RESULTS / "tiny_imagenet.md", markdown(rows, facts))
+    write_text(RESULTS / "tiny_imagenet.json", json.dumps({"environment": facts, "runs": rows}, indent=1) + "\n")
+    write_text(RESULTS / "tiny_imagenet.md", markdown(rows, facts))
 
 
 def markdown(rows: list[dict[str, Any]], facts: dict[str, Any]) -> str:

@@ -23,9 +23,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 import openradial
-from benchmarks.run import RESULTS, environment, table, write
+from benchmarks.run import RESULTS, environment, table
 from openradial import models
 from openradial.data import Batches, Normalise, load
+from openradial.files import write_text
 from openradial.training import Objective, Settings, devices, fit, limited_threads
 
 MEAN, STD, BATCH, EPOCHS = 0.1307, 0.3081, 1024, 4
@@ -99,26 +100,26 @@ def mnist_epochs(console: Console) -> dict[str, Any]:
     batches = Batches(load("mnist"), BATCH, shuffle=True, seed=0, transform=Normalise(MEAN, STD))
     runs = {"openradial": lambda: ours(batches)}
     runs |= {f"DataLoader, {n} workers": lambda n=n: usual(batches, n) for n in (0, 2)}  # type: ignore[misc]
-    found: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     for name, run in runs.items():
         with console.status(f"MNIST CNN, {EPOCHS} epochs: {name}"):
             seconds, losses = run()
-        found[name] = {"seconds": statistics.median(seconds[1:]), "epochs": seconds, "losses": losses}
-    best = min(found[name]["seconds"] for name in runs if name != "openradial")
-    mine = found["openradial"]
+        measured[name] = {"seconds": statistics.median(seconds[1:]), "epochs": seconds, "losses": losses}
+    best = min(measured[name]["seconds"] for name in runs if name != "openradial")
+    mine = measured["openradial"]
     few = Batches(
         batches.examples.select(torch.arange(STEPS * BATCH)), BATCH, shuffle=True, transform=batches.transform
     )
     (a,), (b,) = ours(few, 1)[1], usual(few, 0, 1)[1]
     apart = abs(a - b) / b
-    return {"runs": found, "ratio": best / mine["seconds"], "at_least": LIMIT, "largest_difference": apart}
+    return {"runs": measured, "ratio": best / mine["seconds"], "at_least": LIMIT, "largest_difference": apart}
 
 
 def vgg_step(batch: int) -> dict[str, float]:
     """Return seconds and peak memory of one training step, measured in a separate process."""
     command = [sys.executable, "-m", "benchmarks.training", "--step", str(batch)]
-    found: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    return found
+    step: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return step
 
 
 def take_step(batch: int) -> None:
@@ -168,8 +169,8 @@ def thread_rows(console: Console, epochs: int, rounds: int) -> dict[str, Any]:
                     command += [str(hidden), str(threads), str(epochs)]
                     with console.status(label):
                         done = subprocess.run(command, capture_output=True, text=True, check=True)
-                    found = json.loads(done.stdout)
-                    seconds.append(1000 * found["seconds"] / found["steps"])
+                    step = json.loads(done.stdout)
+                    seconds.append(1000 * step["seconds"] / step["steps"])
         finally:
             for other in others:
                 other.kill()
@@ -184,7 +185,7 @@ def thread_rows(console: Console, epochs: int, rounds: int) -> dict[str, Any]:
 
 
 def threads_markdown(results: dict[str, Any]) -> str:
-    env, found = results["environment"], results["threads"]
+    env, result = results["environment"], results["threads"]
     rows = [
         [
             name,
@@ -192,13 +193,13 @@ def threads_markdown(results: dict[str, Any]) -> str:
             *(f"{row['ms_per_step'][t]:.2f}" for t in ("1", "2", "chosen")),
             f"{row['load_average']:.1f}",
         ]
-        for name, row in found["rows"].items()
+        for name, row in result["rows"].items()
     ]
     return "\n".join(
         [
-            f"Written by `{env['command']} --only threads --epochs {found['epochs']} --rounds {found['rounds']}` on "
+            f"Written by `{env['command']} --only threads --epochs {result['epochs']} --rounds {result['rounds']}` on "
             f"{env['date']}: {env['cpu']}, {env['cores']} cores, torch {env['torch']}. Digits, MLP with two hidden "
-            f"layers, batch 64, {found['epochs']} epochs; medians of the rounds. "
+            f"layers, batch 64, {result['epochs']} epochs; medians of the rounds. "
             "The last column is the machine's load average, with all other programs.",
             "",
             *table(
@@ -255,18 +256,18 @@ def main() -> None:
         small_fit(*options.small_fit)
         return
     console = Console()
-    results: dict[str, Any] = {"environment": environment(False) | {"command": "python -m benchmarks.training"}}
+    results: dict[str, Any] = {"environment": environment("python -m benchmarks.training")}
     threads = results | {"threads": thread_rows(console, options.epochs, options.rounds)}
-    write(options.out / "threads.json", json.dumps(threads, indent=1) + "\n")
-    write(options.out / "threads.md", threads_markdown(threads))
+    write_text(options.out / "threads.json", json.dumps(threads, indent=1) + "\n")
+    write_text(options.out / "threads.md", threads_markdown(threads))
     console.print(threads_markdown(threads))
     if options.only:
         return
     results["mnist"] = mnist_epochs(console)
     with console.status("one step of VGG-19-BN-8192"):
         results["vgg"] = vgg_step(16)
-    write(options.out / "training.json", json.dumps(results, indent=1) + "\n")
-    write(options.out / "training.md", markdown(results))
+    write_text(options.out / "training.json", json.dumps(results, indent=1) + "\n")
+    write_text(options.out / "training.md", markdown(results))
     console.print(markdown(results))
 
 

@@ -210,7 +210,7 @@ def pick(split: Split) -> list[int]:
 def draw(outcomes: dict[str, Outcomes], split: Split) -> Figure:
     """Draw two histograms, and below them the first two examples of each novel digit with both predictions."""
     figure = plt.figure(figsize=(7.2, 4.8), layout="constrained")
-    top, bottom = figure.subfigures(2, 1, height_ratios=(2.2, 1), hspace=0.04)
+    top, bottom = figure.subfigures(2, 1, squeeze=False, height_ratios=(2.2, 1), hspace=0.04).flat
     panels = top.subplots(1, 2, sharey=True)
     for ax, (method, each) in zip(panels, outcomes.items(), strict=True):
         plots.plot_winning_probabilities(each.known.probs, each.novel.probs, ax=ax)

@@ -1,4 +1,4 @@
-"""From a folder of images to a model that says class or unknown, as on any data of your own.
+"""From a folder of images to a model that says class or unknown, as with any other data.
 
 The digits of scikit-learn are written as image files: 0 to 5 as known classes, for training and for testing, and 6 to 9
 as novel ones that the model never sees. Then three commands do the rest, and are shown as they run.
@@ -53,13 +53,13 @@ def main(argv: list[str] | None = None) -> None:
 def write(part: str, out: Path) -> None:
     """Write a part of the digits as PNG files, one folder per digit; novel digits are for testing only."""
     digits = load("digits", part)
-    for place, (pixels, label) in enumerate(zip(digits.inputs, digits.labels.tolist(), strict=True)):
+    for index, (pixels, label) in enumerate(zip(digits.inputs, digits.labels.tolist(), strict=True)):
         name = digits.classes[label]
         if name not in KNOWN and part == "train":
             continue
         folder = out / "digits" / part / name if name in KNOWN else out / "novel" / name
         folder.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels[0].numpy() * BRIGHTNESS).save(folder / f"{place:04}.png")
+        Image.fromarray(pixels[0].numpy() * BRIGHTNESS).save(folder / f"{index:04}.png")
 
 
 def openradial(*arguments: str) -> None:

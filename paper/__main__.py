@@ -53,7 +53,7 @@ def run_command(
     plan = Plan(out, "quick" if quick else "full", seeds, jobs, options, listener=typer.echo)
     files = reproduce(ids, plan, resume=resume)
     for row in table(finished(out)):
-        typer.echo(f"claim {row.claim.number}: {row.said}")
+        typer.echo(f"claim {row.claim.number}: {row.verdict_text}")
     typer.echo(f"written: {', '.join(map(str, files))}")
 
 

@@ -15,7 +15,7 @@ from openradial.heads import Head
 from paper.experiment import Experiment
 from paper.fig8 import draw_band
 from paper.mnist_nets import TRAINING, MnistRun, MnistTraining, other_images, some_images
-from paper.plan import Numbers, Plan, Size
+from paper.plan import Plan, Results, Size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ SETTINGS: dict[Size, AttackSettings] = {
 }
 
 
-def run(plan: Plan) -> Numbers:
+def run(plan: Plan) -> Results:
     settings = plan.settings(SETTINGS)
     parts = {
         head: [
@@ -58,7 +58,7 @@ def run(plan: Plan) -> Numbers:
     return {"epsilons": list(EPSILONS), "false_reject_rate": FALSE_REJECT_RATE, "heads": parts}
 
 
-def attacked(plan: Plan, head: str, seed: int) -> Numbers:
+def attacked(plan: Plan, head: str, seed: int) -> Results:
     """Attack one network by FGSM through its training loss and by PGD through every loss, and add a rejector."""
     settings = plan.settings(SETTINGS)
     plan.note(f"attacking {head}, seed {seed}, knowing the head")
@@ -97,7 +97,7 @@ def _shares(counts: Any) -> dict[str, float]:
     return {name: getattr(counts, name) for name in OUTCOMES}
 
 
-def draw(numbers: Numbers) -> "Figure":
+def draw(numbers: Results) -> "Figure":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.3), layout="constrained")
@@ -117,7 +117,7 @@ def draw(numbers: Numbers) -> "Figure":
     return figure
 
 
-def _draw_curves(ax: "Axes", numbers: Numbers) -> None:
+def _draw_curves(ax: "Axes", numbers: Results) -> None:
     from openradial.evaluation.plots import colors
 
     for head, color, mark in (("softmax", colors.SOFTMAX, "s"), ("radial", colors.RADIAL, "o")):

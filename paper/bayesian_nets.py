@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from openradial import RadialLayer, RadialLoss
 from openradial.bayes import ElboObjective, SampledPrediction, posterior, predict, to_bayesian
-from paper.plan import Numbers, Plan, Size
+from paper.plan import Plan, Results, Size
 from paper.spiral_nets import FAR, HIDDEN, Nets, loaded, ring, train_weights
 
 BATCHES = 40  # the paper's M
@@ -24,16 +24,16 @@ class Bayes:
     bayesian_epochs: int  # the paper's 25,000 would take hours for each kind of network
     seeds: int
     samples: int
-    places: int  # of the maps, each way
+    cells: int  # of the maps, each way
     betas: tuple[float, ...]  # of the radial networks; the figures show that of FIGURE_BETA
     learning_rate: float = 5e-4
 
 
 FIGURE_BETA = 5.0
 SETTINGS: dict[Size, Bayes] = {
-    "tiny": Bayes(bayesian_epochs=1, seeds=2, samples=5, places=10, betas=(5.0,)),
-    "quick": Bayes(bayesian_epochs=80, seeds=5, samples=100, places=100, betas=(5.0,), learning_rate=2e-3),
-    "full": Bayes(bayesian_epochs=2_000, seeds=10, samples=200, places=200, betas=(1.0, 5.0, 20.0)),
+    "tiny": Bayes(bayesian_epochs=1, seeds=2, samples=5, cells=10, betas=(5.0,)),
+    "quick": Bayes(bayesian_epochs=80, seeds=5, samples=100, cells=100, betas=(5.0,), learning_rate=2e-3),
+    "full": Bayes(bayesian_epochs=2_000, seeds=10, samples=200, cells=200, betas=(1.0, 5.0, 20.0)),
 }
 
 
@@ -96,14 +96,14 @@ def two_points(nets: BayesNets) -> Tensor:
     return torch.stack([arm[nearest], torch.tensor(FAR)])
 
 
-def measured(plan: Plan, nets: BayesNets, samples: int) -> Numbers:
+def measured(plan: Plan, nets: BayesNets, samples: int) -> Results:
     """Return accuracy on training points and confidence on far-away rings, one number per seed."""
     return plan.cached(f"told-{nets.name}-{samples}", partial(_measure, plan, nets, samples))  # type: ignore[no-any-return]
 
 
-def _measure(plan: Plan, nets: BayesNets, samples: int) -> Numbers:
+def _measure(plan: Plan, nets: BayesNets, samples: int) -> Results:
     data, far = nets.data(), torch.cat([ring(radius, RING_POINTS) for radius in RADII])
-    results: Numbers = {"accuracy": [], "confident": [], "winning": [], "spread": []}
+    results: Results = {"accuracy": [], "confident": [], "winning": [], "spread": []}
     for network in trained_bayesian(plan, nets):
         near = predict(network, data.inputs[:600], samples, head=nets.layer, seed=0)
         results["accuracy"].append(float((near.labels == data.labels[:600]).float().mean()))
@@ -121,7 +121,7 @@ def described(prediction: SampledPrediction) -> dict[str, float]:
     }
 
 
-def best_seed(results: Numbers) -> int:
+def best_seed(results: Results) -> int:
     """Return the seed with the highest accuracy; the first of them."""
     accuracies: list[float] = results["accuracy"]
     return accuracies.index(max(accuracies))

@@ -16,13 +16,13 @@ from openradial.data import Batches, Examples
 from openradial.errors import TrainingError
 from paper.progress import bar
 
-Objective = Callable[[nn.Module, Tensor, Tensor], tuple[Tensor, Tensor]]
+ObjectiveFunction = Callable[[nn.Module, Tensor, Tensor], tuple[Tensor, Tensor]]
 COMPILE_FROM = 2_000  # steps: compiling takes up to 15 seconds and saves 2 milliseconds per step
 
 
 def train_ensemble(
     build: Callable[[], nn.Module],
-    objective: Objective,
+    objective: ObjectiveFunction,
     examples: Examples,
     seeds: Sequence[int],
     *,
@@ -72,7 +72,7 @@ def _build(build: Callable[[], nn.Module], seed: int, dtype: torch.dtype) -> nn.
 
 
 def training_step(
-    networks: Sequence[nn.Module], objective: Objective, learning_rate: float, decay: float, *, compile: bool
+    networks: Sequence[nn.Module], objective: ObjectiveFunction, learning_rate: float, decay: float, *, compile: bool
 ) -> tuple[Tensor, Callable[[Tensor, Tensor], Tensor]]:
     """Return the stacked parameters, ``(s, p)``, and a function that trains them by one step.
 
@@ -109,7 +109,7 @@ def training_step(
 class _LossModule(nn.Module):
     """Network and objective as one module, because ``functional_call`` sets the parameters of a module."""
 
-    def __init__(self, network: nn.Module, objective: Objective) -> None:
+    def __init__(self, network: nn.Module, objective: ObjectiveFunction) -> None:
         super().__init__()
         self.network, self.objective = network, objective
 

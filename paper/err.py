@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from openradial.metrics import mean_and_error
 from paper.experiment import Experiment
 from paper.mnist_nets import RECIPES, TRAINING
-from paper.plan import Numbers, Plan
+from paper.plan import Plan, Results
 from paper.tab1 import mnist_accuracies
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 PAPER = (0.7292, 0.7411, 0.7619, 0.7679)  # four runs of the pre-trained VGG-19 on ImageNet; two more were planned
 
 
-def run(plan: Plan) -> Numbers:
+def run(plan: Plan) -> Results:
     settings = plan.settings(TRAINING)
     rows = [
         {"name": f"MNIST, {recipe}, {variant}", "runs": values, **_spread(values)}
@@ -25,7 +25,7 @@ def run(plan: Plan) -> Numbers:
     return {"rows": rows, "recipes": {name: recipe.label for name, recipe in RECIPES.items()}}
 
 
-def _spread(values: "list[float] | tuple[float, ...]") -> Numbers:
+def _spread(values: "list[float] | tuple[float, ...]") -> Results:
     """Return mean and error; a single run has no error."""
     if len(values) < 2:
         return {"mean": values[0], "error": None}
@@ -33,7 +33,7 @@ def _spread(values: "list[float] | tuple[float, ...]") -> Numbers:
     return {"mean": mean, "error": error}
 
 
-def draw(numbers: Numbers) -> "Figure":
+def draw(numbers: Results) -> "Figure":
     from matplotlib.figure import Figure
 
     from openradial.evaluation.plots import colors

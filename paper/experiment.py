@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from openradial.errors import OptionError
-from paper.plan import Numbers, Plan, Size
+from paper.plan import Plan, Results, Size
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,8 +41,8 @@ class Experiment:
     title: str
     caption: str
     settings: Mapping[Size, Any]
-    run: Callable[[Plan], Numbers]
-    draw: Callable[[Numbers], "Figure"]
+    run: Callable[[Plan], Results]
+    draw: Callable[[Results], "Figure"]
     claims: tuple[int, ...] = ()
     minutes: float = 1.0
 

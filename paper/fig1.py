@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from paper.experiment import Experiment
-from paper.plan import Numbers, Plan, Size
+from paper.plan import Plan, Results, Size
 from paper.spiral_nets import (
     FAR,
     HIDDEN,
@@ -32,18 +32,18 @@ RADIUS = 3.0  # of the ring of far-away points
 class Fig1:
     epochs: int
     seeds: int
-    places: int  # of the maps, each way
+    cells: int  # of the maps, each way
     learning_rate: float = 5e-4
 
 
 SETTINGS: dict[Size, Fig1] = {
-    "tiny": Fig1(epochs=1, seeds=2, places=12),
-    "quick": Fig1(epochs=150, seeds=10, places=120, learning_rate=2e-3),
-    "full": Fig1(epochs=25_000, seeds=10, places=240),
+    "tiny": Fig1(epochs=1, seeds=2, cells=12),
+    "quick": Fig1(epochs=150, seeds=10, cells=120, learning_rate=2e-3),
+    "full": Fig1(epochs=25_000, seeds=10, cells=240),
 }
 
 
-def run(plan: Plan) -> Numbers:
+def run(plan: Plan) -> Results:
     settings = plan.settings(SETTINGS)
     nets = Nets("softmax", settings.epochs, settings.seeds, HIDDEN["softmax"], settings.learning_rate)
     networks = trained(plan, nets)
@@ -56,7 +56,7 @@ def run(plan: Plan) -> Numbers:
         "called": [called(net) for net in networks],
         "far": {"point": list(FAR), "winner": int(winner), "prob": float(prob)},
         "data": sample(nets.data(), 900),
-        "map": prediction_map(networks[seed], "softmax", settings.places),
+        "map": prediction_map(networks[seed], "softmax", settings.cells),
         "hidden": hidden_layer(networks[seed], nets.data()),
     }
 
@@ -87,7 +87,7 @@ def called(network: nn.Module) -> float:
     return float((winning(network, "softmax", ring(RADIUS))[1] > 0.9).float().mean())
 
 
-def draw(numbers: Numbers) -> "Figure":
+def draw(numbers: Results) -> "Figure":
     from matplotlib.figure import Figure
 
     from openradial.evaluation.plots import plot_points, plot_prediction_map

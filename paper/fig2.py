@@ -15,7 +15,7 @@ from paper.bayesian_nets import (
     two_points,
 )
 from paper.experiment import Experiment
-from paper.plan import Numbers, Plan
+from paper.plan import Plan, Results
 from paper.spiral_plots import draw_classes, hidden_layer, inset_histogram, reach_of, rounded
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TITLES = ("a training point", "a point far away")
 
 
-def run(plan: Plan) -> Numbers:
+def run(plan: Plan) -> Results:
     settings = plan.settings(SETTINGS)
     nets = softmax_nets(settings)
     results = measured(plan, nets, settings.samples)
@@ -49,7 +49,7 @@ def mapped(networks: list[nn.Module], x: torch.Tensor) -> tuple[torch.Tensor, to
     return z, probs
 
 
-def draw(numbers: Numbers) -> "Figure":
+def draw(numbers: Results) -> "Figure":
     import numpy as np
     from matplotlib.figure import Figure
 

@@ -7,7 +7,7 @@ import torch
 
 from openradial.functional import radial_distances
 from paper.experiment import Experiment
-from paper.plan import Numbers, Plan, Size
+from paper.plan import Plan, Results, Size
 from paper.spiral_nets import EXTENT, HIDDEN, Nets, accuracy, grid, ring, rows, sample, trained, winning
 
 if TYPE_CHECKING:
@@ -29,25 +29,25 @@ VARIANTS: dict[str, Any] = {
 class Fig3:
     epochs: int
     seeds: int
-    places: int  # of the maps, each way
+    cells: int  # of the maps, each way
     variant_epochs: int  # of the networks on other spirals, and once on the same
     learning_rate: float = 5e-4
 
 
 SETTINGS: dict[Size, Fig3] = {
-    "tiny": Fig3(epochs=1, seeds=2, places=12, variant_epochs=1),
-    "quick": Fig3(epochs=150, seeds=10, places=120, variant_epochs=60, learning_rate=2e-3),
-    "full": Fig3(epochs=25_000, seeds=10, places=240, variant_epochs=2_500),
+    "tiny": Fig3(epochs=1, seeds=2, cells=12, variant_epochs=1),
+    "quick": Fig3(epochs=150, seeds=10, cells=120, variant_epochs=60, learning_rate=2e-3),
+    "full": Fig3(epochs=25_000, seeds=10, cells=240, variant_epochs=2_500),
 }
 
 
-def run(plan: Plan) -> Numbers:
+def run(plan: Plan) -> Results:
     settings = plan.settings(SETTINGS)
     radial = Nets("radial", settings.epochs, settings.seeds, HIDDEN["radial"], settings.learning_rate)
     softmax = replace(radial, head="softmax")  # the same network, so that only the head differs
     first = trained(plan, radial)[0]
     with torch.no_grad():
-        d, winners = radial_distances(first(grid(settings.places))).min(-1)
+        d, winners = radial_distances(first(grid(settings.cells))).min(-1)
     both = {nets.head: nets for nets in (softmax, radial)}
     rings = [{"name": f"radius {radius:g}", **called(plan, both, [radius])} for radius in RADII]
     accuracies = tested(plan, both)
@@ -61,8 +61,8 @@ def run(plan: Plan) -> Numbers:
         "beta": BETA,
         "map": {
             "extent": list(EXTENT),
-            "winners": rows(winners, settings.places),
-            "distances": rows(d, settings.places),
+            "winners": rows(winners, settings.cells),
+            "distances": rows(d, settings.cells),
         },
         "data": sample(radial.data(), 600),
         "rings": rings,
@@ -91,7 +91,7 @@ def areas(plan: Plan, nets: Nets, beta: float) -> list[float]:
     return [float((winning(net, "radial", x, beta)[1] > 0.5).float().mean()) for net in trained(plan, nets)]
 
 
-def draw(numbers: Numbers) -> "Figure":
+def draw(numbers: Results) -> "Figure":
     import numpy as np
     from matplotlib.figure import Figure
 
@@ -109,7 +109,7 @@ def draw(numbers: Numbers) -> "Figure":
     return figure
 
 
-def draw_rings(ax: "Axes", numbers: Numbers) -> None:
+def draw_rings(ax: "Axes", numbers: Results) -> None:
     """Draw shares of each ring, a dot per seed."""
     from openradial.evaluation.plots import colors
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from openradial.data import Examples
 from paper.experiment import Experiment
-from paper.plan import Numbers, Plan, Size
+from paper.plan import Plan, Results, Size
 from paper.spiral_nets import Nets, accuracy, prediction_map, sample, trained
 
 if TYPE_CHECKING:
@@ -31,27 +31,27 @@ CASES: dict[str, dict[str, Any]] = {
 class Fig4:
     epochs: int
     seeds: int
-    places: int  # of the maps, each way
+    cells: int  # of the maps, each way
     cases: int  # how many of them
     label_noise: float = 0.1
     learning_rate: float = 5e-4
 
 
 SETTINGS: dict[Size, Fig4] = {
-    "tiny": Fig4(epochs=1, seeds=2, places=12, cases=1),
-    "quick": Fig4(epochs=1_000, seeds=3, places=120, cases=2),
-    "full": Fig4(epochs=25_000, seeds=5, places=240, cases=4),
+    "tiny": Fig4(epochs=1, seeds=2, cells=12, cases=1),
+    "quick": Fig4(epochs=1_000, seeds=3, cells=120, cases=2),
+    "full": Fig4(epochs=25_000, seeds=5, cells=240, cases=4),
 }
 
 
-def run(plan: Plan) -> Numbers:
+def run(plan: Plan) -> Results:
     settings = plan.settings(SETTINGS)
     cases = dict(list(CASES.items())[: settings.cases])
     first = next(iter(cases.values()))
     nets = {head: noisy_nets(settings, head, first) for head in HEADS}
     wrong = wrong_labels(nets["radial"])
     maps = {
-        head: prediction_map(trained(plan, nets[head])[0], head, settings.places, BETA, extent=EXTENT) for head in HEADS
+        head: prediction_map(trained(plan, nets[head])[0], head, settings.cells, BETA, extent=EXTENT) for head in HEADS
     }
     return {
         "maps": maps,
@@ -107,7 +107,7 @@ def memorised(network: nn.Module, data: Examples, wrong: torch.Tensor) -> float:
     return float((predicted == data.labels[wrong]).float().mean())
 
 
-def draw(numbers: Numbers) -> "Figure":
+def draw(numbers: Results) -> "Figure":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10.5, 3.6), layout="constrained")
@@ -119,7 +119,7 @@ def draw(numbers: Numbers) -> "Figure":
     return figure
 
 
-def draw_map(ax: "Axes", numbers: Numbers, head: str) -> None:
+def draw_map(ax: "Axes", numbers: Results, head: str) -> None:
     """Draw the plane, the training points, and a ring around each with a wrong label."""
     import numpy as np
 
@@ -143,7 +143,7 @@ def draw_map(ax: "Axes", numbers: Numbers, head: str) -> None:
     ax.legend(loc="lower left", frameon=True, framealpha=0.9)
 
 
-def draw_shares(ax: "Axes", numbers: Numbers) -> None:
+def draw_shares(ax: "Axes", numbers: Results) -> None:
     """Draw the share of wrong labels that each network predicts, a dot per seed."""
     from openradial.evaluation.plots import colors
 

@@ -18,7 +18,7 @@ from paper.bayesian_nets import (
 )
 from paper.experiment import Experiment
 from paper.fig2 import TITLES
-from paper.plan import Numbers, Plan
+from paper.plan import Plan, Results
 from paper.spiral_nets import HIDDEN
 from paper.spiral_plots import inset_histogram, rounded
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def run(plan: Plan) -> Numbers:
+def run(plan: Plan) -> Results:
     settings = plan.settings(SETTINGS)
     nets = radial_nets(settings)
     kinds = {f"radial, beta {beta:g}": radial_nets(settings, beta) for beta in settings.betas}
@@ -46,7 +46,7 @@ def run(plan: Plan) -> Numbers:
     }
 
 
-def draw(numbers: Numbers) -> "Figure":
+def draw(numbers: Results) -> "Figure":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11.5, 4.0), layout="constrained")
@@ -58,7 +58,7 @@ def draw(numbers: Numbers) -> "Figure":
     return figure
 
 
-def draw_outputs(ax: "Axes", point: Numbers) -> None:
+def draw_outputs(ax: "Axes", point: Results) -> None:
     """Draw outputs of the samples, seen along the line on which all three outputs are equal."""
     import numpy as np
 
@@ -78,7 +78,7 @@ def draw_outputs(ax: "Axes", point: Numbers) -> None:
     inset_histogram(ax, point["probs"], colors.RADIAL)
 
 
-def draw_seeds(ax: "Axes", told: Numbers) -> None:
+def draw_seeds(ax: "Axes", told: Results) -> None:
     """Draw each network on the far-away rings: the confidence of its samples, and their spread."""
     from openradial.evaluation.plots import colors
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from openradial.metrics import misclassification_auroc
 from paper.experiment import Experiment
 from paper.mnist_nets import TRAINING, VARIANTS, MnistRun
-from paper.plan import Numbers, Plan
+from paper.plan import Plan, Results
 from paper.winning import (
     RIGHT,
     WRONG,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HIGH = 0.9
 
 
-def run(plan: Plan) -> Numbers:
+def run(plan: Plan) -> Results:
     settings = plan.settings(TRAINING)
     return {
         variant: [measured(MnistRun(plan, settings, variant, seed)) for seed in range(settings.seeds)]
@@ -31,7 +31,7 @@ def run(plan: Plan) -> Numbers:
     }
 
 
-def measured(mnist_run: MnistRun) -> Numbers:
+def measured(mnist_run: MnistRun) -> Results:
     """Return winning probabilities of one network."""
     o, right = mnist_run.outputs(), mnist_run.right()
     probs = winning_probs(mnist_run.head, o)
@@ -44,7 +44,7 @@ def measured(mnist_run: MnistRun) -> Numbers:
     }
 
 
-def draw(numbers: Numbers) -> "Figure":
+def draw(numbers: Results) -> "Figure":
     from matplotlib.figure import Figure
 
     from openradial.evaluation.plots import KNOWN_COLOR, NOVEL_COLOR

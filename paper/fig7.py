@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from paper.experiment import Experiment
 from paper.image_nets import image_run, image_set
-from paper.plan import Numbers, Plan, Size
+from paper.plan import Plan, Results, Size
 from paper.winning import NOVEL, RIGHT, WRONG, draw_shares, summed
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Fig7:
 SETTINGS: dict[Size, Fig7] = {"tiny": Fig7(), "quick": Fig7(), "full": Fig7()}
 
 
-def run(plan: Plan) -> Numbers:
+def run(plan: Plan) -> Results:
     settings = plan.settings(SETTINGS)
     results = {head: [image_run(plan, head, seed) for seed in range(settings.runs)] for head in HEADS}
     first, images = results["radial"][0], image_set(plan)
@@ -37,7 +37,7 @@ def run(plan: Plan) -> Numbers:
     }
 
 
-def draw(numbers: Numbers) -> "Figure":
+def draw(numbers: Results) -> "Figure":
     from matplotlib.figure import Figure
 
     from openradial.evaluation.plots import KNOWN_COLOR, NOVEL_COLOR

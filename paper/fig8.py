@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from openradial.attacks import accuracy_under_attack, fgsm
 from paper.experiment import Experiment
 from paper.mnist_nets import TRAINING, VARIANTS, MnistRun, MnistTraining, some_images
-from paper.plan import Numbers, Plan, Size
+from paper.plan import Plan, Results, Size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ SETTINGS: dict[Size, Fig8] = {
 }
 
 
-def run(plan: Plan) -> Numbers:
+def run(plan: Plan) -> Results:
     settings = plan.settings(SETTINGS)
     curves = {
         variant: [
@@ -59,7 +59,7 @@ def curve(plan: Plan, variant: str, seed: int) -> list[float]:
     return list(attacked.accuracies["target"])
 
 
-def draw(numbers: Numbers) -> "Figure":
+def draw(numbers: Results) -> "Figure":
     from matplotlib.figure import Figure
 
     from openradial.evaluation.plots import colors

@@ -27,10 +27,10 @@ from openradial.data import (
 )
 from openradial.heads import Head, RadialHead, SoftmaxHead
 from openradial.metrics import auroc, top_k_accuracy
-from openradial.training import Settings
+from openradial.training import BatchSource, Settings
 from paper.imagenet.ilsvrc_classes import ARTIFACT, parse_known
-from paper.plan import Numbers, Plan, Size
-from paper.trained_nets import BatchSource, trained
+from paper.plan import Plan, Results, Size
+from paper.trained_nets import trained
 from paper.winning import NOVEL, RIGHT, WRONG, histogram, median, winning_probs
 
 VALIDATION = 0.1  # share of the known training images that probabilities are calibrated on
@@ -103,16 +103,16 @@ def image_set(plan: Plan) -> ImageSet:
     return TINY_IMAGENET if plan.size == "full" and "tiny_imagenet" in plan.options else SETS[plan.size]
 
 
-def image_run(plan: Plan, head: str, seed: int = 0, scale: float | None = None) -> Numbers:
+def image_run(plan: Plan, head: str, seed: int = 0, scale: float | None = None) -> Results:
     """Return the results of one network on known and novel images, and every step of its training."""
     images = image_set(plan)
     a = images.scale if scale is None else scale
     name = f"images-{images.name}-{head}-a{a:g}-{images.training.epochs}-{seed}"
-    numbers: Numbers = plan.cached(f"{name}-numbers", partial(_run, plan, name, images, head, a, seed))
+    numbers: Results = plan.cached(f"{name}-numbers", partial(_run, plan, name, images, head, a, seed))
     return numbers
 
 
-def _run(plan: Plan, name: str, images: ImageSet, head_name: str, scale: float, seed: int) -> Numbers:
+def _run(plan: Plan, name: str, images: ImageSet, head_name: str, scale: float, seed: int) -> Results:
     settings = replace(images.training, seed=seed)
     if images is TINY_IMAGENET:
         weights = models.imagenet_weights("efficientnet_lite0")
@@ -193,7 +193,7 @@ def _augmented(images: ImageSet, normalise: Normalise) -> Any:
     return Compose(RandomFlip(), RandomShift(), normalise) if images.augment else normalise
 
 
-def measured(net: nn.Module, head: Head, parts: ImageParts) -> Numbers:
+def measured(net: nn.Module, head: Head, parts: ImageParts) -> Results:
     """Return accuracies, and winning probabilities that are calibrated on held-out known images alone."""
     o, y = _outputs(net, parts.known)
     novel, _ = _outputs(net, parts.novel)

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from openradial import models
 from openradial.data import Batches, Examples, Normalise, load
 from openradial.heads import Head, RadialHead, SoftmaxHead
-from openradial.training import Settings
+from openradial.training import BatchSource, Settings
 from paper.plan import Plan, Size
-from paper.trained_nets import BatchSource, Trained, outputs, trained
+from paper.trained_nets import Trained, outputs, trained
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from openradial.errors import OptionError, TrainingError
 
 Size = Literal["tiny", "quick", "full"]
 SIZES: tuple[Size, ...] = ("tiny", "quick", "full")
-Numbers = dict[str, Any]
+Results = dict[str, Any]
 S = TypeVar("S")
 
 

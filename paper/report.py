@@ -12,7 +12,7 @@ from paper.experiment import IDS, Experiment, find
 from paper.plan import read_json, write_text, written_at_once
 from paper.report_html import page
 
-Record = dict[str, Any]
+RunRecord = dict[str, Any]
 KEYS = {"experiment", "size", "settings", "numbers", "seconds", "parts", "finished", "versions"}
 FIRST = 4  # measures of a claim that the table itself shows
 STYLE: Any = {
@@ -49,7 +49,7 @@ class Row:
         return [f"{name}: {shown(values)}" for name, values in self.measures.items()]
 
     @property
-    def said(self) -> str:
+    def verdict_text(self) -> str:
         """The verdict as text."""
         return self.verdict or f"not run: needs {', '.join(self.missing)}"
 
@@ -59,7 +59,7 @@ class Section:
     """One figure with its facts."""
 
     experiment: Experiment
-    record: Record
+    record: RunRecord
     picture: Path
 
     @property
@@ -88,7 +88,7 @@ def write_report(folder: Path) -> list[Path]:
     return [folder / name for name in texts]
 
 
-def summarise(rows: Sequence[Row], records: Mapping[str, Record]) -> str:
+def summarise(rows: Sequence[Row], records: Mapping[str, RunRecord]) -> str:
     """Return a sentence with the verdicts, the size of the runs, their duration and the versions used."""
     verdicts = Counter(row.verdict or "not run" for row in rows)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
@@ -105,13 +105,13 @@ def summarise(rows: Sequence[Row], records: Mapping[str, Record]) -> str:
     )
 
 
-def finished(folder: Path) -> dict[str, Record]:
+def finished(folder: Path) -> dict[str, RunRecord]:
     """Return the records of the finished experiments, in the paper's order."""
     paths = {id: folder / f"{id}.json" for id in IDS}
     return {id: read_record(path) for id, path in paths.items() if path.exists()}
 
 
-def read_record(path: Path) -> Record:
+def read_record(path: Path) -> RunRecord:
     """Read the file of a finished experiment."""
     record = read_json(path)
     if not (isinstance(record, dict) and record.keys() >= KEYS):
@@ -119,7 +119,7 @@ def read_record(path: Path) -> Record:
     return record
 
 
-def table(records: Mapping[str, Record], claims: Sequence[Claim] = CLAIMS) -> list[Row]:
+def table(records: Mapping[str, RunRecord], claims: Sequence[Claim] = CLAIMS) -> list[Row]:
     """Return a row per claim with the measures and the verdict that follow from the records."""
     numbers = {id: record["numbers"] for id, record in records.items()}
     rows = []
@@ -135,7 +135,12 @@ def markdown(summary: str, rows: Sequence[Row], sections: Sequence[Section]) -> 
     lines = ["# The paper, reproduced", "", summary, ""]
     lines += ["| claim | ours | the paper's | verdict |", "|---|---|---|---|"]
     for row in rows:
-        cells = [f"{row.claim.number}. {row.claim.text}", "<br>".join(row.ours), row.claim.paper, f"**{row.said}**"]
+        cells = [
+            f"{row.claim.number}. {row.claim.text}",
+            "<br>".join(row.ours),
+            row.claim.paper,
+            f"**{row.verdict_text}**",
+        ]
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     lines += ["", "## Rules", ""]
     for row in rows:

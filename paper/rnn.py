@@ -12,7 +12,7 @@ from openradial.data import Examples, divide, random_split, train_test_split
 from openradial.heads import DOCHead, Head, OpenMaxHead, RadialHead, SoftmaxHead
 from openradial.metrics import open_f1
 from paper.experiment import Experiment
-from paper.plan import Numbers, Plan, Size
+from paper.plan import Plan, Results, Size
 from paper.sequence_tasks import HEADS, TASKS, Task
 from paper.trained_nets import outputs
 
@@ -40,7 +40,7 @@ class Rnn:
 SETTINGS: dict[Size, Rnn] = {"tiny": Rnn(seeds=2), "quick": Rnn(seeds=2), "full": Rnn(seeds=5)}
 
 
-def run(plan: Plan) -> Numbers:
+def run(plan: Plan) -> Results:
     seeds, tasks = range(plan.settings(SETTINGS).seeds), TASKS[plan.size]
     closed = [
         {
@@ -135,7 +135,7 @@ def _openmax(k: int, seen: Tensor, y: Tensor, o: Tensor) -> Tensor:
     return torch.where(head.unknown_log_prob(o) <= head.log_probs(o).amax(-1), head.predict(o), -1)
 
 
-def draw(numbers: Numbers) -> "Figure":
+def draw(numbers: Results) -> "Figure":
     from matplotlib.figure import Figure
 
     titles = list(dict.fromkeys(each["title"] for each in numbers["open_world"]))
@@ -151,7 +151,7 @@ def draw(numbers: Numbers) -> "Figure":
     return figure
 
 
-def _draw_closed(ax: "Axes", results: list[Numbers]) -> None:
+def _draw_closed(ax: "Axes", results: list[Results]) -> None:
     from openradial.evaluation.plots import colors
     from paper.claims import error_of
 
@@ -177,7 +177,7 @@ def _draw_closed(ax: "Axes", results: list[Numbers]) -> None:
     ax.legend(loc="lower left")
 
 
-def _draw_open(ax: "Axes", results: list[Numbers]) -> None:
+def _draw_open(ax: "Axes", results: list[Results]) -> None:
     from openradial.evaluation.plots import colors
     from paper.claims import error_of
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from openradial.data import Examples
-from paper.plan import Numbers
+from paper.plan import Results
 from paper.spiral_nets import FAR
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ LABELS = (0.13, 0.15)  # room on its left and below
 
 
 @torch.no_grad()
-def hidden_layer(network: Any, data: Examples, reach: tuple[float, float] | None = None) -> Numbers:
+def hidden_layer(network: Any, data: Examples, reach: tuple[float, float] | None = None) -> Results:
     """Return features of the data and of the far-away point, and the last layer, which divides their plane; for JSON.
 
     ``reach`` is the extent of the plane in both directions; by default that of the data and the point.
@@ -53,7 +53,7 @@ def rounded(values: Tensor) -> list[list[float]]:
     return [[round(value, 3) for value in row] for row in values.tolist()]
 
 
-def draw_hidden_layer(ax: "Axes", numbers: Numbers) -> None:
+def draw_hidden_layer(ax: "Axes", numbers: Results) -> None:
     """Draw the result of :func:`hidden_layer`."""
     from openradial.evaluation.plots import plot_points
 
@@ -62,7 +62,7 @@ def draw_hidden_layer(ax: "Axes", numbers: Numbers) -> None:
     ax.plot(*numbers["far"], "X", color="black", markeredgecolor="white", markersize=11, clip_on=False)
 
 
-def draw_classes(ax: "Axes", numbers: Numbers) -> None:
+def draw_classes(ax: "Axes", numbers: Results) -> None:
     """Draw the classes of the plane in pale colours, with lines between them."""
     import numpy as np
 

@@ -6,7 +6,7 @@ import torch
 
 from paper.bayesian_nets import SETTINGS, best_seed, drawn, measured, softmax_nets, trained_bayesian
 from paper.experiment import Experiment
-from paper.plan import Numbers, Plan
+from paper.plan import Plan, Results
 from paper.spiral_plots import draw_hidden_layer, hidden_layer
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SHOWN = 6
 
 
-def run(plan: Plan) -> Numbers:
+def run(plan: Plan) -> Results:
     settings = plan.settings(SETTINGS)
     nets = softmax_nets(settings)
     seed = best_seed(measured(plan, nets, settings.samples))
@@ -25,7 +25,7 @@ def run(plan: Plan) -> Numbers:
     return {"seed": seed, "samples": [layer | {"reach": reach} for layer in layers]}
 
 
-def draw(numbers: Numbers) -> "Figure":
+def draw(numbers: Results) -> "Figure":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.6, 6.6), layout="constrained")

@@ -13,7 +13,7 @@ from paper.bayesian_nets import (
     trained_bayesian,
 )
 from paper.experiment import Experiment
-from paper.plan import Numbers, Plan
+from paper.plan import Plan, Results
 from paper.spiral_nets import grid, prediction_map, rows, sample
 
 if TYPE_CHECKING:
@@ -23,19 +23,19 @@ SHOWN = 6
 EXTENT = (-2.0, 2.0, -2.0, 2.0)
 
 
-def run(plan: Plan) -> Numbers:
+def run(plan: Plan) -> Results:
     settings = plan.settings(SETTINGS)
     nets = radial_nets(settings)
     seed = best_seed(measured(plan, nets, settings.samples))
     network = trained_bayesian(plan, nets)[seed]
-    maps = [prediction_map(net, "radial", settings.places, FIGURE_BETA, EXTENT) for net in drawn(network, nets, SHOWN)]
-    mean = predict(network, grid(settings.places, EXTENT), settings.samples, head=nets.layer, seed=0).probs
+    maps = [prediction_map(net, "radial", settings.cells, FIGURE_BETA, EXTENT) for net in drawn(network, nets, SHOWN)]
+    mean = predict(network, grid(settings.cells, EXTENT), settings.samples, head=nets.layer, seed=0).probs
     prob, winner = mean.max(-1)
-    whole = {"extent": list(EXTENT), "winners": rows(winner, settings.places), "probs": rows(prob, settings.places)}
+    whole = {"extent": list(EXTENT), "winners": rows(winner, settings.cells), "probs": rows(prob, settings.cells)}
     return {"seed": seed, "beta": FIGURE_BETA, "samples": maps, "mean": whole, "data": sample(nets.data(), 300)}
 
 
-def draw(numbers: Numbers) -> "Figure":
+def draw(numbers: Results) -> "Figure":
     from matplotlib.figure import Figure
 
     from openradial.evaluation.plots import plot_points, plot_prediction_map

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from openradial.heads import RadialHead
 from paper.experiment import Experiment
 from paper.mnist_nets import TRAINING, MnistRun
-from paper.plan import Numbers, Plan
+from paper.plan import Plan, Results
 from paper.winning import RIGHT, WRONG, draw_shares, histogram, median, summed, winning_probs
 
 if TYPE_CHECKING:
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 BETAS = (1.0, 2.0, 5.0, 10.0)
 
 
-def run(plan: Plan) -> Numbers:
+def run(plan: Plan) -> Results:
     settings = plan.settings(TRAINING)
-    numbers: Numbers = {"betas": list(BETAS), "seeds": []}
+    numbers: Results = {"betas": list(BETAS), "seeds": []}
     for seed in range(settings.seeds):
         net = MnistRun(plan, settings, "radial", seed)
         o, right = net.outputs(), net.right()
@@ -31,7 +31,7 @@ def run(plan: Plan) -> Numbers:
     return numbers
 
 
-def draw(numbers: Numbers) -> "Figure":
+def draw(numbers: Results) -> "Figure":
     from matplotlib.figure import Figure
 
     from openradial.evaluation.plots import KNOWN_COLOR, NOVEL_COLOR

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from paper.experiment import Experiment
 from paper.image_nets import image_run, image_set
 from paper.mnist_nets import TRAINING, MnistRun, MnistTraining
-from paper.plan import Numbers, Plan, Size
+from paper.plan import Plan, Results, Size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,10 +26,10 @@ SETTINGS: dict[Size, MnistTraining] = {
 }
 
 
-def run(plan: Plan) -> Numbers:
+def run(plan: Plan) -> Results:
     settings, images = plan.settings(SETTINGS), image_set(plan)
     curves = {f"{a:g}": image_run(plan, "radial", scale=a) for a in DRAWN}
-    mnist: Numbers = {}
+    mnist: Results = {}
     for a in LENGTHS:
         nets = [MnistRun(plan, settings, "radial", seed, scale=a) for seed in range(settings.seeds)]
         mnist[f"{a:g}"] = {
@@ -67,7 +67,7 @@ def moving_average(values: Sequence[float], window: int) -> list[float]:
     return [(sums[end] - sums[max(0, end - window)]) / min(end, window) for end in range(1, len(values) + 1)]
 
 
-def draw(numbers: Numbers) -> "Figure":
+def draw(numbers: Results) -> "Figure":
     from matplotlib.figure import Figure
 
     from openradial.evaluation.plots import colors
@@ -101,7 +101,7 @@ def _draw_curve(ax: "Axes", values: Sequence[float], color: str, label: str) -> 
     ax.set_xlabel("step")
 
 
-def _draw_lengths(ax: "Axes", results: Numbers, name: str, title: str, unit: float, color: str) -> None:
+def _draw_lengths(ax: "Axes", results: Results, name: str, title: str, unit: float, color: str) -> None:
     """Draw a dot per seed and the mean with its error, for each a."""
     from paper.claims import error_of
 

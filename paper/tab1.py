@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from paper.experiment import Experiment
 from paper.image_nets import image_run, image_set
 from paper.mnist_nets import RECIPES, TRAINING, VARIANTS, MnistRun, MnistTraining
-from paper.plan import Numbers, Plan
+from paper.plan import Plan, Results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ IMAGENET = (  # the paper's: variant, top-1, top-5
 )
 
 
-def run(plan: Plan) -> Numbers:
+def run(plan: Plan) -> Results:
     settings = plan.settings(TRAINING)
     images = image_set(plan)
     return {
@@ -45,11 +45,11 @@ def mnist_accuracies(plan: Plan, settings: MnistTraining) -> dict[str, dict[str,
     }
 
 
-def _shortened(result: Numbers) -> Numbers:
+def _shortened(result: Results) -> Results:
     return {name: result[name] for name in ("known_classes", "epochs", "top_1", "top_5")}
 
 
-def draw(numbers: Numbers) -> "Figure":
+def draw(numbers: Results) -> "Figure":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.5, 6.2), layout="constrained")

@@ -7,13 +7,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from openradial.data import Batches, FolderBatches
-from openradial.training import Objective, Settings, fit
+from openradial.training import BatchSource, Objective, Settings, fit
 from paper.plan import Plan
 
 COLUMNS = ("loss", "top_1", "top_5")
-BatchSource = Batches | FolderBatches
-Loss = Callable[[Tensor, Tensor], Tensor]
+LossFunction = Callable[[Tensor, Tensor], Tensor]
 
 
 class Trained(NamedTuple):
@@ -27,7 +25,7 @@ def trained(
     plan: Plan,
     name: str,
     build: Callable[[], nn.Module],
-    loss: Loss,
+    loss: LossFunction,
     batches: Callable[[], BatchSource],
     settings: Settings,
 ) -> Trained:
@@ -42,7 +40,7 @@ def trained(
 
 
 def _train(
-    plan: Plan, name: str, net: nn.Module, loss: Loss, batches: Callable[[], BatchSource], settings: Settings
+    plan: Plan, name: str, net: nn.Module, loss: LossFunction, batches: Callable[[], BatchSource], settings: Settings
 ) -> dict[str, Tensor]:
     plan.note(f"training {name}")
     objective = RecordingObjective(loss)
@@ -62,7 +60,7 @@ def outputs(net: nn.Module, x: Tensor, batch_size: int = 500) -> Tensor:
 class RecordingObjective:
     """An objective that records loss, top-1 and top-5 accuracy of every training step in ``steps``."""
 
-    def __init__(self, loss: Loss) -> None:
+    def __init__(self, loss: LossFunction) -> None:
         self.objective, self.steps = Objective(loss), list[list[float]]()
         self.metrics = self.objective.metrics
 

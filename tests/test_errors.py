@@ -3,7 +3,7 @@ import pickle
 
 import pytest
 
-from openradial.errors import DataError, OptionError, listed, nearest
+from openradial.errors import DataError, OptionError, listed, located, nearest
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,12 @@ def test_the_reason_leaves_out_what_names_the_input():
     assert error.reason == "column 'a': expected 1"
     assert DataError("expected 1", path="t.csv").reason == "expected 1"
     assert OptionError("expected 1").reason == "expected 1"
+
+
+def test_an_error_is_located_unless_it_has_its_own_path():
+    with pytest.raises(DataError) as caught, located("outer.csv", 7), located("inner.csv"):
+        raise DataError("expected 1", column="a")
+    assert (caught.value.path, caught.value.row, caught.value.column) == ("inner.csv", 7, "a")
 
 
 def test_hints_name_the_nearest_and_the_first():

@@ -1,3 +1,4 @@
+import ast
 import shutil
 import subprocess
 import sys
@@ -65,3 +66,14 @@ def test_importing_openradial_loads_nothing_of_the_extras():
     code = "import sys, openradial; print(*{name.split('.')[0] for name in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert {"matplotlib", "sklearn", "scipy", "rich", "pandas"}.isdisjoint(loaded)
+
+
+def test_a_type_has_one_definition():
+    paths = {}
+    for path in [*(ROOT / "src").rglob("*.py"), *(ROOT / "paper").rglob("*.py")]:
+        for node in ast.parse(path.read_text()).body:
+            is_alias = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+            name = node.targets[0].id if is_alias else getattr(node, "name", "")
+            if name[:1].isupper() and not name.isupper():
+                paths.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in paths.items() if len(found) > 1} == {}

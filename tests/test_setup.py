@@ -6,6 +6,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "constraints.txt"
@@ -54,3 +55,10 @@ def test_everything_installed_is_locked_to_its_version():
 @pytest.mark.usefixtures("project_environment")
 def test_nothing_is_locked_that_the_set_up_does_not_install():
     assert locked_versions().keys() - installed_versions().keys() == set()
+
+
+@pytest.mark.usefixtures("project_environment")
+def test_every_locked_package_runs_on_the_oldest_python():
+    """Debian 12 has Python 3.11.2: pip refuses a package for 3.11.5 there, and the set-up fails."""
+    required = {d.name: d.metadata["Requires-Python"] for d in distributions(path=[sysconfig.get_path("purelib")])}
+    assert {name for name, versions in required.items() if "3.11.0" not in SpecifierSet(versions or "")} == set()

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from paper.claims.claim import Claim, Measures, Verdict, error_of
-from paper.plan import Numbers
+from paper.plan import Results
 
 
-def measure(results: Mapping[str, Numbers]) -> Measures:
+def measure(results: Mapping[str, Results]) -> Measures:
     """Return test accuracies on MNIST, by head and settings."""
     numbers = results["tab1"]["mnist"]
     return {f"{head}, {recipe} settings": numbers[recipe][head] for recipe in numbers for head in ("softmax", "radial")}

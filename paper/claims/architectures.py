@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from paper.claims.alike import as_good
 from paper.claims.claim import Claim, Measures, Verdict
-from paper.plan import Numbers
+from paper.plan import Results
 
 
-def measure(results: Mapping[str, Numbers]) -> Measures:
+def measure(results: Mapping[str, Results]) -> Measures:
     """Return test accuracies with all classes known, by architecture and head."""
     return {
         f"{head}, {each['architecture']}": each["accuracy"][head]

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from paper.claims.claim import Claim, Measures, Verdict, clearly_above
-from paper.plan import Numbers
+from paper.plan import Results
 
 EPSILONS = (0.2, 0.1, 0.3)  # the middle one first: a report may show only the first numbers
 SURVIVES = 0.5
 
 
-def measure(results: Mapping[str, Numbers]) -> Measures:
+def measure(results: Mapping[str, Results]) -> Measures:
     """Return the accuracy under FGSM through the training loss and under the worst of PGD, by head and epsilon."""
     fgsm, worst = results["fig8"], results["attack"]
     measures: Measures = {}

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from paper.claims.claim import Claim, Measures, Verdict, clearly_above
-from paper.plan import Numbers
+from paper.plan import Results
 
 SOFTMAX_AT_LEAST, RADIAL_AT_MOST, ACCURATE = 0.5, 0.05, 0.9
 RADIAL, SOFTMAX = "radial, beta 5", "softmax"
@@ -16,7 +16,7 @@ WORDS = {
 }
 
 
-def measure(results: Mapping[str, Numbers]) -> Measures:
+def measure(results: Mapping[str, Results]) -> Measures:
     """Return the confidence and spread of Bayesian networks on far-away rings."""
     first, told = results["fig2"]["told"], results["fig5"]["told"]
     measures: Measures = {}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from paper.plan import Numbers
+from paper.plan import Results
 
 Verdict = Literal["reproduced", "partly", "not reproduced"]
 Measures = dict[str, list[float]]  # by name, one number per seed
@@ -30,7 +30,7 @@ class Claim:
     paper: str
     rule: str
     experiments: tuple[str, ...]
-    measure: Callable[[Mapping[str, Numbers]], Measures]
+    measure: Callable[[Mapping[str, Results]], Measures]
     verdict: Callable[[Mapping[str, Sequence[float]]], Verdict]
 
 

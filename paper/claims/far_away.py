@@ -5,12 +5,12 @@ from itertools import pairwise
 from statistics import fmean
 
 from paper.claims.claim import Claim, Measures, Verdict, clearly_above
-from paper.plan import Numbers
+from paper.plan import Results
 
 SOFTMAX_AT_LEAST, RADIAL_AT_MOST, ACCURATE = 0.5, 0.05, 0.95
 
 
-def measure(results: Mapping[str, Numbers]) -> Measures:
+def measure(results: Mapping[str, Results]) -> Measures:
     """Return shares of rings of far-away points predicted with p > 0.9, and areas for several beta."""
     first, third = results["fig1"], results["fig3"]
     learned = [share for share, value in zip(first["called"], first["accuracy"], strict=True) if value >= ACCURATE]

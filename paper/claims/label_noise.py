@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from paper.claims.claim import Claim, Measures, Verdict, clearly_above
-from paper.plan import Numbers
+from paper.plan import Results
 
 HEADS = ("softmax", "radial")
 SOFTMAX_AT_LEAST, RADIAL_AT_MOST, LOSS_AT_MOST = 0.25, 0.05, 0.02
 
 
-def measure(results: Mapping[str, Numbers]) -> Measures:
+def measure(results: Mapping[str, Results]) -> Measures:
     """Return shares of memorised wrong labels, and accuracies; the case of high capacity first."""
     numbers, measures = results["fig4"], {}
     for index, case in enumerate(numbers["cases"]):

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from paper.claims.claim import Claim, Measures, Verdict
-from paper.plan import Numbers
+from paper.plan import Results
 
 TOLD_APART, BETTER_THAN_CHANCE = 0.8, 0.65
 
 
-def measure(results: Mapping[str, Numbers]) -> Measures:
+def measure(results: Mapping[str, Results]) -> Measures:
     """Return medians of the winning probability and AUROC, by head."""
     names = {"median_known": "median p, known", "median_novel": "median p, novel", "auroc": "AUROC"}
     return {

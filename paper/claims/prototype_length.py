@@ -5,12 +5,12 @@ from itertools import pairwise
 from statistics import fmean
 
 from paper.claims.claim import Claim, Measures, Verdict, error_of
-from paper.plan import Numbers
+from paper.plan import Results
 
 ACCURACY, NOISE = "accuracy, a = ", "noise of the loss, a = "
 
 
-def measure(results: Mapping[str, Numbers]) -> Measures:
+def measure(results: Mapping[str, Results]) -> Measures:
     """Return the test accuracy on MNIST and noise of the loss, for each a."""
     numbers = results["sup4"]["mnist"]
     measures = {f"{ACCURACY}{a}": each["accuracy"] for a, each in numbers.items()}

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from paper.claims.claim import Claim, Measures, Verdict, clearly_above
-from paper.plan import Numbers
+from paper.plan import Results
 
 WRONG_AT_MOST, RIGHT_AT_LEAST = 0.1, 0.8
 
 
-def measure(results: Mapping[str, Numbers]) -> Measures:
+def measure(results: Mapping[str, Results]) -> Measures:
     """Return shares of wrong predictions with p > 0.9, and medians, by head."""
     names = {"wrong_above": "wrong with p > 0.9", "median_wrong": "median p, wrong", "median_right": "median p, right"}
     return {

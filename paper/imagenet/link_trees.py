@@ -16,8 +16,8 @@ PARTS = ("train", "val")
 MARK = "python -m paper split-ilsvrc"
 KNOWN, NOVEL, FACTS = "known.txt", "novel.txt", "split.json"  # the files of Split.write
 # part -> wnid -> its folder, or its images if all classes share a folder; a root without parts has the part ""
-Classes = Mapping[str, Path | list[Path]]
-Parts = Mapping[str, Classes]
+ClassFolders = Mapping[str, Path | list[Path]]
+Parts = Mapping[str, ClassFolders]
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,12 @@ def find_classes(root: Path) -> tuple[Parts, tuple[Path, ...], tuple[str, ...]]:
     """Return the classes by part, folders that are not classes, and why parts have no classes."""
     base, names = _parts(root)
     known = set(wnids())
-    parts: dict[str, Classes] = {}
+    parts: dict[str, ClassFolders] = {}
     others: list[Path] = []
     left_out = []
     for part in names:
         folders = sorted(path for path in (base / part).iterdir() if path.is_dir())
-        classes: Classes = {path.name: path for path in folders if path.name in known}
+        classes: ClassFolders = {path.name: path for path in folders if path.name in known}
         if classes:
             others += [path for path in folders if path.name not in classes]
         elif part == "val":
@@ -100,7 +100,7 @@ def find_classes(root: Path) -> tuple[Parts, tuple[Path, ...], tuple[str, ...]]:
     return parts, tuple(others), tuple(left_out)
 
 
-def _listed_images(root: Path, base: Path) -> tuple[Classes, list[str]]:
+def _listed_images(root: Path, base: Path) -> tuple[ClassFolders, list[str]]:
     """Return validation images by class, if a list names the class of each, or why there are none."""
     read = tiny_imagenet if (base / "val" / "images").is_dir() else ilsvrc
     try:

@@ -18,13 +18,14 @@ Each message says what was expected, what came, and the way out.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from numbers import Integral, Real
 from os import PathLike
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal, get_args
 
 __all__ = [
     "BundleError",
@@ -104,6 +105,17 @@ class DataError(OpenRadialError, ValueError):
         return f"{where}: {self.message}" if where else self.message
 
 
+@contextmanager
+def located(path: str | PathLike[str], row: int | None = None) -> Iterator[None]:
+    """Give a DataError that is raised inside this path and row, unless it has its own."""
+    try:
+        yield
+    except DataError as error:
+        error.path = str(path) if error.path is None else error.path
+        error.row = row if error.row is None else error.row
+        raise
+
+
 class FetchError(OpenRadialError, OSError):
     """A data set or weights cannot be obtained."""
 
@@ -162,7 +174,9 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise OptionError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
-# Checks of outputs and targets that openradial.functional and openradial.reference share; they take shapes.
+# Names and checks that openradial.functional and openradial.reference share; the checks take shapes.
+MetricName = Literal["euclidean", "squared_euclidean", "manhattan", "chebyshev"]
+METRIC_NAMES: tuple[MetricName, ...] = get_args(MetricName)
 Shape = tuple[int, ...]
 
 

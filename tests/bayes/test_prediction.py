@@ -1,5 +1,6 @@
 import copy
 import re
+from functools import partial
 
 import pytest
 import torch
@@ -16,8 +17,9 @@ from openradial.bayes import (
     predict,
     prediction,
     to_bayesian,
+    vectorised,
 )
-from openradial.bayes.vectorised import max_pool2d, run_stacked
+from openradial.bayes.vectorised import max_pool2d, run_stacked, run_with
 from openradial.errors import OptionError, ShapeError
 from openradial.heads import RadialHead, SoftmaxHead
 
@@ -183,6 +185,21 @@ def test_a_network_that_vmap_refuses_runs_one_after_the_other():
     network = Choosy()
     found = predict(network, points(), 5, head=HEADS["radial"], seed=3)
     torch.testing.assert_close(found.log_probs, looped(network, points(), 5, HEADS["radial"], 3))
+
+
+@pytest.mark.parametrize("message", ["out of memory", "vmap: out of memory in a batching rule"])
+def test_an_error_that_is_not_vmaps_is_raised_whatever_its_text(monkeypatch, message):
+    def run(network, weights, x):
+        if len(x) > 1:
+            raise RuntimeError(message)
+        return torch.func.vmap(partial(run_with, network), in_dims=(0, None))(weights, x)
+
+    monkeypatch.setattr(vectorised, "_run_vmap", run)
+    network = net().eval()  # in training mode the layers draw weights, which vmap refuses
+    q = posterior(network)
+    with pytest.raises(RuntimeError, match=message):
+        run_stacked(network, q.named(q.draw(3)), points())
+    assert run_stacked(network, q.named(q.draw(3)), points()[:1]).shape == (3, 1, 3)
 
 
 def test_the_users_own_errors_come_through():

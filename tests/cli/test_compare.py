@@ -4,21 +4,17 @@ import sys
 import numpy as np
 import pytest
 
-from openradial import cli
 from openradial.evaluation.comparison import comparison as steps
 
 
 @pytest.fixture
-def compare(monkeypatch, capsys):
+def compare(call, monkeypatch):
     """Run ``openradial compare`` with one epoch: its exit code and what it printed."""
     monkeypatch.setitem(steps.QUICK, "digits", 1)
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["openradial", "compare", "--data", "digits", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capsys.readouterr()
-        return ended.value.code or 0, printed.out + printed.err
+        code, out, err = call("compare", "--data", "digits", *arguments)
+        return code, out + err
 
     return run
 

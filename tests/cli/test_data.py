@@ -1,23 +1,18 @@
 import hashlib
-import sys
 
 import pytest
 from PIL import Image
 
-from openradial import cli
 from openradial.data.sets import mnist
 
 
 @pytest.fixture
-def openradial(monkeypatch, capsys):
+def openradial(call):
     """Run a command: its exit code and what it printed."""
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["openradial", "data", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capsys.readouterr()
-        return ended.value.code or 0, printed.out + printed.err
+        code, out, err = call("data", *arguments)
+        return code, out + err
 
     return run
 
@@ -34,16 +29,6 @@ def own_mnist(tmp_path, monkeypatch):
         files[name] = f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
     monkeypatch.setattr(mnist, "SOURCE", type(mnist.SOURCE)(**{**vars(mnist.SOURCE), "files": files, "origins": ()}))
     return folder
-
-
-@pytest.fixture
-def ilsvrc(tmp_path):
-    """Class folders of two artifacts and two animals, and one that is no class."""
-    root = tmp_path / "ilsvrc"
-    for part in ("train", "val"):
-        for wnid in ("n02672831", "n02676566", "n01440764", "n01443537", "n99999999"):
-            (root / part / wnid).mkdir(parents=True)
-    return root
 
 
 def test_list_shows_every_set(openradial):

@@ -8,7 +8,6 @@ import pytest
 from PIL import Image
 from torch import nn
 
-from openradial import cli
 from openradial.bundle import save
 from openradial.classifier import OpenClassifier
 from openradial.data.inputs import PointInputs
@@ -21,7 +20,7 @@ AGREED = Agreement(3, True, (0.05, 0.5), 1e-7, 2e-6, 3e-7, 0.0, 0)
 
 
 @pytest.fixture
-def export(monkeypatch, capsys):
+def export(call, monkeypatch):
     """Run ``openradial export`` without tracing: exit code, output, errors, and what was to be written."""
     calls = []
 
@@ -34,11 +33,7 @@ def export(monkeypatch, capsys):
     monkeypatch.setattr("openradial.export.to_torch", write)
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["openradial", "export", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capsys.readouterr()
-        return ended.value.code or 0, printed.out, printed.err, calls
+        return *call("export", *arguments), calls
 
     return run
 

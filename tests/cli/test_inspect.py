@@ -1,25 +1,18 @@
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
-
-from openradial import cli
 
 MODEL = Path(__file__).parents[1] / "bundle" / "data" / "digits"
 
 
 @pytest.fixture
-def inspect(monkeypatch, capsys):
+def inspect(call):
     """Run ``openradial inspect``: its exit code, output and errors."""
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["openradial", "inspect", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capsys.readouterr()
-        return ended.value.code or 0, printed.out, printed.err
+        return call("inspect", *arguments)
 
     return run
 

@@ -4,14 +4,12 @@ import os
 import queue
 import signal
 import socket
-import sys
 import threading
 from pathlib import Path
 
 import httpx
 import pytest
 
-from openradial import cli
 from openradial.cli import play
 from openradial.server import http_server
 
@@ -19,15 +17,11 @@ MODEL = Path(__file__).parents[1] / "bundle" / "data" / "digits"
 
 
 @pytest.fixture
-def command(monkeypatch, capsys):
+def command(call):
     """Run ``openradial play``: its exit code, output and errors."""
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["openradial", "play", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capsys.readouterr()
-        return ended.value.code or 0, printed.out, printed.err
+        return call("play", *arguments)
 
     return run
 

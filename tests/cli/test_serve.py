@@ -1,10 +1,8 @@
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from openradial import cli
 from openradial.server import http_server, monitoring
 from openradial.server.settings import LogFormat, LogLevel
 
@@ -12,7 +10,7 @@ MODEL = Path(__file__).parents[1] / "bundle" / "data" / "digits"
 
 
 @pytest.fixture
-def serve(monkeypatch, capsys):
+def serve(call, monkeypatch):
     """Run ``openradial serve`` without listening for long: exit code, output, errors, and what would have been run."""
     threads = torch.get_num_threads()
     calls = []
@@ -21,11 +19,7 @@ def serve(monkeypatch, capsys):
     monkeypatch.delenv("OPENRADIAL_TOKEN", raising=False)
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["openradial", "serve", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capsys.readouterr()
-        return ended.value.code or 0, printed.out, printed.err, calls
+        return *call("serve", *arguments), calls
 
     yield run
     torch.set_num_threads(threads)

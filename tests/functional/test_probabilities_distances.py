@@ -6,13 +6,12 @@ from hypothesis import strategies as st
 from rounding import tolerance
 
 from openradial import AxisPrototypes, FixedPrototypes, SimplexPrototypes, functional, reference
-from openradial.errors import DTypeError, OptionError, ShapeError
+from openradial.errors import METRIC_NAMES, DTypeError, OptionError, ShapeError
 from openradial.functional import eager
-from openradial.functional.norms import METRICS
 from tests.functional.oracle import exact_distance, outputs, point_at, scales
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
-EVERY_METRIC = pytest.mark.parametrize("metric", METRICS)
+EVERY_METRIC = pytest.mark.parametrize("metric", METRIC_NAMES)
 
 
 @EVERY_METRIC

@@ -11,8 +11,8 @@ from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 import openradial
 from openradial import functional
+from openradial.errors import METRIC_NAMES
 from openradial.functional import eager
-from openradial.functional.norms import METRICS
 
 N, K = 5, 4
 TARGETS = torch.tensor([0, 1, 2, 3, -100])
@@ -26,14 +26,14 @@ def random_outputs(*shape: int, requires_grad: bool = False) -> torch.Tensor:
 
 
 FUNCTIONS = {
-    **{f"distances, {m}": lambda o, m=m: functional.radial_distances(o, metric=m) for m in METRICS},
+    **{f"distances, {m}": lambda o, m=m: functional.radial_distances(o, metric=m) for m in METRIC_NAMES},
     "distances, axis scale": lambda o: functional.radial_distances(o, axis_scale=torch.arange(1.0, 1.0 + o.shape[-1])),
     "distances, simplex": lambda o: functional.radial_distances(
         o, prototypes=openradial.SimplexPrototypes(o.shape[-1] + 1)
     ),
     **{
         f"distances, matrix, {m}": lambda o, m=m: functional.radial_distances(o, prototypes=points(o), metric=m)
-        for m in METRICS
+        for m in METRIC_NAMES
     },
     "log_probs": lambda o: functional.radial_log_probs(o, beta=2.0, scale=1.5),
     "probs": lambda o: functional.radial_probs(o, beta=2.0),
@@ -65,7 +65,7 @@ def test_first_and_second_derivatives_agree_with_finite_differences(function):
 def test_derivatives_by_prototypes_agree_with_finite_differences():
     together = random_outputs(N + 4, 3)
     o, p = together[:N].clone().requires_grad_(), together[N:].clone().requires_grad_()
-    for metric in METRICS:
+    for metric in METRIC_NAMES:
 
         def measure(o, p, metric=metric):
             return functional.radial_distances(o, prototypes=p, metric=metric)

@@ -88,10 +88,10 @@ def test_the_markdown_points_to_the_pictures_beside_it(partial):
 def test_numbers_come_with_their_error_and_a_verdict():
     records = {"fig1": {"numbers": {"values": [1.0, 1.5]}}}
     (row,) = table(records, [MADE_UP])
-    assert (row.verdict, row.said, row.ours) == ("reproduced", "reproduced", ["one: 1.250 ± 0.707"])
+    assert (row.verdict, row.verdict_text, row.ours) == ("reproduced", "reproduced", ["one: 1.250 ± 0.707"])
     records["fig1"]["numbers"]["values"] = [2.5]
     (row,) = table(records, [MADE_UP])
-    assert (row.said, row.ours) == ("not reproduced", ["one: 2.500"])
+    assert (row.verdict_text, row.ours) == ("not reproduced", ["one: 2.500"])
 
 
 def test_a_claim_of_many_numbers_shows_the_first_in_the_table_and_all_below():
@@ -113,7 +113,7 @@ def test_the_summary_counts_verdicts_and_names_size_time_and_versions():
 
 def test_a_claim_whose_experiment_is_missing_has_no_verdict():
     (row,) = table({}, [MADE_UP])
-    assert (row.verdict, row.said, row.ours) == (None, "not run: needs fig1", [])
+    assert (row.verdict, row.verdict_text, row.ours) == (None, "not run: needs fig1", [])
 
 
 def test_signs_of_the_markup_in_a_claim_do_no_harm():

@@ -62,7 +62,7 @@ def test_a_finished_experiment_is_not_run_again(tmp_path, monkeypatch):
 
 def test_a_result_says_how_it_was_made(tiny_record):
     record = tiny_record("fig1")
-    assert record["settings"] == {"epochs": 1, "seeds": 2, "places": 12, "learning_rate": 0.0005}
+    assert record["settings"] == {"epochs": 1, "seeds": 2, "cells": 12, "learning_rate": 0.0005}
     assert record["title"] == find("fig1").title
     assert record["seconds"] >= 0
     assert list(record["parts"]) == ["spiral-softmax-50x50x2-1-2-0.0005-2000-0.02-1-0.safetensors"]

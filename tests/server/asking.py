@@ -2,11 +2,13 @@
 
 import asyncio
 import io
+import threading
 
 import httpx
 import numpy as np
 from PIL import Image
 
+from openradial.classifier import OpenClassifier
 from openradial.server import create_app
 
 PATIENCE = 300.0  # seconds; a busy machine may take its time
@@ -68,3 +70,30 @@ def number(value):
 def says(answer, status, message):
     """Assert the status and the error message of a response."""
     assert (answer.status_code, answer.json()["error"]) == (status, message)
+
+
+def counters(service):
+    lines = ask(service, call("/metrics", "GET"))[0].text.splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+
+class GatedModel:
+    """A bundle whose predictions wait at a gate, and which remembers how many rows each batch had."""
+
+    def __init__(self, monkeypatch, *, is_open=True):
+        self.gate, self.entered, self.rows = threading.Event(), threading.Event(), []
+        if is_open:
+            self.gate.set()
+        real = OpenClassifier.predict
+
+        def gated(bundle, raw, rate=None):
+            self.rows.append(len(raw))
+            self.entered.set()
+            assert self.gate.wait(PATIENCE)
+            return real(bundle, raw, rate)
+
+        monkeypatch.setattr(OpenClassifier, "predict", gated)
+
+
+async def until_entered(model):
+    assert await asyncio.to_thread(model.entered.wait, PATIENCE)

@@ -1,5 +1,6 @@
 """The tests of the service use the small bundles of the tests of bundles."""
 
+import io
 import sys
 from pathlib import Path
 
@@ -24,3 +25,24 @@ def make_service():
     yield make
     for service in made:
         service.batcher.close()
+
+
+@pytest.fixture
+def written():
+    """Set the log up; what was written to it."""
+    from openradial.server import monitoring
+    from openradial.server.settings import LogFormat, LogLevel
+
+    streams = []
+    loggers = (monitoring.LOGGER, monitoring.HTTP_LOGGER)
+    before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
+
+    def set_up(level=LogLevel.INFO, form=LogFormat.PLAIN):
+        streams.append(io.StringIO())
+        monitoring.configure_logging(level, form, streams[-1])
+        return lambda: streams[-1].getvalue().splitlines()
+
+    yield set_up
+    for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from asking import PATIENCE, assert_says
+from asking import PATIENCE, GatedModel, assert_says, until_entered
 from made_bundles import RAW, point_bundle, sequence_bundle
 
 from openradial.classifier import OpenClassifier
@@ -14,24 +14,6 @@ BUNDLE = point_bundle()
 
 
 X = np.random.default_rng(2).normal(size=(40, 2))
-
-
-class Model:
-    """A bundle whose predictions wait at a gate, and which remembers how many rows each batch had."""
-
-    def __init__(self, monkeypatch, *, is_open=True):
-        self.gate, self.entered, self.rows = threading.Event(), threading.Event(), []
-        if is_open:
-            self.gate.set()
-        real = OpenClassifier.predict
-
-        def gated(bundle, raw, rate=None):
-            self.rows.append(len(raw))
-            self.entered.set()
-            assert self.gate.wait(PATIENCE)
-            return real(bundle, raw, rate)
-
-        monkeypatch.setattr(OpenClassifier, "predict", gated)
 
 
 @pytest.fixture
@@ -47,10 +29,6 @@ def make_batcher():
         batcher.close()
 
 
-async def until_entered(model):
-    assert await asyncio.to_thread(model.entered.wait, PATIENCE)
-
-
 def test_a_request_that_is_alone_does_not_wait(make_batcher):
     batcher = make_batcher(delay=60_000.0)
 
@@ -64,7 +42,7 @@ def test_a_request_that_is_alone_does_not_wait(make_batcher):
 
 
 def test_what_comes_while_the_model_computes_goes_together(make_batcher, monkeypatch):
-    model, batcher = Model(monkeypatch, is_open=False), make_batcher()
+    model, batcher = GatedModel(monkeypatch, is_open=False), make_batcher()
 
     async def several():
         first = asyncio.ensure_future(batcher.predict([X[0].tolist()]))
@@ -81,7 +59,7 @@ def test_what_comes_while_the_model_computes_goes_together(make_batcher, monkeyp
 
 
 def test_a_batch_is_never_larger_than_its_limit_but_for_a_request_that_is(make_batcher, monkeypatch):
-    model, batcher = Model(monkeypatch, is_open=False), make_batcher(batch=4)
+    model, batcher = GatedModel(monkeypatch, is_open=False), make_batcher(batch=4)
 
     async def several():
         first = batcher.submit([X[0].tolist()])
@@ -96,7 +74,7 @@ def test_a_batch_is_never_larger_than_its_limit_but_for_a_request_that_is(make_b
 
 
 def test_under_load_a_batch_waits_for_as_many_as_came_before(make_batcher, monkeypatch):
-    model, batcher = Model(monkeypatch, is_open=False), make_batcher(delay=60_000.0)
+    model, batcher = GatedModel(monkeypatch, is_open=False), make_batcher(delay=60_000.0)
     is_waiting, real = threading.Event(), batcher._changed.wait
 
     def wait(timeout=None):
@@ -122,7 +100,7 @@ def test_under_load_a_batch_waits_for_as_many_as_came_before(make_batcher, monke
 
 
 def test_nobody_waits_longer_than_the_delay(make_batcher, monkeypatch):
-    model, batcher = Model(monkeypatch, is_open=False), make_batcher(delay=20.0)
+    model, batcher = GatedModel(monkeypatch, is_open=False), make_batcher(delay=20.0)
 
     async def several():
         first = batcher.submit([X[0].tolist()])
@@ -138,7 +116,7 @@ def test_nobody_waits_longer_than_the_delay(make_batcher, monkeypatch):
 
 
 def test_a_request_that_nobody_waits_for_is_not_computed(make_batcher, monkeypatch):
-    model, batcher = Model(monkeypatch, is_open=False), make_batcher()
+    model, batcher = GatedModel(monkeypatch, is_open=False), make_batcher()
 
     async def several():
         first = batcher.submit([X[0].tolist()])
@@ -155,7 +133,7 @@ def test_a_request_that_nobody_waits_for_is_not_computed(make_batcher, monkeypat
 
 
 def test_a_request_that_is_cancelled_while_it_is_computed_leaves_the_others_alone(make_batcher, monkeypatch):
-    model, batcher = Model(monkeypatch, is_open=False), make_batcher()
+    model, batcher = GatedModel(monkeypatch, is_open=False), make_batcher()
 
     async def several():
         first = batcher.submit([X[0].tolist()])
@@ -170,7 +148,7 @@ def test_a_request_that_is_cancelled_while_it_is_computed_leaves_the_others_alon
 
 def test_a_failure_hits_the_request_that_causes_it_alone(make_batcher, monkeypatch):
     batcher, real = make_batcher(), OpenClassifier.predict
-    model = Model(monkeypatch, is_open=False)
+    model = GatedModel(monkeypatch, is_open=False)
     gated = OpenClassifier.predict
 
     def failing(bundle, raw, rate=None):
@@ -212,7 +190,7 @@ def test_sequences_of_different_lengths_do_not_lengthen_each_other(make_batcher,
 
 
 def test_a_full_queue_is_503_and_says_when_to_come_again(make_batcher, monkeypatch):
-    model, batcher = Model(monkeypatch, is_open=False), make_batcher(queue=5, items=5)
+    model, batcher = GatedModel(monkeypatch, is_open=False), make_batcher(queue=5, items=5)
 
     async def several():
         first = batcher.submit([X[0].tolist()])
@@ -230,7 +208,7 @@ def test_a_full_queue_is_503_and_says_when_to_come_again(make_batcher, monkeypat
 
 
 def test_closing_finishes_what_was_taken_and_takes_nothing_more(make_batcher, monkeypatch):
-    model, batcher = Model(monkeypatch, is_open=False), make_batcher(batch=2)
+    model, batcher = GatedModel(monkeypatch, is_open=False), make_batcher(batch=2)
 
     async def several():
         taken = [batcher.submit([x.tolist()]) for x in X[:5]]
@@ -264,7 +242,7 @@ def test_calls_of_several_event_loops_find_their_way(make_batcher):
 
 
 def test_a_loop_that_is_gone_does_not_stop_the_model(make_batcher, monkeypatch):
-    model, batcher = Model(monkeypatch, is_open=False), make_batcher()
+    model, batcher = GatedModel(monkeypatch, is_open=False), make_batcher()
 
     async def leave():
         batcher.submit([X[0].tolist()])

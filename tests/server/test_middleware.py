@@ -1,16 +1,15 @@
 import asyncio
-import io
 import re
 
 import httpx
 import pytest
-from asking import ask, call, predict, says
+from asking import ask, call, counters, predict, says
 from made_bundles import image_bundle, point_bundle, sequence_bundle, table_bundle, text_bundle
 from starlette.responses import StreamingResponse
 
 from openradial.classifier import OpenClassifier
-from openradial.server import create_app, monitoring
-from openradial.server.settings import LogFormat, LogLevel
+from openradial.server import create_app
+from openradial.server.settings import LogLevel
 
 IMAGES, POINTS, SEQUENCES, TABLE, TEXTS = (
     make() for make in (image_bundle, point_bundle, sequence_bundle, table_bundle, text_bundle)
@@ -18,29 +17,6 @@ IMAGES, POINTS, SEQUENCES, TABLE, TEXTS = (
 
 
 BUNDLE = point_bundle()
-
-
-@pytest.fixture
-def written():
-    """Set the log up; what was written to it."""
-    streams = []
-    loggers = (monitoring.LOGGER, monitoring.HTTP_LOGGER)
-    before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
-
-    def set_up(level=LogLevel.INFO, form=LogFormat.PLAIN):
-        streams.append(io.StringIO())
-        monitoring.configure_logging(level, form, streams[-1])
-        return lambda: streams[-1].getvalue().splitlines()
-
-    yield set_up
-    for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
-        logger.handlers, logger.propagate = handlers, propagate
-        logger.setLevel(level)
-
-
-def counters(service):
-    lines = ask(service, call("/metrics", "GET"))[0].text.splitlines()
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 
 
 def test_what_nobody_expected_is_500_and_says_nothing_of_it(make_service, monkeypatch):

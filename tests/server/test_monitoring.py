@@ -1,39 +1,14 @@
-import io
 import json
 import logging
 
 import pytest
-from asking import PATH, ask, call, predict
+from asking import PATH, ask, call, counters, predict
 from made_bundles import image_bundle, point_bundle
 
-from openradial.server import monitoring
 from openradial.server.monitoring import log_event
 from openradial.server.settings import LogFormat, LogLevel
 
 BUNDLE = point_bundle()
-
-
-@pytest.fixture
-def written():
-    """Set the log up; what was written to it."""
-    streams = []
-    loggers = (monitoring.LOGGER, monitoring.HTTP_LOGGER)
-    before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
-
-    def set_up(level=LogLevel.INFO, form=LogFormat.PLAIN):
-        streams.append(io.StringIO())
-        monitoring.configure_logging(level, form, streams[-1])
-        return lambda: streams[-1].getvalue().splitlines()
-
-    yield set_up
-    for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
-        logger.handlers, logger.propagate = handlers, propagate
-        logger.setLevel(level)
-
-
-def counters(service):
-    lines = ask(service, call("/metrics", "GET"))[0].text.splitlines()
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 
 
 def test_answers_are_counted_as_known_unknown_and_errors(make_service):

@@ -1,12 +1,10 @@
 import asyncio
-import threading
 
 import numpy as np
 import pytest
-from asking import PATIENCE, assert_says, predict, says
+from asking import GatedModel, assert_says, predict, says, until_entered
 from made_bundles import image_bundle, point_bundle, sequence_bundle, table_bundle, text_bundle
 
-from openradial.classifier import OpenClassifier
 from openradial.server import RequestError, create_app
 from openradial.server import service as services
 from openradial.server.requests import PredictRequest
@@ -20,28 +18,6 @@ BUNDLE = point_bundle()
 
 
 X = np.random.default_rng(2).normal(size=(40, 2))
-
-
-class Model:
-    """A bundle whose predictions wait at a gate, and which remembers how many rows each batch had."""
-
-    def __init__(self, monkeypatch, *, is_open=True):
-        self.gate, self.entered, self.rows = threading.Event(), threading.Event(), []
-        if is_open:
-            self.gate.set()
-        real = OpenClassifier.predict
-
-        def gated(bundle, raw, rate=None):
-            self.rows.append(len(raw))
-            self.entered.set()
-            assert self.gate.wait(PATIENCE)
-            return real(bundle, raw, rate)
-
-        monkeypatch.setattr(OpenClassifier, "predict", gated)
-
-
-async def until_entered(model):
-    assert await asyncio.to_thread(model.entered.wait, PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +56,7 @@ def test_a_rate_is_checked_for_each_class_where_each_has_its_own(make_service):
 
 def test_a_client_that_vanishes_gives_its_place_in_the_queue_away(make_service, monkeypatch):
     monkeypatch.setattr(services, "FIRST_CHECK", 0.0)
-    model, service = Model(monkeypatch, is_open=False), make_service(BUNDLE)
+    model, service = GatedModel(monkeypatch, is_open=False), make_service(BUNDLE)
 
     async def several():
         first = service.batcher.submit([X[0].tolist()])
@@ -99,7 +75,7 @@ def test_a_client_that_vanishes_gives_its_place_in_the_queue_away(make_service, 
 
 def test_an_answer_that_takes_too_long_is_503(make_service, monkeypatch):
     monkeypatch.setattr(services, "FIRST_CHECK", 0.0)
-    model, service = Model(monkeypatch, is_open=False), make_service(BUNDLE, response_timeout=0.01)
+    model, service = GatedModel(monkeypatch, is_open=False), make_service(BUNDLE, response_timeout=0.01)
     answer = predict(service, [X[0].tolist()])
     model.gate.set()
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
@@ -108,7 +84,7 @@ def test_an_answer_that_takes_too_long_is_503(make_service, monkeypatch):
 
 def test_an_answer_that_takes_long_comes_nevertheless(make_service, monkeypatch):
     monkeypatch.setattr(services, "FIRST_CHECK", 0.0)
-    model, service = Model(monkeypatch, is_open=False), make_service(BUNDLE)
+    model, service = GatedModel(monkeypatch, is_open=False), make_service(BUNDLE)
 
     async def stay():
         model.gate.set()
@@ -118,7 +94,7 @@ def test_an_answer_that_takes_long_comes_nevertheless(make_service, monkeypatch)
 
 
 def test_the_lifespan_of_the_application_warms_up_and_closes(make_service, monkeypatch):
-    model, service = Model(monkeypatch), make_service(BUNDLE)
+    model, service = GatedModel(monkeypatch), make_service(BUNDLE)
 
     async def live():
         app = create_app(service)
@@ -132,6 +108,6 @@ def test_the_lifespan_of_the_application_warms_up_and_closes(make_service, monke
 
 
 def test_a_model_of_inputs_of_any_length_is_not_warmed_up(make_service, monkeypatch):
-    model = Model(monkeypatch)
+    model = GatedModel(monkeypatch)
     make_service(sequence_bundle()).warm_up()
     assert model.rows == []

@@ -32,15 +32,29 @@ def run_stacked(network: nn.Module, weights: Mapping[str, Tensor], x: Tensor) ->
     Networks that vmap refuses (packed sequences, decisions that depend on values) run one after the other.
     """
     try:
-        with _VmapForms(), sdpa_kernel(SDPBackend.MATH):
-            o: Tensor = vmap(partial(run_with, network), in_dims=(0, None))(weights, x)
-    except RuntimeError as error:
-        if "vmap" not in str(error) and "atching rule" not in str(error):
-            raise
-        count = len(next(iter(weights.values())))
-        rows = [{name: weight[i] for name, weight in weights.items()} for i in range(count)]
-        o = torch.stack([run_with(network, row, x) for row in rows])
+        return _run_vmap(network, weights, x)
+    except RuntimeError:
+        if not _is_refused(network, weights, x):
+            raise  # out of memory, say
+    count = len(next(iter(weights.values())))
+    rows = [{name: weight[i] for name, weight in weights.items()} for i in range(count)]
+    return torch.stack([run_with(network, row, x) for row in rows])
+
+
+def _run_vmap(network: nn.Module, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    with _VmapForms(), sdpa_kernel(SDPBackend.MATH):
+        o: Tensor = vmap(partial(run_with, network), in_dims=(0, None))(weights, x)
     return o
+
+
+def _is_refused(network: nn.Module, weights: Mapping[str, Tensor], x: Tensor) -> bool:
+    """Return whether vmap fails even for one network and one input, which run without it."""
+    run_with(network, {name: weight[0] for name, weight in weights.items()}, x[:1])  # raises what the network raises
+    try:
+        _run_vmap(network, {name: weight[:1] for name, weight in weights.items()}, x[:1])
+    except RuntimeError:
+        return True
+    return False
 
 
 class _VmapForms(TorchFunctionMode):

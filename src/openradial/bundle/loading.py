@@ -26,7 +26,7 @@ DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, Ru
 def load(folder: Path | str, *, modules: Iterable[str] = ()) -> OpenClassifier:
     """Load the model in a folder, bit for bit as it was saved.
 
-    No code is loaded with it. A network of your own, ``"package.module:factory"``, is built only where ``modules``
+    No code is loaded with it. A custom network, ``"package.module:factory"``, is built only where ``modules``
     names its module.
     """
     folder = Path(folder).expanduser()

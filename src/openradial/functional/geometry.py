@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from openradial.errors import DTypeError, OptionError, ShapeError, check_positive, check_unscaled
+from openradial.errors import DTypeError, MetricName, OptionError, ShapeError, check_positive, check_unscaled
 from openradial.functional import eager
-from openradial.functional.norms import DistanceMetric, MetricName
+from openradial.functional.norms import DistanceMetric
 
 POWERS = {"euclidean": 2.0, "squared_euclidean": 2.0, "manhattan": 1.0, "chebyshev": math.inf}
 

@@ -5,10 +5,18 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from openradial.errors import DTypeError, batch_shape, check_choice, check_positive, check_targets, target_error
+from openradial.errors import (
+    DTypeError,
+    MetricName,
+    batch_shape,
+    check_choice,
+    check_positive,
+    check_targets,
+    target_error,
+)
 from openradial.functional import eager
 from openradial.functional.geometry import Axes, PrototypesLike, make_geometry
-from openradial.functional.norms import MetricName, make_metric
+from openradial.functional.norms import make_metric
 from openradial.functional.probabilities import KIND, as_rows
 
 Reduction = Literal["mean", "sum", "none"]

@@ -7,15 +7,11 @@ version of the default metric.
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from openradial.errors import ShapeError, check_choice
-
-MetricName = Literal["euclidean", "squared_euclidean", "manhattan", "chebyshev"]
-METRICS: tuple[MetricName, ...] = ("euclidean", "squared_euclidean", "manhattan", "chebyshev")
+from openradial.errors import METRIC_NAMES, MetricName, ShapeError, check_choice
 
 
 @dataclass(frozen=True)
@@ -26,7 +22,7 @@ class DistanceMetric:
     axis_scale: Tensor | None = None
 
     def __post_init__(self) -> None:
-        check_choice("metric", self.name, METRICS)
+        check_choice("metric", self.name, METRIC_NAMES)
         if self.axis_scale is not None and self.axis_scale.ndim != 1:
             raise ShapeError(
                 f"axis_scale must hold one positive number per output axis, got shape {tuple(self.axis_scale.shape)}; "

@@ -6,10 +6,18 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from openradial.errors import DTypeError, OptionError, check_count, check_cutoff, check_outputs, check_positive
+from openradial.errors import (
+    DTypeError,
+    MetricName,
+    OptionError,
+    check_count,
+    check_cutoff,
+    check_outputs,
+    check_positive,
+)
 from openradial.functional import eager
 from openradial.functional.geometry import Axes, Geometry, PrototypesLike, Simplex, make_geometry
-from openradial.functional.norms import DistanceMetric, MetricName, make_metric
+from openradial.functional.norms import DistanceMetric, make_metric
 
 Cutoff = float | Literal["disjoint"] | None
 KIND = "_openradial_kind"  # attribute of a tensor that holds distances or probabilities instead of outputs

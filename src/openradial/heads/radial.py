@@ -6,8 +6,8 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from openradial.errors import DataError, OptionError, check_choice
-from openradial.functional.norms import MetricName, make_metric
+from openradial.errors import DataError, MetricName, OptionError, check_choice
+from openradial.functional.norms import make_metric
 from openradial.functional.probabilities import Cutoff
 from openradial.heads.base import Head, HeadOutput
 from openradial.nn import RadialLayer

@@ -15,7 +15,7 @@ STAGES = ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512))  # of VGG: (convoluti
 class MLP(Network):
     """Fully connected layers with ReLU: (b, inputs) to (b, num_classes).
 
-    Inputs of more dimensions are flattened. Initialised as in PyTorch, since the paper does not say.
+    Inputs of more dimensions are flattened. Initialised as in PyTorch: the paper gives no initialisation.
 
     >>> import torch
     >>> MLP(3, inputs=2, hidden=(50, 50, 2))(torch.zeros(5, 2)).shape

@@ -23,7 +23,7 @@ CHECKPOINT = ("model.", "average.", "optimiser.", "random.")  # prefixes in a ch
 
 
 def load_weights(model: nn.Module, path: Path | str, *, reset: Reset = "none") -> nn.Module:
-    """Load a safetensors or PyTorch file into ``model`` and return it; the model is changed in place.
+    """Load a safetensors or PyTorch file into ``model``, modify it and return it.
 
     Names of torchvision are translated for our AlexNet, VGG and ResNet; prefixes of ``DataParallel`` and
     ``torch.compile`` are removed. PyTorch files are read with ``weights_only=True``: they cannot run code. After a

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from openradial import functional as F
 from openradial.errors import (
+    MetricName,
     OptionError,
     check_choice,
     check_count,
@@ -16,7 +17,7 @@ from openradial.errors import (
     check_unscaled,
 )
 from openradial.functional.losses import Reduction
-from openradial.functional.norms import MetricName, make_metric
+from openradial.functional.norms import make_metric
 from openradial.functional.probabilities import Cutoff
 from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, Prototypes
 

@@ -65,25 +65,26 @@ def test_packed_files_are_read_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"array should begin with an idx magic number .*, got an empty file; this is not an idx file"),
+        (b"", r"array: expected an idx magic number .*, got an empty file; this is not an idx file"),
         (b"\x89PNG....", r"got 89 50 4e 47; this is not an idx file"),
         (b"\0\0\x0a\x01" + bytes(5), r"got 00 00 0a 01"),
         (b"\0\0\x08\0" + bytes(5), r"got 00 00 08 00"),
-        (b"\0\0\x08\x03" + bytes(7), r"array should have 3 sizes of 4 bytes, but it ends after 11 bytes"),
+        (b"\0\0\x08\x03" + bytes(7), r"array: expected 3 sizes of 4 bytes, but the file ends after 11 bytes"),
         (
             idx(IMAGES)[:-1],
-            r"array should have 40 bytes for 2 x 3 x 4 numbers, got 39; the file is cut off, get it again",
+            r"array: expected 40 bytes for 2 x 3 x 4 numbers, got 39; the file is cut off, get it again",
         ),
-        (idx(IMAGES) + b"!", r"array should have 40 bytes .* got 41; the file has more than one array"),
-        (b"\0\0\x0e\x04" + b"\xff" * 16, rf"should have {20 + 8 * (2**32 - 1) ** 4} bytes"),
+        (idx(IMAGES) + b"!", r"array: expected 40 bytes .* got 41; the file has more than one array"),
+        (b"\0\0\x0e\x04" + b"\xff" * 16, rf"expected {20 + 8 * (2**32 - 1) ** 4} bytes"),
     ],
     ids=["empty", "png", "type", "no dimensions", "half a header", "cut off", "too long", "absurd sizes"],
 )
 def test_a_damaged_file_is_named_with_what_is_wrong(tmp_path, content, message):
     path = tmp_path / "array"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=message) as caught:
         read_idx(path)
+    assert caught.value.path == str(path)
 
 
 @pytest.mark.parametrize(
@@ -94,31 +95,44 @@ def test_a_damaged_file_is_named_with_what_is_wrong(tmp_path, content, message):
 def test_a_damaged_gzip_file_is_named(tmp_path, content):
     path = tmp_path / "array.gz"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r"array.gz should be a gzip file, but .*; the file is damaged, get it again"):
+    with pytest.raises(DataError, match=r"expected a gzip file, but .*; the file is damaged, get it again") as caught:
         read_idx(path)
+    assert caught.value.path == str(path)
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"nothing cannot be read: No such file"):
+    with pytest.raises(DataError, match=r"nothing: the file cannot be read \(No such file"):
         read_idx(tmp_path / "nothing")
-    with pytest.raises(DataError, match=r"neither .*train-images-idx3-ubyte nor train-images-idx3-ubyte.gz exists"):
+    with pytest.raises(DataError, match=r"idx3-ubyte: neither this file nor train-images-idx3-ubyte.gz exists"):
         labelled_images(tmp_path, "train", CLASSES)
 
 
 @pytest.mark.parametrize(
-    ("files", "message"),
+    ("files", "name", "row", "message"),
     [
-        ({"labels": LABELS[:1]}, "images-idx3-ubyte has 2 images but .*labels-idx1-ubyte has 1 labels"),
-        ({"labels": LABELS + 1}, r"labels-idx1-ubyte should have labels 0..2, got 3"),
-        ({"images": LABELS}, "should hold images: unsigned bytes in 3 dimensions, got uint8 in 1; .* may be swapped"),
-        ({"labels": IMAGES}, "should hold labels: unsigned bytes in 1 dimensions, got uint8 in 3"),
-        ({"labels": idx(LABELS, 0x0C)}, "should hold labels: unsigned bytes in 1 dimensions, got int32 in 1"),
+        ({"labels": LABELS[:1]}, "labels", None, "got 1 for the 2 images of .*train-images-idx3-ubyte"),
+        ({"labels": LABELS + 1}, "labels", 1, r"expected labels 0..2, got 3"),
+        (
+            {"images": LABELS},
+            "images",
+            None,
+            "expected images: unsigned bytes in 3 dimensions, got uint8 in 1; .* may be swapped",
+        ),
+        ({"labels": IMAGES}, "labels", None, "expected labels: unsigned bytes in 1 dimensions, got uint8 in 3"),
+        (
+            {"labels": idx(LABELS, 0x0C)},
+            "labels",
+            None,
+            "expected labels: unsigned bytes in 1 dimensions, got int32 in 1",
+        ),
     ],
     ids=["counts", "label", "labels as images", "images as labels", "type"],
 )
-def test_images_and_labels_that_do_not_fit_are_refused(tmp_path, files, message):
-    with pytest.raises(DataError, match=message):
+def test_images_and_labels_that_do_not_fit_are_refused(tmp_path, files, name, row, message):
+    with pytest.raises(DataError, match=message) as caught:
         labelled_images(folder_with(tmp_path, **files), "train", CLASSES)
+    paths = {"images": "train-images-idx3-ubyte", "labels": "train-labels-idx1-ubyte"}
+    assert (caught.value.path, caught.value.row) == (str(tmp_path / paths[name]), row)
 
 
 def test_no_images_are_no_examples(tmp_path):

@@ -63,17 +63,23 @@ def test_tags_may_be_written_in_any_case(ts):
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ("1,2,3:low\n", r"small.ts, line 1: expected a header line like @problemName, got '1,2,3:low'"),
-        (HEADER.replace("@data", ""), r"small.ts should have a line @data after its header and has none"),
-        (HEADER.replace("true low high", "false"), r"small.ts should name its classes, .*, got @classLabel false"),
-        (HEADER.replace("true low high", ""), r"small.ts should name its classes, .*, got @classLabel"),
-        (HEADER.replace("true low high", "true"), r"small.ts should name its classes, .*, got @classLabel true"),
-        (HEADER.replace("@classLabel", "@other"), r"should name its classes, .*, got no such line"),
+        ("1,2,3:low\n", r"small.ts, row 1: expected a header line like @problemName, got '1,2,3:low'"),
+        (HEADER.replace("@data", ""), r"small.ts: expected a line @data after the header, got none"),
+        (
+            HEADER.replace("true low high", "false"),
+            r"small.ts: expected the names of the classes, .*, got @classLabel false",
+        ),
+        (HEADER.replace("true low high", ""), r"small.ts: expected the names of the classes, .*, got @classLabel"),
+        (
+            HEADER.replace("true low high", "true"),
+            r"small.ts: expected the names of the classes, .*, got @classLabel true",
+        ),
+        (HEADER.replace("@classLabel", "@other"), r"expected the names of the classes, .*, got no such line"),
         (
             HEADER.replace("@timeStamps false", "@timeStamps true"),
-            r"has time stamps, which cannot be read; write it with",
+            r"time stamps cannot be read; write the file with",
         ),
-        (HEADER, r"small.ts should have one example per line and has none"),
+        (HEADER, r"small.ts: expected one example per line, got none"),
     ],
     ids=["no header", "no data", "no labels", "bare tag", "no names", "no tag", "time stamps", "no examples"],
 )
@@ -85,13 +91,13 @@ def test_a_bad_header_is_named(ts, header, message):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("1,2,3", r"line 10: expected channel:...:label, got a line without ':'; the label is missing"),
-        ("1,2:1,x2:low", r"line 10: expected numbers, or \? where one is missing, got 'x2'"),
-        ("1,2:1,2:3,4", r"small.ts: label '3,4' is not one of the classes low, high"),
-        ("1,2:1:low", r"line 10: the channels of a sequence must be equally long, got 1 and 2"),
-        ("1,2:1,2:low\n1,2:low", r"small.ts: all examples must have as many channels, got 1 and 2"),
-        ("1,2:?,?:low", r"line 10: channel 1 has no value at all; leave this example out"),
-        ("1,?,-1e99:1,2,3:low", r"line 10: expected numbers that fit into float32, got -1e\+99"),
+        ("1,2,3", r"row 10: expected channel:...:label, got a line without ':'; the label is missing"),
+        ("1,2:1,x2:low", r"row 10: expected numbers, or \? where one is missing, got 'x2'"),
+        ("1,2:1,2:3,4", r"small.ts, row 10: label '3,4' is not one of the classes low, high"),
+        ("1,2:1:low", r"row 10: the channels of a sequence must be equally long, got 1 and 2"),
+        ("1,2:1,2:low\n1,2:low", r"small.ts, row 11: expected as many channels as in the first example, 2, got 1"),
+        ("1,2:?,?:low", r"row 10: channel 1 has no value at all; leave this example out"),
+        ("1,?,-1e99:1,2,3:low", r"row 10: expected numbers that fit into float32, got -1e\+99"),
     ],
     ids=["no label", "no number", "label", "lengths", "channels", "missing", "infinite"],
 )
@@ -119,7 +125,7 @@ def test_lines_may_be_of_different_length(tsv):
 
 def test_classes_can_be_given(tsv):
     assert tsv("b\t1\n", classes=["a", "b"]).labels.tolist() == [1]
-    with pytest.raises(DataError, match=r"small.tsv: label 'c' is not one of the classes a, b"):
+    with pytest.raises(DataError, match=r"small.tsv, row 1: label 'c' is not one of the classes a, b"):
         tsv("c\t1\n", classes=["a", "b"])
 
 
@@ -128,16 +134,16 @@ def test_classes_can_be_given(tsv):
     [
         (
             "1\t2\n0.531\t0.2\n",
-            r"small.tsv, line 2: expected a class label in the first column, got '0.531'; is the label",
+            r"small.tsv, row 2: expected a class label in the first column, got '0.531'; is the label",
         ),
-        ("\t1\t2\n", r"line 1: expected a class label in the first column, got ''"),
-        ("nan\t1\n", r"line 1: expected a class label in the first column, got 'nan'"),
-        ("1\t2\tthree\n", r"line 1: expected numbers, or \? where one is missing, got 'three'"),
-        ("1\n", r"line 1: expected a label and values separated by tabs, got no value"),
-        ("1\tNaN\tNaN\n", r"line 1: expected a label and values separated by tabs, got no value"),
-        ("1,2,3\n", r"line 1: expected a label and values separated by tabs, got no value"),
-        ("1\t-inf\n", r"line 1: expected numbers that fit into float32, got -inf"),
-        ("\n", r"small.tsv should have one example per line and has none"),
+        ("\t1\t2\n", r"row 1: expected a class label in the first column, got ''"),
+        ("nan\t1\n", r"row 1: expected a class label in the first column, got 'nan'"),
+        ("1\t2\tthree\n", r"row 1: expected numbers, or \? where one is missing, got 'three'"),
+        ("1\n", r"row 1: expected a label and values separated by tabs, got no value"),
+        ("1\tNaN\tNaN\n", r"row 1: expected a label and values separated by tabs, got no value"),
+        ("1,2,3\n", r"row 1: expected a label and values separated by tabs, got no value"),
+        ("1\t-inf\n", r"row 1: expected numbers that fit into float32, got -inf"),
+        ("\n", r"small.tsv: expected one example per line, got none"),
     ],
     ids=["no label", "empty label", "nan", "mixed types", "no values", "all missing", "commas", "infinite", "empty"],
 )
@@ -148,10 +154,19 @@ def test_a_bad_line_of_tsv_is_named(tsv, text, message):
 
 def test_a_file_that_is_no_text_is_named(tmp_path):
     (tmp_path / "small.tsv").write_bytes(b"\x1f\x8b\xff")
-    with pytest.raises(DataError, match=r"small.tsv should be text in UTF-8, but .*; is it packed\?"):
+    with pytest.raises(DataError, match=r"small.tsv: expected text in UTF-8, but .*; is it packed\?"):
         read_tsv(tmp_path / "small.tsv")
-    with pytest.raises(DataError, match=r"other.ts cannot be read: No such file"):
+    with pytest.raises(DataError, match=r"other.ts: the file cannot be read \(No such file"):
         read_ts(tmp_path / "other.ts")
+
+
+def test_errors_have_the_path_and_the_row(tmp_path):
+    path = tmp_path / "small.ts"
+    path.write_text(HEADER + "1:2:low\n\n1:x:low\n")
+    with pytest.raises(DataError) as caught:
+        read_ts(path)
+    assert (caught.value.path, caught.value.row) == (str(path), 12)
+    assert caught.value.reason == "expected numbers, or ? where one is missing, got 'x'"
 
 
 def test_names_are_ordered_as_numbers_where_all_are():

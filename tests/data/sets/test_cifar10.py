@@ -113,41 +113,45 @@ def test_a_users_archive_with_a_wrong_checksum_is_refused(tmp_path, monkeypatch)
     [
         (
             tar({name: records(name) for name in NAMES})[:-20_000],
-            r"tar.gz should be the complete archive of CIFAR-10, but",
+            r"tar.gz: expected the complete archive of CIFAR-10, but",
         ),
-        (tar({"data_batch_1": b""}), r"should be the complete archive .*data_batch_2.bin.* not found"),
-        (b"", r"should be the complete archive of CIFAR-10, but"),
+        (tar({"data_batch_1": b""}), r"expected the complete archive .*data_batch_2.bin.* not found"),
+        (b"", r"expected the complete archive of CIFAR-10, but"),
         (
             tar({name: records(name)[:-1] for name in NAMES}),
-            r"data_batch_1.bin of .* a multiple of 3073 bytes, got 9218",
+            r"tar.gz: expected a multiple of 3073 bytes in data_batch_1.bin, got 9218",
         ),
-        (tar(dict.fromkeys(NAMES, b"")), r"data_batch_1.bin of .* should have a multiple of 3073 bytes, got 0"),
-        (tar(dict.fromkeys(NAMES, b"\x0a" * 3073)), r"tar.gz should have labels 0..9, got 10"),
+        (tar(dict.fromkeys(NAMES, b"")), r"tar.gz: expected a multiple of 3073 bytes in data_batch_1.bin, got 0"),
+        (tar(dict.fromkeys(NAMES, b"\x0a" * 3073)), r"tar.gz, row 1: expected labels 0..9, got 10"),
     ],
     ids=["half a tar", "no member", "empty", "cut off", "empty batch", "label"],
 )
 def test_a_damaged_archive_is_named(stand_in, content, message):
     root = stand_in("cifar10", {TAR: content})
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=message) as caught:
         cifar10(root=root)
+    assert caught.value.path.endswith(TAR)
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"data_batch_2__png": b""}, r"data_batch_2.png should be a PNG sheet, but .*; remove it"),
-        ({"data_batch_2__png": sheets()["data_batch_2.png"][:-3000]}, r"data_batch_2.png should be a PNG sheet, but"),
+        ({"data_batch_2__png": b""}, r"data_batch_2.png: expected a PNG sheet, but .*; remove it"),
+        ({"data_batch_2__png": sheets()["data_batch_2.png"][:-3000]}, r"data_batch_2.png: expected a PNG sheet, but"),
         (
             {"data_batch_2__png": png(np.zeros((3, 1024), np.uint8))},
             r"RGB sheet of width 1024, got uint8 of shape \(3, 1024\)",
         ),
         ({"data_batch_2__png": png(np.zeros((3, 99, 3), np.uint8))}, r"of width 1024, got uint8 of shape \(3, 99, 3\)"),
-        ({"train_lables__json": b"[1, 2"}, r"train_lables.json should be a list of labels in JSON, but"),
-        ({"train_lables__json": b"[1.5]"}, r"train_lables.json should be a list of whole numbers, got float64"),
-        ({"train_lables__json": b'["cat"]'}, r"train_lables.json should be a list of whole numbers, got <U3"),
-        ({"train_lables__json": b"[[1], [2, 3]]"}, r"train_lables.json should be a list of labels in JSON, but"),
-        ({"train_lables__json": b"[1, -1]"}, r"train_lables.json should have labels 0..9, got -1"),
-        ({"train_lables__json": b"[1, 2]"}, r"own has 15 images but train_lables.json has 2 labels"),
+        ({"train_lables__json": b"[1, 2"}, r"train_lables.json: expected a list of labels in JSON, but"),
+        ({"train_lables__json": b"[1.5]"}, r"train_lables.json: expected a list of whole numbers, got float64"),
+        ({"train_lables__json": b'["cat"]'}, r"train_lables.json: expected a list of whole numbers, got <U3"),
+        ({"train_lables__json": b"[[1], [2, 3]]"}, r"train_lables.json: expected a list of labels in JSON, but"),
+        ({"train_lables__json": b"[1, -1]"}, r"train_lables.json, row 2: expected labels 0..9, got -1"),
+        (
+            {"train_lables__json": b"[1, 2]"},
+            r"train_lables.json: expected one label per image, got 2 labels for 15 images",
+        ),
     ],
 )
 def test_a_damaged_sheet_is_named(stand_in, changed, message):

@@ -79,17 +79,17 @@ def test_drawings_are_read_in_order_with_the_first_four_fifths_for_training(stan
     [
         (
             package({"ant": ndjson(DRAWINGS["ant"])})[:-500],
-            r"tgz should be a tar archive, but .*; remove it to fetch",
+            r"tgz: expected a tar archive, but .*; remove it to get",
         ),
-        (b"nothing packed", r"tgz should be a tar archive, but"),
-        (tgz({}), r"tgz should hold drawings, \*.ndjson.gz, and has none"),
+        (b"nothing packed", r"tgz: expected a tar archive, but"),
+        (tgz({}), r"tgz: expected drawings, \*.ndjson.gz, got none"),
         (
             package({"ant": ndjson(DRAWINGS["ant"])[:-20]}),
-            r"ant.ndjson.gz in .* should hold one list of 784 numbers per line",
+            r"tgz/ant.ndjson.gz: expected one list of 784 numbers per line",
         ),
         (
             package({"ant": gzip.compress(b"[1, 2\n[3]")}),
-            r"ant.ndjson.gz in .* should hold one list of 784 numbers per line",
+            r"tgz/ant.ndjson.gz: expected one list of 784 numbers per line",
         ),
         (package({"ant": ndjson(np.zeros((5, 700)))}), r"drawings of 784 numbers in 0..1, got shape \(4, 700\)"),
         (package({"ant": ndjson(np.full((5, 784), 9))}), r"in 0..1, got shape \(4, 784\) and numbers in 9.0..9.0"),
@@ -99,8 +99,9 @@ def test_drawings_are_read_in_order_with_the_first_four_fifths_for_training(stan
 )
 def test_a_damaged_archive_is_named(stand_in, content, message):
     root = stand_in("quickdraw", {FILE: content})
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=message) as caught:
         quickdraw("train", root=root)
+    assert FILE in caught.value.path
 
 
 def test_googles_bitmaps_are_read_from_a_folder(tmp_path):
@@ -118,7 +119,7 @@ def test_googles_bitmaps_are_read_from_a_folder(tmp_path):
 
 
 def test_a_folder_without_bitmaps_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"should hold QuickDraw bitmaps, <class>.npy, and has none"):
+    with pytest.raises(DataError, match=r"expected QuickDraw bitmaps, <class>.npy, got none"):
         quickdraw_bitmaps(tmp_path)
 
 
@@ -133,24 +134,25 @@ def test_a_class_that_is_not_there_is_named(tmp_path):
     [
         (
             np.zeros((5, 28, 28), np.uint8),
-            r"cat.npy should hold uint8 bitmaps of shape \(n, 784\), got uint8 of shape \(5, 28",
+            r"cat.npy: expected uint8 bitmaps of shape \(n, 784\), got uint8 of shape \(5, 28",
         ),
-        (np.zeros((5, 784)), r"cat.npy should hold uint8 bitmaps of shape \(n, 784\), got float64"),
-        (np.array([{"a": 1}]), r"cat.npy should be a NumPy array, but .*; get it again"),
+        (np.zeros((5, 784)), r"cat.npy: expected uint8 bitmaps of shape \(n, 784\), got float64"),
+        (np.array([{"a": 1}]), r"cat.npy: expected a NumPy array, but .*; get it again"),
     ],
     ids=["shape", "type", "pickle"],
 )
 def test_bitmaps_of_another_kind_are_refused(tmp_path, array, message):
     np.save(tmp_path / "cat.npy", array, allow_pickle=True)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=message) as caught:
         quickdraw_bitmaps(tmp_path)
+    assert caught.value.path == str(tmp_path / "cat.npy")
 
 
 def test_a_cut_off_bitmap_file_is_named(tmp_path):
     np.save(tmp_path / "cat.npy", np.zeros((50, 784), np.uint8))
     content = (tmp_path / "cat.npy").read_bytes()
     (tmp_path / "cat.npy").write_bytes(content[:-100])
-    with pytest.raises(DataError, match=r"cat.npy should be a NumPy array, but"):
+    with pytest.raises(DataError, match=r"cat.npy: expected a NumPy array, but"):
         quickdraw_bitmaps(tmp_path)
 
 

@@ -104,19 +104,23 @@ def test_packed_files_of_a_user_are_read(small):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"[{", r"reuters-000.json should be a list of documents in JSON, but .*; remove it to get it again"),
-        (b"\xff\xfe\xfd", r"reuters-000.json should be a list of documents in JSON, but"),
-        (b"{}", r"reuters-000.json should be a list of documents in JSON, but it begins with {}; remove it"),
-        (b"[1]", r"reuters-000.json should be a list of documents in JSON, but it begins with \[1\]; remove it"),
-        (json.dumps([document("a", date="1987")]).encode(), r"should have dates like 26-FEB-1987 15:01:01, got '1987'"),
-        (json.dumps([document("a", date="31-FOO-1987")]).encode(), r"should have dates like .*, got '31-FOO-1987'"),
-        (json.dumps([document("a", date="31-FEB-1987")]).encode(), r"should have dates like .*, got '31-FEB-1987'"),
+        (b"[{", r"reuters-000.json: expected a list of documents in JSON, but .*; remove it to get it again"),
+        (b"\xff\xfe\xfd", r"reuters-000.json: expected a list of documents in JSON, but"),
+        (b"{}", r"reuters-000.json: expected a list of documents in JSON, but it begins with {}; remove it"),
+        (b"[1]", r"reuters-000.json: expected a list of documents in JSON, but it begins with \[1\]; remove it"),
+        (
+            json.dumps([document("a", date="1987")]).encode(),
+            r"000.json, row 1, column 'date': expected dates like 26-FEB-1987 15:01:01, got '1987'",
+        ),
+        (json.dumps([document("a", date="31-FOO-1987")]).encode(), r"expected dates like .*, got '31-FOO-1987'"),
+        (json.dumps([document("a", date="31-FEB-1987")]).encode(), r"expected dates like .*, got '31-FEB-1987'"),
     ],
 )
 def test_a_damaged_file_is_named(small, content, message):
     root = small(content)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=message) as caught:
         reuters(root=root)
+    assert caught.value.path.endswith("reuters-000.json")
 
 
 def test_settings_out_of_range_are_refused(small):

@@ -57,13 +57,13 @@ def test_words_are_given_for_the_classes_of_the_set(tmp_path):
     root = published(tmp_path)
     assert tiny_imagenet_words(root) == {"n01443537": "goldfish, Carassius auratus", "n01629819": "salamander"}
     (root / "words.txt").unlink()
-    with pytest.raises(DataError, match=r"has no words.txt; it belongs to the set as published"):
+    with pytest.raises(DataError, match=r"words.txt: there is no such file; it belongs to the set as published"):
         tiny_imagenet_words(root)
 
 
 def test_what_is_not_as_expected_is_named(tmp_path):
     message = (
-        f"{tmp_path} does not contain Tiny-ImageNet: expected the folders train and val in it or in "
+        f"{tmp_path}: expected Tiny-ImageNet, the folders train and val in this folder or in "
         "tiny-imagenet-200/; give the folder or the archive tiny-imagenet-200.zip"
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
@@ -71,7 +71,7 @@ def test_what_is_not_as_expected_is_named(tmp_path):
     root = published(tmp_path / "tiny-imagenet-200")
     (root / "val" / "val_annotations.txt").write_text("val_0.JPEG n01443537\n")
     with pytest.raises(
-        DataError, match=r"val_annotations.txt, line 1: expected a file name, a tab and a wnid, got 'val"
+        DataError, match=r"val_annotations.txt, row 1: expected a file name, a tab and a wnid, got 'val"
     ):
         tiny_imagenet(root, "val")
     with pytest.raises(OptionError, match="split must be one of 'train', 'val', got 'test'"):

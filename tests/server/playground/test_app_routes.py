@@ -55,7 +55,7 @@ def test_a_stream_can_begin_later(client):
 
 def test_a_run_tells_what_a_page_must_know(client):
     run = start(client)
-    assert (run["frames"], run["steps"], run["samples"], run["places"]) == (3, 1, 1, 8)
+    assert (run["frames"], run["steps"], run["samples"], run["cells"]) == (3, 1, 1, 8)
     assert len(run["points"]) == len(run["labels"]) == runs.SHOWN
     assert set(run["labels"]) == {0, 1, 2}
     frame = client.get(f"/play/spiral/{run['id']}/frames/0").content

@@ -124,6 +124,10 @@ def test_a_new_run_takes_the_place_of_the_oldest():
 
 def test_ending_a_run_twice_does_no_harm():
     kept = Runs()
-    name = kept.start(SpiralSettings()).id
-    kept.end(name)
-    kept.end(name)
+    ended, other = (kept.start(SpiralSettings()) for _ in range(2))
+    kept.end(ended.id)
+    kept.end(ended.id)
+    assert ended.closed
+    assert kept.find(other.id) is other
+    assert not other.closed
+    kept.close()

@@ -25,7 +25,8 @@ def unpacked(archive: Path) -> Path:
     except (OSError, EOFError, zlib.error):
         is_tar = False
     if not is_zip and not is_tar:
-        raise DataError(f"{archive} is not a .tar, .tar.gz or .zip archive; give one, or the folder with its contents")
+        message = "expected a .tar, .tar.gz or .zip archive; give one, or the folder with its contents"
+        raise DataError(message, path=archive)
     digest = checksum(archive, "sha256").partition(":")[2][:16]
     home = cache_home() / "unpacked" / f"{archive.name.partition('.')[0]}-{digest}"
     home.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +47,7 @@ def _unpack(archive: Path, home: Path, is_zip: bool) -> None:
         except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
-            raise DataError(f"{archive} is damaged ({error}); get it again") from error
+            raise DataError(f"the archive is damaged ({error}); get it again", path=archive) from error
         made.rename(home)
 
 
@@ -75,6 +76,7 @@ def _unzip(archive: Path, target: Path) -> Iterator[int]:
 def _check_member(archive: Path, name: str, *, plain: bool) -> None:
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or ":" in "".join(path.parts[:1]):  # a colon: a drive of Windows
-        raise DataError(f"{archive} is not to be trusted: its member {name!r} would lie outside of the folder")
+        raise DataError(f"the member {name!r} would lie outside of the folder; do not trust this archive", path=archive)
     if not plain:
-        raise DataError(f"{archive} is not to be trusted: its member {name!r} is a link or device, not a file")
+        message = f"the member {name!r} is a link or device, not a file; do not trust this archive"
+        raise DataError(message, path=archive)

@@ -25,17 +25,17 @@ def read_idx(path: Path | str) -> NDArray[Any]:
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in TYPES or not magic[3]:
         wanted = "an idx magic number (00 00, a type 08..0e, the number of dimensions)"
         actual = magic.hex(" ") or "an empty file"
-        raise DataError(f"{path} should begin with {wanted}, got {actual}; this is not an idx file")
+        raise DataError(f"expected {wanted} at the start, got {actual}; this is not an idx file", path=path)
     dtype, start = np.dtype(TYPES[magic[2]]), 4 + 4 * magic[3]
     if len(content) < start:
-        problem = f"but it ends after {len(content)} bytes; {GET_AGAIN}"
-        raise DataError(f"{path} should have {magic[3]} sizes of 4 bytes, {problem}")
+        problem = f"but the file ends after {len(content)} bytes; {GET_AGAIN}"
+        raise DataError(f"expected {magic[3]} sizes of 4 bytes, {problem}", path=path)
     shape = np.frombuffer(content, ">u4", count=magic[3], offset=4).tolist()
     expected = start + math.prod(shape) * dtype.itemsize
     if len(content) != expected:
         wanted = f"{expected} bytes for {' x '.join(map(str, shape))} numbers"
         problem = "is cut off" if len(content) < expected else "has more than one array"
-        raise DataError(f"{path} should have {wanted}, got {len(content)}; the file {problem}, get it again")
+        raise DataError(f"expected {wanted}, got {len(content)}; the file {problem}, get it again", path=path)
     return np.frombuffer(content, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
 
 
@@ -45,10 +45,11 @@ def labelled_images(folder: Path, part: str, classes: tuple[str, ...]) -> Exampl
     labels_file = packed_or_not(folder / f"{part}-labels-idx1-ubyte")
     images, labels = _bytes(images_file, 3, "images"), _bytes(labels_file, 1, "labels")
     if len(images) != len(labels):
-        lengths = f"{len(images)} images but {labels_file} has {len(labels)} labels"
-        raise DataError(f"{images_file} has {lengths}; {GET_AGAIN}")
+        message = f"expected one label per image, got {len(labels)} for the {len(images)} images of {images_file}"
+        raise DataError(f"{message}; {GET_AGAIN}", path=labels_file)
     if len(labels) and labels.max() >= len(classes):
-        raise DataError(f"{labels_file} should have labels 0..{len(classes) - 1}, got {labels.max()}; {GET_AGAIN}")
+        message = f"expected labels 0..{len(classes) - 1}, got {labels.max()}; {GET_AGAIN}"
+        raise DataError(message, path=labels_file, row=int(labels.argmax()) + 1)
     inputs = torch.from_numpy(images).unsqueeze(1)  # (n, 1, h, w)
     return Examples(inputs, torch.from_numpy(labels.astype(np.int64)), classes)
 
@@ -57,15 +58,15 @@ def packed_or_not(path: Path) -> Path:
     """Return the file itself, or its ``.gz``."""
     file = path if path.exists() else path.with_name(f"{path.name}.gz")
     if not file.exists():
-        raise DataError(f"neither {path} nor {file.name} exists; give the folder that has it")
+        raise DataError(f"neither this file nor {file.name} exists; give the folder that has it", path=path)
     return file
 
 
 def _bytes(path: Path, dims: int, what: str) -> NDArray[np.uint8]:
     array = read_idx(path)
     if array.dtype != np.uint8 or array.ndim != dims:
-        wanted = f"{what}: unsigned bytes in {dims} dimensions, got {array.dtype} in {array.ndim}"
-        raise DataError(f"{path} should hold {wanted}; images and labels may be swapped")
+        message = f"expected {what}: unsigned bytes in {dims} dimensions, got {array.dtype} in {array.ndim}"
+        raise DataError(f"{message}; images and labels may be swapped", path=path)
     return array
 
 
@@ -74,6 +75,6 @@ def read_packed_or_not(path: Path) -> bytes:
     try:
         return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path} should be a gzip file, but {error}; {GET_AGAIN}") from error
+        raise DataError(f"expected a gzip file, but {error}; {GET_AGAIN}", path=path) from error
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+        raise DataError(f"the file cannot be read ({error.strerror})", path=path) from error

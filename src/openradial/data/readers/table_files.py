@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from openradial.data.readers import columns as cells
 from openradial.data.readers.columns import Column, Numbers, TextColumn
-from openradial.errors import DataError, OptionError, listed, nearest, require
+from openradial.errors import DataError, OptionError, listed, located, nearest, require
 
 CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
@@ -116,11 +116,8 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 def table_errors(path: Path) -> Iterator[None]:
     """Turn what reading a file may raise into a DataError with the path of the file."""
     try:
-        yield
-    except DataError as error:
-        if error.path is not None:
-            raise
-        raise DataError(error.message, path=path, row=error.row, column=error.column) from error.__cause__
+        with located(path):
+            yield
     except UnicodeDecodeError as error:
         message = f"expected text in UTF-8, got {error.reason} at byte {error.start}; save the file as UTF-8"
         raise DataError(message, path=path) from error

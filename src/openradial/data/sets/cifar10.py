@@ -65,8 +65,8 @@ def cifar10(split: str = "train", *, root: Path | str | None = None, download: b
 def _from_records(batches: dict[str, bytes], where: Path) -> Examples:
     for name, content in batches.items():
         if not content or len(content) % RECORD:
-            wanted = f"a multiple of {RECORD} bytes"
-            raise DataError(f"{name}.bin of {where} should have {wanted}, got {len(content)}; get it again")
+            message = f"expected a multiple of {RECORD} bytes in {name}.bin, got {len(content)}; get it again"
+            raise DataError(message, path=where)
     records = np.frombuffer(b"".join(batches.values()), np.uint8).reshape(-1, RECORD)
     images = torch.from_numpy(records[:, 1:].reshape(-1, 3, 32, 32).copy())
     return _examples(images, records[:, 0].astype(np.int64), where)
@@ -78,8 +78,8 @@ def _tar_records(archive: Path, names: tuple[str, ...]) -> dict[str, bytes]:
             members = ((name, opened.extractfile(f"cifar-10-batches-bin/{name}.bin")) for name in names)
             return {name: content.read() for name, content in members if content is not None}
     except (tarfile.TarError, EOFError, zlib.error, KeyError) as error:
-        message = f"{archive} should be the complete archive of CIFAR-10, but {error}; remove it to get it again"
-        raise DataError(message) from error
+        message = f"expected the complete archive of CIFAR-10, but {error}; remove it to get it again"
+        raise DataError(message, path=archive) from error
 
 
 def _from_sheets(folder: Path, split: str) -> Examples:
@@ -91,9 +91,11 @@ def _from_sheets(folder: Path, split: str) -> Examples:
     try:
         labels = np.array(json.loads(path.read_bytes()))
     except ValueError as error:
-        raise DataError(f"{path} should be a list of labels in JSON, but {error}; remove it to get it again") from error
+        message = f"expected a list of labels in JSON, but {error}; remove it to get it again"
+        raise DataError(message, path=path) from error
     if labels.ndim != 1 or labels.dtype != np.int64:
-        raise DataError(f"{path} should be a list of whole numbers, got {labels.dtype} of shape {labels.shape}")
+        message = f"expected a list of whole numbers, got {labels.dtype} of shape {labels.shape}"
+        raise DataError(f"{message}; remove it to get it again", path=path)
     return _examples(torch.cat(parts), labels, path)
 
 
@@ -104,17 +106,20 @@ def _sheet(path: Path) -> Tensor:
         with images.open(path) as image:
             pixels = np.array(image)  # (n, 1024, 3)
     except (OSError, SyntaxError, ValueError) as error:  # SyntaxError is Pillow's word for a broken PNG
-        raise DataError(f"{path} should be a PNG sheet, but {error}; remove it to get it again") from error
+        raise DataError(f"expected a PNG sheet, but {error}; remove it to get it again", path=path) from error
     if pixels.dtype != np.uint8 or pixels.shape[1:] != (1024, 3):
-        raise DataError(f"{path} should be an RGB sheet of width 1024, got {pixels.dtype} of shape {pixels.shape}")
+        message = f"expected an RGB sheet of width 1024, got {pixels.dtype} of shape {pixels.shape}"
+        raise DataError(f"{message}; remove it to get it again", path=path)
     return torch.from_numpy(pixels).view(-1, 32, 32, 3).permute(0, 3, 1, 2).contiguous()
 
 
 def _examples(images: Tensor, labels: NDArray[np.int64], path: Path) -> Examples:
-    wrong = labels[(labels < 0) | (labels >= len(CLASSES))]
-    if len(wrong):
-        raise DataError(f"{path} should have labels 0..{len(CLASSES) - 1}, got {wrong[0]}; remove it to get it again")
+    is_wrong = (labels < 0) | (labels >= len(CLASSES))
+    if is_wrong.any():
+        row = int(is_wrong.argmax())
+        message = f"expected labels 0..{len(CLASSES) - 1}, got {labels[row]}; remove it to get it again"
+        raise DataError(message, path=path, row=row + 1)
     if len(labels) != len(images):
-        lengths = f"{len(images)} images but {path.name} has {len(labels)} labels"
-        raise DataError(f"{path.parent} has {lengths}; get it again")
+        message = f"expected one label per image, got {len(labels)} labels for {len(images)} images"
+        raise DataError(f"{message}; remove it to get it again", path=path)
     return Examples(images, torch.from_numpy(labels), CLASSES)

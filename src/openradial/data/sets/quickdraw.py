@@ -46,7 +46,7 @@ def quickdraw(split: str = "train", *, root: Path | str | None = None, download:
     drawings, parts = _members(archive), []
     with progress.bar("QuickDraw", len(drawings), unit="classes") as advance:
         for name in sorted(drawings):
-            parts.append(_parse(drawings[name], split, f"{name}{ENDING} in {archive}"))
+            parts.append(_parse(drawings[name], split, archive / f"{name}{ENDING}"))
             advance(1)
     return _examples(parts, sorted(drawings))
 
@@ -62,7 +62,7 @@ def quickdraw_bitmaps(
     check_count("per_class", per_class, least=2)
     files = {path.stem.removeprefix("full_numpy_bitmap_"): path for path in Path(root).expanduser().glob("*.npy")}
     if not files:
-        raise DataError(f"{root} should hold QuickDraw bitmaps, <class>.npy, and has none; give their folder")
+        raise DataError("expected QuickDraw bitmaps, <class>.npy, got none; give their folder", path=root)
     names = sorted(files if classes is None else classes)
     missing = [name for name in names if name not in files]
     if missing:
@@ -91,23 +91,23 @@ def _members(archive: Path) -> dict[str, bytes]:
                 if content is not None:
                     drawings[PurePosixPath(member.name).name.removesuffix(ENDING)] = content.read()
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise DataError(f"{archive} should be a tar archive, but {error}; remove it to fetch it again") from error
+        raise DataError(f"expected a tar archive, but {error}; remove it to get it again", path=archive) from error
     if not drawings:
-        raise DataError(f"{archive} should hold drawings, *{ENDING}, and has none; remove it to fetch it again")
+        raise DataError(f"expected drawings, *{ENDING}, got none; remove it to get it again", path=archive)
     return drawings
 
 
-def _parse(packed: bytes, split: str, where: str) -> Images:
+def _parse(packed: bytes, split: str, path: Path) -> Images:
     """Return the part of one class: each line is a list of 784 numbers, 0 for paper and 1 for ink."""
     try:
         lines = _part(gzip.decompress(packed).splitlines(), split)
         drawings = np.array(json.loads(b"[" + b",".join(lines) + b"]"), dtype=np.float32)
     except (OSError, EOFError, zlib.error, ValueError) as error:
-        raise DataError(f"{where} should hold one list of {PIXELS} numbers per line, but {error}") from error
+        raise DataError(f"expected one list of {PIXELS} numbers per line, but {error}", path=path) from error
     if drawings.ndim != 2 or drawings.shape[1] != PIXELS or not (drawings.min() >= 0 and drawings.max() <= 1):
         numbers = f" and numbers in {drawings.min()}..{drawings.max()}" if drawings.size else ""
         actual = f"shape {drawings.shape}{numbers}"
-        raise DataError(f"{where} should hold drawings of {PIXELS} numbers in 0..1, got {actual}")
+        raise DataError(f"expected drawings of {PIXELS} numbers in 0..1, got {actual}", path=path)
     return np.rint(drawings * 255).astype(np.uint8)
 
 
@@ -115,8 +115,8 @@ def _bitmaps(path: Path) -> Images:
     try:
         drawings: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path} should be a NumPy array, but {error}; get it again") from error
+        raise DataError(f"expected a NumPy array, but {error}; get it again", path=path) from error
     if drawings.dtype != np.uint8 or drawings.ndim != 2 or drawings.shape[1] != PIXELS:
         actual = f"{drawings.dtype} of shape {drawings.shape}"
-        raise DataError(f"{path} should hold uint8 bitmaps of shape (n, {PIXELS}), got {actual}")
+        raise DataError(f"expected uint8 bitmaps of shape (n, {PIXELS}), got {actual}; get it again", path=path)
     return drawings

@@ -37,7 +37,8 @@ def tiny_imagenet_words(root: str | PathLike[str]) -> dict[str, str]:
     base = _base(Path(root).expanduser())
     path, wanted = base / "words.txt", set(_classes(base))
     if not path.is_file():
-        raise DataError(f"{base} has no words.txt; it belongs to the set as published (tiny-imagenet-200.zip)")
+        message = "there is no such file; it belongs to the set as published (tiny-imagenet-200.zip)"
+        raise DataError(message, path=path)
     rows = (line.split("\t", 1) for line in path.read_text(encoding="utf-8").splitlines() if "\t" in line)
     return {wnid: words for wnid, words in rows if wnid in wanted}
 
@@ -48,9 +49,8 @@ def _base(root: Path) -> Path:
     for name in NAMES:
         if (root / name / "train").is_dir():
             return root / name
-    wanted = f"expected the folders train and val in it or in {NAMES[1]}/"
-    way_out = "give the folder or the archive tiny-imagenet-200.zip"
-    raise DataError(f"{root} does not contain Tiny-ImageNet: {wanted}; {way_out}")
+    message = f"expected Tiny-ImageNet, the folders train and val in this folder or in {NAMES[1]}/"
+    raise DataError(f"{message}; give the folder or the archive tiny-imagenet-200.zip", path=root)
 
 
 def _classes(base: Path) -> tuple[str, ...]:
@@ -66,6 +66,6 @@ def _annotated(path: Path) -> dict[str, str]:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         cells = line.split("\t")
         if len(cells) < 2:
-            raise DataError(f"{path}, line {number}: expected a file name, a tab and a wnid, got {line!r}")
+            raise DataError(f"expected a file name, a tab and a wnid, got {line!r}", path=path, row=number)
         names[cells[0]] = cells[1]
     return names

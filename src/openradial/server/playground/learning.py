@@ -65,7 +65,7 @@ class Pace:
     frames: int
     steps: int  # of training between two frames
     samples: int
-    places: int
+    cells: int
     training: Settings
 
 

@@ -39,7 +39,7 @@ class SpiralRun:
         self._changed = threading.Condition()
         self._looking = threading.Lock()
         self._viewer, self._test = Viewer(settings.bayesian), fresh_points(settings)
-        self._grid = grid(self.pace.places, EXTENT)
+        self._grid = grid(self.pace.cells, EXTENT)
         self._add(self.learner.state())
         self._thread = threading.Thread(target=self._work, name=f"openradial-spiral-{self.id}", daemon=True)
         self._thread.start()
@@ -52,7 +52,7 @@ class SpiralRun:
     def describe(self) -> dict[str, Any]:
         """Return what a page needs before the first frame."""
         data = self.learner.data
-        pace = {name: getattr(self.pace, name) for name in ("frames", "steps", "samples", "places")}
+        pace = {name: getattr(self.pace, name) for name in ("frames", "steps", "samples", "cells")}
         points = [[round(value, 3) for value in point] for point in data.inputs[:SHOWN].tolist()]
         return {"id": self.id, **pace, "extent": EXTENT, "points": points, "labels": data.labels[:SHOWN].tolist()}
 

@@ -42,13 +42,13 @@ export function radial(o, start, into, { beta, scale, cutoff }) {
 
 const HEADS = { softmax, radial };
 
-// Mean over the samples, for each place: Float32Array (places, 3) of outputs (samples, places, 6).
-export function meanProbabilities(head, outputs, samples, places, settings) {
-  const found = new Float32Array(places * CLASSES);
+// Mean over the samples, for each cell: Float32Array (cells, 3) of outputs (samples, cells, 6).
+export function meanProbabilities(head, outputs, samples, cells, settings) {
+  const found = new Float32Array(cells * CLASSES);
   const one = [0, 0, 0];
   for (let s = 0; s < samples; s++) {
-    for (let i = 0; i < places; i++) {
-      HEADS[head](outputs, (s * places + i) * WIDTH + AT[head], one, settings);
+    for (let i = 0; i < cells; i++) {
+      HEADS[head](outputs, (s * cells + i) * WIDTH + AT[head], one, settings);
       for (let k = 0; k < CLASSES; k++) found[i * CLASSES + k] += one[k] / samples;
     }
   }

@@ -6,16 +6,16 @@ import { colour, fitted, rgb } from "./dom.js";
 export const MARKS = ["●", "■", "▲"];
 
 // Winner's colour, as strong as its probability: no class is no colour.
-function image(probabilities, places) {
-  const canvas = new OffscreenCanvas(places, places);
+function image(probabilities, cells) {
+  const canvas = new OffscreenCanvas(cells, cells);
   const context = canvas.getContext("2d");
-  const pixels = context.createImageData(places, places);
+  const pixels = context.createImageData(cells, cells);
   const colours = [0, 1, 2].map((k) => rgb(`--arm-${k}`));
-  for (let i = 0; i < places * places; i++) {
+  for (let i = 0; i < cells * cells; i++) {
     let winner = 0;
     for (let k = 1; k < CLASSES; k++) if (probabilities[i * CLASSES + k] > probabilities[i * CLASSES + winner]) winner = k;
-    const row = places - 1 - Math.floor(i / places); // the grid begins at the bottom
-    const at = 4 * (row * places + (i % places));
+    const row = cells - 1 - Math.floor(i / cells); // the grid begins at the bottom
+    const at = 4 * (row * cells + (i % cells));
     pixels.data.set(colours[winner], at);
     pixels.data[at + 3] = 220 * probabilities[i * CLASSES + winner];
   }
@@ -29,7 +29,7 @@ export function drawMap(canvas, probabilities, run, cross) {
   const place = ([x, y]) => [((x - left) / (right - left)) * width, ((top - y) / (top - bottom)) * width];
   if (probabilities) {
     context.imageSmoothingQuality = "high";
-    context.drawImage(image(probabilities, run.places), 0, 0, width, width);
+    context.drawImage(image(probabilities, run.cells), 0, 0, width, width);
   }
   drawPoints(context, run, place, width);
   drawCross(context, place([cross.x, cross.y]), width);

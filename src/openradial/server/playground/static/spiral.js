@@ -248,9 +248,9 @@ function react() {
 
 function redraw() {
   if (!run || panel.hidden) return;
-  const places = run.places ** 2;
+  const cells = run.cells ** 2;
   for (const head of HEADS) {
-    const map = outputs && meanProbabilities(head, outputs, run.samples, places, settings());
+    const map = outputs && meanProbabilities(head, outputs, run.samples, cells, settings());
     drawMap(find(".map", cards[head]), map, run, cross);
   }
   read();
