@@ -22,9 +22,8 @@ def checked_class_weight(
         return class_weight
     given = class_weight.tolist() if hasattr(class_weight, "tolist") else class_weight  # of an array or a tensor
     if not isinstance(given, Sequence) or len(given) != num_classes:
-        raise OptionError(
-            f"class_weight must be None, 'balanced', 'auto' or {num_classes} numbers, got {class_weight!r}"
-        )
+        came = len(given) if isinstance(given, Sequence) else type(class_weight).__name__
+        raise OptionError(f"class_weight must be None, 'balanced', 'auto' or {num_classes} numbers, got {came}")
     for weight in given:
         check_positive("class_weight", weight)
     return tuple(map(float, given))

@@ -127,7 +127,9 @@ class ClosedFormRadialHead(RadialHead):
         heads = [self._fitted(z, y, weights) for weights in trials]
         best = heads[0] if len(heads) == 1 else min(heads, key=lambda head: head.macro_error(z, y))
         self.features, self._kept_alpha = best.features, best._kept_alpha
-        return self._set(best.sums).solve()
+        self._set(best.sums)
+        self.weight, self.bias, self.fitted_alpha = best.weight, best.bias, best.fitted_alpha
+        return self
 
     def partial_fit(self, z: Tensor, y: Tensor) -> Self:
         """Add examples, ``(n, d), (n,)``."""

@@ -125,9 +125,9 @@ def class_names(classes: int | Sequence[str]) -> tuple[str, ...]:
 
 
 def _checked(classes: tuple[str, ...]) -> tuple[str, ...]:
-    wrong = next((name for name in classes if not isinstance(name, str)), None)
-    if wrong is not None:
-        raise OptionError(f"class names must be strings, got {wrong!r}; convert them with str")
+    wrong = [name for name in classes if not isinstance(name, str)]
+    if wrong:
+        raise OptionError(f"class names must be strings, got {wrong[0]!r}; convert them with str")
     if len(set(classes)) < len(classes):
         twice = next(name for name in classes if classes.count(name) > 1)
         raise OptionError(f"class names must differ, got {twice!r} twice")
