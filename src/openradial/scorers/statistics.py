@@ -134,7 +134,8 @@ class ClassStatistics:
     def within(self) -> Tensor:
         """Return the scatter around the class means, ``(d, d)``: the scatter minus that of the class means."""
         deviations = (self.means - self.mean) * self.weights.sqrt().unsqueeze(1)
-        return _clamped(self.scatter - deviations.T @ deviations)
+        within = self.scatter - deviations.T @ deviations
+        return _clamped((within + within.T) / 2)
 
     def _check_same_size(self, other: Self) -> None:
         if self.means.shape != other.means.shape:
@@ -169,7 +170,6 @@ def _checked_weight(class_weight: Tensor | None, num_classes: int, device: torch
 
 
 def _clamped(scatter: Tensor) -> Tensor:
-    """Return the scatter, symmetric, and zero for features whose variance is negative by rounding."""
-    scatter = (scatter + scatter.T) / 2
+    """Return the scatter with zeros for features whose variance is negative by rounding."""
     vanishes = scatter.diagonal() <= 0
-    return torch.where(vanishes | vanishes.unsqueeze(1), 0.0, scatter)
+    return torch.where(vanishes | vanishes.unsqueeze(1), 0.0, scatter) if vanishes.any() else scatter
