@@ -11,7 +11,7 @@ from openradial.errors import DataError, HeadError, OptionError, check_choice, c
 from openradial.heads.class_weight import ClassWeight, checked_class_weight, given_weights, weights_to_try
 from openradial.heads.radial import RadialHead, RadialScore
 from openradial.heads.random_features import RandomFeatures, median_distance
-from openradial.heads.ridge import Affine, Casts, RidgePath, alphas, descend, solve, squared_errors
+from openradial.heads.ridge import Affine, Casts, RidgePath, alphas, best_alpha, solve
 from openradial.heads.row_hashes import RowHashes
 from openradial.heads.sums import ClassSums, check_tensors, class_names
 from openradial.nn import RadialLayer
@@ -20,7 +20,7 @@ from openradial.scorers.statistics import ClassStatistics
 
 AT_ONCE = 2**22  # numbers of expanded features in memory at a time: 32 MB
 MOST = 5_000  # examples whose leave-one-out macro error is compared
-SEARCHED = 2_000  # examples with whose leave-one-out error alpha is chosen
+SEARCHED = 1_000  # examples with whose leave-one-out error alpha is chosen
 WIDTHS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)  # of random features, in median distances of two examples
 PILOT_FEATURES, PILOT_EXAMPLES = 256, 1_500  # with which the width is chosen
 
@@ -283,44 +283,36 @@ class ClosedFormRadialHead(RadialHead):
     def _fitted(self, z: Tensor, y: Tensor, weights: Tensor | None) -> Self:
         """Return a head of the same settings, fitted to these examples with these class weights."""
         made = type(self)(**self.settings())
-        made.sums = replace(made.sums, class_weight=weights)
-        if self.random_features and made.features is None:
-            made.features = self._draw(made._choose_width(z, y))
+        made.sums, near = replace(made.sums, class_weight=weights), None
+        if self.random_features and (made.features is None or made._kept_alpha is None):
+            width, near = made._choose_width(z, y)
+            made.features = self._draw(width)
         made._set(made.sums_of(z, y))
         if made._kept_alpha is None:
-            made._kept_alpha = made._best_alpha(z, y)[1]
+            made._kept_alpha = made._best_alpha(z, y, near)[1]
         return made.solve()
 
     @torch.no_grad()
-    def _best_alpha(self, z: Tensor, y: Tensor) -> tuple[float, float]:
-        """Return the smallest leave-one-out error near that of generalised cross-validation, and its alpha."""
-        is_all = len(z) <= SEARCHED and self.sums.class_weight is None
-        z, y = self._sample(z, y, SEARCHED)
-        rows, statistics = self.expand(z), self.sums.statistics
-        path = RidgePath.of(statistics, rows - statistics.mean if is_all else None)
-        projected, weights, grid = path.project(rows), self._weights_of(y), alphas(statistics)
+    def _best_alpha(self, z: Tensor, y: Tensor, near: float | None = None) -> tuple[float, float]:
+        """Return the smallest leave-one-out error, and its alpha."""
+        is_all, (z, y) = len(z) <= SEARCHED, self._sample(z, y, SEARCHED)
+        statistics, weights = self.sums.statistics, self._weights_of(y)
+        return best_alpha(statistics, self.expand(z), y, weights, is_all=is_all, near=near)
 
-        def error(at: int) -> float:
-            errors = squared_errors(path.leave_one_out(projected, y, grid[at], weights), y)
-            return float(errors.mean() if weights is None else errors @ weights / weights.sum())
-
-        start = min(range(len(grid)), key=lambda at: path.generalised_cross_validation(grid[at]))
-        smallest, at = descend(error, start, len(grid))
-        return smallest, grid[at]
-
-    def _choose_width(self, z: Tensor, y: Tensor) -> float:
-        """Return the width with the smallest leave-one-out error of fewer features and fewer examples."""
+    def _choose_width(self, z: Tensor, y: Tensor) -> tuple[float, float]:
+        """Return the width with the smallest leave-one-out error of fewer features and examples, and its alpha."""
         z, y = self._sample(z, y, PILOT_EXAMPLES)
-        typical, trials = median_distance(z, self.seed), []
-        few = min(PILOT_FEATURES, self.random_features)
-        for width in (factor * typical for factor in WIDTHS):
+        typical, few = median_distance(z, self.seed), min(PILOT_FEATURES, self.random_features)
+        trials = []
+        for width in [factor * typical for factor in WIDTHS] if isinstance(self.width, str) else [self.width]:
             pilot = ClosedFormRadialHead(
                 self.classes, self.num_features, random_features=few, width=width, seed=self.seed
             )
             pilot.sums = replace(pilot.sums, class_weight=self.sums.class_weight)
             pilot._set(pilot.sums_of(z, y))
-            trials.append((pilot._best_alpha(z, y)[0], width))
-        return min(trials)[1]
+            trials.append((*pilot._best_alpha(z, y), width))
+        _, alpha, width = min(trials)
+        return width, alpha
 
     def _draw(self, width: float) -> RandomFeatures:
         return RandomFeatures.draw(self.num_features, self.random_features, width, self.seed)

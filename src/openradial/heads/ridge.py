@@ -5,9 +5,10 @@ With the scatter S of the features around their mean :math:`\mu` and the prototy
 :math:`\mu_k` the mean of class k.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple, Self
 
 import torch
@@ -17,6 +18,7 @@ from openradial.errors import OptionError
 from openradial.scorers.statistics import ClassStatistics
 
 GRID = tuple(10 ** (power / 2) for power in range(-14, 5))  # alphas to choose from, in mean eigenvalues of the scatter
+LARGE = 1_000  # features from which an eigendecomposition is slower than a few Cholesky factorisations
 SMALLEST = 1e-12  # of 1 - leverage: an example that determines its own output completely
 
 
@@ -44,13 +46,19 @@ class Affine(NamedTuple):
 @torch.no_grad()
 def solve(statistics: ClassStatistics, alpha: float, scale: float = 1.0) -> Affine:
     """Return the ridge solution for prototypes ``scale * e_k``, by one Cholesky factorisation."""
+    weight = torch.cholesky_solve(covariances(statistics, scale).T, _factor(statistics, alpha)).T
+    return Affine(weight, target_mean(statistics, scale) - weight @ statistics.mean)
+
+
+def _factor(statistics: ClassStatistics, alpha: float) -> Tensor:
+    """Return the Cholesky factor of the scatter with the penalty."""
     matrix = statistics.scatter.clone()
     matrix.diagonal().add_(alpha)
+    factor: Tensor
     factor, failed = torch.linalg.cholesky_ex(matrix)
     if int(failed):
         raise OptionError(f"the features are linearly dependent, and alpha={alpha:g} is too small; choose a larger one")
-    weight = torch.cholesky_solve(covariances(statistics, scale).T, factor).T
-    return Affine(weight, target_mean(statistics, scale) - weight @ statistics.mean)
+    return factor
 
 
 def alphas(statistics: ClassStatistics) -> list[float]:
@@ -102,13 +110,7 @@ class RidgePath:
         inverse = self._inverse(alpha)
         outputs = torch.addmm(target_mean(self.statistics, 1.0), projected, self.targets * inverse)
         leverage = projected.square() @ inverse + 1 / self.statistics.total  # (n, 1)
-        if weights is not None:
-            leverage = leverage * weights.unsqueeze(1)
-        rest = (1 - leverage).clamp_min(SMALLEST)
-        # target - (target - output) / rest, where the target is 1 at the label and 0 elsewhere
-        outputs.div_(rest)
-        outputs[torch.arange(len(y)), y] += (1 - 1 / rest).squeeze(1)
-        return outputs
+        return _without_itself(outputs, leverage, y, weights)
 
     def generalised_cross_validation(self, alpha: float) -> float:
         """Return the leave-one-out squared error with the mean leverage for every example: needs no examples."""
@@ -130,12 +132,69 @@ class RidgePath:
         return torch.where(values > 0, 1 / values, 0.0).unsqueeze(1)
 
 
+def leave_one_out(
+    statistics: ClassStatistics, z: Tensor, y: Tensor, alpha: float, weights: Tensor | None = None
+) -> Tensor:
+    """Return what :meth:`RidgePath.leave_one_out` does for features ``(n, d)``, by one Cholesky factorisation."""
+    factor = _factor(statistics, alpha)
+    sides = torch.cat([(z - statistics.mean).T, covariances(statistics, 1.0).T], dim=1)
+    white, targets = torch.linalg.solve_triangular(factor, sides, upper=False).split(
+        [len(z), statistics.num_classes], 1
+    )
+    outputs = torch.addmm(target_mean(statistics, 1.0), white.T, targets)
+    return _without_itself(outputs, white.square().sum(0).unsqueeze(1) + 1 / statistics.total, y, weights)
+
+
+def _without_itself(outputs: Tensor, leverage: Tensor, y: Tensor, weights: Tensor | None) -> Tensor:
+    """Turn outputs, in place, into those under the solution without each example."""
+    if weights is not None:
+        leverage = leverage * weights.unsqueeze(1)
+    rest = (1 - leverage).clamp_min(SMALLEST)
+    # target - (target - output) / rest, where the target is 1 at the label and 0 elsewhere
+    outputs.div_(rest)
+    outputs[torch.arange(len(y)), y] += (1 - 1 / rest).squeeze(1)
+    return outputs
+
+
 def squared_errors(outputs: Tensor, y: Tensor) -> Tensor:
     """Return the squared distance of each output to its prototype at distance 1, ``(n, k), (n,) -> (n,)``."""
     return outputs.square().sum(1) - 2 * outputs.gather(1, y.unsqueeze(1)).squeeze(1) + 1
 
 
-def descend(error: Callable[[int], float], start: int, count: int) -> tuple[float, int]:
+def best_alpha(
+    statistics: ClassStatistics,
+    z: Tensor,
+    y: Tensor,
+    weights: Tensor | None = None,
+    *,
+    is_all: bool = False,
+    near: float | None = None,
+) -> tuple[float, float]:
+    """Return the smallest leave-one-out error of some examples ``(n, d)``, and its alpha.
+
+    The search goes downhill from the alpha of generalised cross-validation. With many features it starts ``near`` a
+    given alpha instead: a few Cholesky factorisations are faster than the eigendecomposition. ``is_all`` says that the
+    statistics are those of these examples.
+    """
+    grid = alphas(statistics)
+    if near is None or z.shape[1] < LARGE or is_all:
+        path = RidgePath.of(statistics, z - statistics.mean if is_all and weights is None else None)
+        projected = path.project(z)
+        start = min(range(len(grid)), key=lambda at: path.generalised_cross_validation(grid[at]))
+        outputs = partial(path.leave_one_out, projected, y, weights=weights)
+    else:
+        start = min(range(len(grid)), key=lambda at: abs(math.log(grid[at] / near)))
+        outputs = partial(leave_one_out, statistics, z, y, weights=weights)
+
+    def error(at: int) -> float:
+        errors = squared_errors(outputs(alpha=grid[at]), y)
+        return float(errors.mean() if weights is None else errors @ weights / weights.sum())
+
+    smallest, at = _descend(error, start, len(grid))
+    return smallest, grid[at]
+
+
+def _descend(error: Callable[[int], float], start: int, count: int) -> tuple[float, int]:
     """Go from ``start`` to lower errors, step by step among ``count`` places; return the last error and its place."""
     errors = cache(error)
     at = start

@@ -141,7 +141,8 @@ class ClassStatistics:
         mean, squares = self.mean, self.scatter.diagonal()
         deviations = (self.means - mean) * self.weights.sqrt().unsqueeze(1)
         rounding = ROUNDING * squares + 4 * EPSILON * mean.abs() * (self.total * squares).sqrt()
-        return _clamped(self.scatter - deviations.T @ deviations, rounding)
+        within = self.scatter - deviations.T @ deviations
+        return _clamped((within + within.T) / 2, rounding)
 
     def _check_same_size(self, other: Self) -> None:
         if self.means.shape != other.means.shape:
@@ -176,7 +177,6 @@ def _checked_weight(class_weight: Tensor | None, num_classes: int, device: torch
 
 
 def _clamped(scatter: Tensor, rounding: Tensor | float = 0.0) -> Tensor:
-    """Return the scatter, symmetric, and zero for features whose sum of squares is not above its rounding error."""
-    scatter = (scatter + scatter.T) / 2
+    """Return the scatter with zeros for features whose sum of squares is not above its rounding error."""
     vanishes = scatter.diagonal() <= rounding
-    return torch.where(vanishes | vanishes.unsqueeze(1), 0.0, scatter)
+    return torch.where(vanishes | vanishes.unsqueeze(1), 0.0, scatter) if vanishes.any() else scatter
