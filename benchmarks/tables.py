@@ -47,7 +47,8 @@ def measure(data: Table, method: str, seed: int) -> dict[str, Any]:
     """Fit one method on one split."""
     source, novel = split(data, seed)
     began = time.perf_counter()
-    model = openradial.fit(source, method=method, seed=seed, show_progress=False, **({"novel": novel} if novel else {}))
+    options: dict[str, Any] = {"novel": novel} if novel else {}
+    model = openradial.fit(source, method=method, seed=seed, show_progress=False, **options)
     report = model.report
     return {
         "seconds": time.perf_counter() - began,
@@ -70,8 +71,8 @@ def markdown(results: dict[str, Any]) -> str:
     lines = [
         "# Tables: closed form and gradient training",
         "",
-        f"Median over {SPLITS} splits of classes, smallest and largest in brackets. 60 % of the classes are known, 70 % of their",
-        "rows are fitted on. Breast cancer has two classes, so none is left out. False rejects: 5 % asked.",
+        f"Median over {SPLITS} splits of classes, smallest and largest in brackets. 60 % of the classes are known,",
+        "70 % of their rows are fitted on. Breast cancer has two classes, so none is left out. False rejects: 5 % asked.",
         "",
         *table(header, rows),
         "",
