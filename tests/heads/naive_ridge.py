@@ -46,8 +46,8 @@ def made_data(n=60, d=5, k=3, seed=0, offset=0.0, dtype=torch.float64):
     return z.to(dtype), y
 
 
-def assert_equal(found, expected, rtol=1e-8):
+def assert_equal(actual, expected, rtol=1e-8):
     """Assert that outputs agree, relative to the largest of them."""
-    found, expected = as_float64(found), as_float64(expected)
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, rtol=0, atol=rtol * max(1.0, float(np.abs(expected).max())))
+    actual, expected = as_float64(actual), as_float64(expected)
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=rtol * max(1.0, float(np.abs(expected).max())))

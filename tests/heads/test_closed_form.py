@@ -279,9 +279,9 @@ def test_alpha_is_that_of_the_smallest_leave_one_out_error(weights, n, d):
 def test_alpha_stays_as_chosen_until_the_next_fit():
     z, y = made_data()
     head = head_of(alpha="auto").fit(z, y)
-    chosen = head.fitted_alpha
-    assert head.partial_fit(z, y).solve().fitted_alpha == chosen
-    assert head.fit(100 * z, y).fitted_alpha == pytest.approx(1e4 * chosen)
+    selected = head.fitted_alpha
+    assert head.partial_fit(z, y).solve().fitted_alpha == selected
+    assert head.fit(100 * z, y).fitted_alpha == pytest.approx(1e4 * selected)
     assert head.reset().fitted_alpha is None
     assert not head.is_fitted
 
@@ -331,8 +331,8 @@ def test_class_weights_are_balanced_where_that_lowers_the_macro_error(overlap):
     errors = {weight: macro_error(head, z, y) for weight, head in heads.items()}
     assert {weight: head.macro_error(z, y) for weight, head in heads.items()} == pytest.approx(errors)
     assert (errors["balanced"] < errors[None]) == overlap
-    chosen = heads["balanced" if overlap else None]
-    assert torch.equal(heads["auto"].outputs(z), chosen.outputs(z))
+    selected = heads["balanced" if overlap else None]
+    assert torch.equal(heads["auto"].outputs(z), selected.outputs(z))
     assert (heads["auto"].sums.class_weight is not None) == overlap
 
 

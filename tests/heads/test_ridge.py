@@ -76,8 +76,8 @@ def generalised_cross_validation(z, y, alpha, weights=None):
 @pytest.mark.parametrize("alpha", [0.1, 1.0, 30.0])
 def test_generalised_cross_validation_is_that_of_the_definition(class_weight, n, d, alpha):
     z, y = made_data(n, d)
-    found = RidgePath.of(statistics_of(z, y, class_weight)).generalised_cross_validation(alpha)
-    assert found == pytest.approx(generalised_cross_validation(z, y, alpha, row_weights(class_weight, y)), rel=1e-8)
+    actual = RidgePath.of(statistics_of(z, y, class_weight)).generalised_cross_validation(alpha)
+    assert actual == pytest.approx(generalised_cross_validation(z, y, alpha, row_weights(class_weight, y)), rel=1e-8)
 
 
 def test_generalised_cross_validation_has_digits_where_the_solution_interpolates():

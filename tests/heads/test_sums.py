@@ -19,15 +19,15 @@ def sums_of(z, y, classes, weights=None):
     return ClassSums(tuple(classes), ClassStatistics.of(z, y, k, weights), RowHashes.of(z, y, k), weights)
 
 
-def assert_same_sums(found, expected):
-    assert found.classes == expected.classes
-    assert torch.equal(found.statistics.counts, expected.statistics.counts)
+def assert_same_sums(actual, expected):
+    assert actual.classes == expected.classes
+    assert torch.equal(actual.statistics.counts, expected.statistics.counts)
     for name in ("weights", "means", "scatter", "mean"):
-        assert_equal(getattr(found.statistics, name), getattr(expected.statistics, name))
-    for mine, theirs in zip(found.hashes.by_class, expected.hashes.by_class, strict=True):
+        assert_equal(getattr(actual.statistics, name), getattr(expected.statistics, name))
+    for mine, theirs in zip(actual.hashes.by_class, expected.hashes.by_class, strict=True):
         assert torch.equal(mine.sort().values, theirs.sort().values)
-    assert (found.class_weight is None) == (expected.class_weight is None)
-    assert found.class_weight is None or torch.equal(found.class_weight, expected.class_weight)
+    assert (actual.class_weight is None) == (expected.class_weight is None)
+    assert actual.class_weight is None or torch.equal(actual.class_weight, expected.class_weight)
 
 
 @given(st.data())
