@@ -91,7 +91,9 @@ def radial_loss(
             loss = eager.scaled(geometry.distances_to(rows, y, measure), float(beta)) * share
         else:
             d = eager.scaled(geometry.distances(rows, measure), float(beta))
-            loss = _smoothed(d, y, share, weight, label_smoothing)
+            to_target = d.gather(-1, y.unsqueeze(-1)).squeeze(-1) * share
+            to_all = (d if weight is None else d * weight.to(d)).mean(-1)
+            loss = (1 - label_smoothing) * to_target + label_smoothing * to_all
         loss = torch.where(kept, loss, 0.0)
     if reduction == "none":
         return loss.reshape(batch_shape(tuple(o.shape)))
@@ -119,13 +121,6 @@ def _classes(target: Tensor, classes: int, ignore_index: int) -> tuple[Tensor, T
         if len(wrong):
             raise target_error(int(wrong[0]), classes, ignore_index)
     return torch.where(kept, y, 0), kept
-
-
-def _smoothed(d: Tensor, y: Tensor, share: Tensor, weight: Tensor | None, label_smoothing: float) -> Tensor:
-    """Return the losses of classes ``y``, ``(n,)``, from all scaled distances, ``(n, k)``."""
-    to_target = d.gather(-1, y.unsqueeze(-1)).squeeze(-1) * share
-    to_all = (d if weight is None else d * weight.to(d)).mean(-1)
-    return (1 - label_smoothing) * to_target + label_smoothing * to_all
 
 
 def _fast_path_applies(o: Tensor, target: Tensor) -> bool:
