@@ -48,11 +48,15 @@ def main() -> None:
 
 def timed(command: str, made: Path) -> float:
     """Return the seconds of a command, imports included."""
-    program = command.replace("python", sys.executable).replace("openradial", f"{sys.executable} -m openradial")
-    words = [*program.split(), "--out", str(made)]
     start = time.perf_counter()
-    subprocess.run(words, check=True)
+    subprocess.run([*program(command), "--out", str(made)], check=True)
     return time.perf_counter() - start
+
+
+def program(command: str) -> list[str]:
+    """Return a command with this Python, which may not be on the path."""
+    name, *arguments = command.split()
+    return [sys.executable, *(["-m", name] if name != "python" else []), *arguments]
 
 
 def environment() -> dict[str, Any]:

@@ -40,17 +40,17 @@ from openradial.errors import (
 __all__ = ["axis_prototypes", "radial_distances", "radial_distances_grad", "radial_log_probs", "radial_loss"]
 __all__ += ["radial_loss_grad", "radial_nearest", "radial_probs", "simplex_prototypes"]
 
-Float64Array = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 
 
-def axis_prototypes(num_classes: int, scale: float = 1.0) -> Float64Array:
+def axis_prototypes(num_classes: int, scale: float = 1.0) -> Doubles:
     """Return ``scale * e_k`` as rows, ``(k, k)``."""
     check_count("num_classes", num_classes)
     check_positive("scale", scale)
     return scale * np.eye(num_classes)
 
 
-def simplex_prototypes(num_classes: int, scale: float = 1.0) -> Float64Array:
+def simplex_prototypes(num_classes: int, scale: float = 1.0) -> Doubles:
     """Return ``num_classes`` points in one dimension less, each two ``sqrt(2) * scale`` apart, ``(k, k-1)``."""
     check_count("num_classes", num_classes, least=2)
     check_positive("scale", scale)
@@ -65,7 +65,7 @@ def radial_distances(
     prototypes: ArrayLike | None = None,
     metric: MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
-) -> Float64Array:
+) -> Doubles:
     """Return the distance of each output to each prototype, ``(..., d) -> (..., k)``."""
     check_choice("metric", metric, METRIC_NAMES)
     rows = _outputs(o)
@@ -81,7 +81,7 @@ def radial_distances_grad(
     prototypes: ArrayLike | None = None,
     metric: MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
-) -> Float64Array:
+) -> Doubles:
     """Return the gradient with respect to ``o`` of ``sum(upstream * radial_distances(o))``; zero on a prototype.
 
     For log-probabilities pass ``-beta`` times their upstream gradient.
@@ -109,7 +109,7 @@ def radial_log_probs(
     prototypes: ArrayLike | None = None,
     metric: MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
-) -> Float64Array:
+) -> Doubles:
     """Return ``-beta * d_k``, ``(..., d) -> (..., k)``."""
     check_positive("beta", beta)
     d = radial_distances(o, scale=scale, prototypes=prototypes, metric=metric, axis_scale=axis_scale)
@@ -125,7 +125,7 @@ def radial_probs(
     prototypes: ArrayLike | None = None,
     metric: MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
-) -> Float64Array:
+) -> Doubles:
     """Return ``exp(-beta * d_k)``, zero where ``d_k`` is not below the cut-off."""
     check_positive("beta", beta)
     check_cutoff(cutoff)
@@ -151,7 +151,7 @@ def radial_nearest(
     prototypes: ArrayLike | None = None,
     metric: MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
-) -> tuple[Float64Array, NDArray[np.int64]]:
+) -> tuple[Doubles, NDArray[np.int64]]:
     """Return distances and classes of the ``k`` nearest prototypes, nearest first."""
     d = radial_distances(o, scale=scale, prototypes=prototypes, metric=metric, axis_scale=axis_scale)
     if not (isinstance(k, (int, np.integer)) and 1 <= k <= d.shape[-1]):
@@ -173,7 +173,7 @@ def radial_loss(
     prototypes: ArrayLike | None = None,
     metric: MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
-) -> Float64Array | float:
+) -> Doubles | float:
     """Return ``beta`` times the distance to the target's prototype, or the expected one under a target distribution.
 
     Outputs are ``(d,)``, ``(n, d)`` or ``(n, d, d1, ...)``. Targets are classes, ``()``, ``(n,)`` or ``(n, d1, ...)``,
@@ -204,7 +204,7 @@ def radial_loss_grad(
     prototypes: ArrayLike | None = None,
     metric: MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
-) -> Float64Array:
+) -> Doubles:
     """Return the gradient of :func:`radial_loss` with respect to ``o``; zero on the prototype."""
     check_choice("reduction", reduction, ("mean", "sum"))
     options = beta, scale, weight, ignore_index, label_smoothing, prototypes, metric, axis_scale
@@ -227,13 +227,7 @@ def _targets(
     prototypes: ArrayLike | None,
     metric: MetricName,
     axis_scale: ArrayLike | None,
-) -> tuple[
-    Float64Array,
-    Float64Array,
-    NDArray[np.bool_],
-    np.float64,
-    Callable[[Float64Array, int], tuple[Float64Array, Float64Array]],
-]:
+) -> tuple[Doubles, Doubles, NDArray[np.bool_], np.float64, Callable[[Doubles, int], tuple[Doubles, Doubles]]]:
     """Return outputs, the factor of each distance, which ones count (n, k), the divisor of "mean", and ``o - p_k``."""
     check_positive("beta", beta)
     check_positive("scale", scale)
@@ -244,7 +238,7 @@ def _targets(
     matrix = None if prototypes is None else _prototypes(d, scale, prototypes)
     classes = d if matrix is None else len(matrix)
 
-    def differences(o: Float64Array, k: int) -> tuple[Float64Array, Float64Array]:
+    def differences(o: Doubles, k: int) -> tuple[Doubles, Doubles]:
         point = np.where(np.arange(d) == k, scale, 0.0) if matrix is None else matrix[k]
         return (o - point) / unit, unit
 
@@ -272,7 +266,7 @@ def _targets(
     return rows, t * factors, (t != 0) & kept, share, differences
 
 
-def _length(e: Float64Array, metric: str) -> Float64Array:
+def _length(e: Doubles, metric: str) -> Doubles:
     size, largest = np.abs(e), np.abs(e).max(-1)
     with np.errstate(over="ignore", invalid="ignore"):
         if metric == "euclidean":
@@ -286,14 +280,14 @@ def _length(e: Float64Array, metric: str) -> Float64Array:
     return np.where(np.isinf(length) & np.isfinite(largest), np.finfo(np.float64).max, length)
 
 
-def _scaled(d: Float64Array, factor: float) -> Float64Array:
+def _scaled(d: Doubles, factor: float) -> Doubles:
     """Return ``factor * d``, finite where ``d`` is finite."""
     limit = np.finfo(np.float64).max
     with np.errstate(over="ignore"):
         return np.where(np.isinf(d), d * factor, np.clip(d * factor, -limit, limit))
 
 
-def _half_separation(points: Float64Array, metric: MetricName, axis_scale: ArrayLike | None, is_axis: bool) -> float:
+def _half_separation(points: Doubles, metric: MetricName, axis_scale: ArrayLike | None, is_axis: bool) -> float:
     """Return the largest radius for which the balls around the prototypes are disjoint."""
     if is_axis:  # nearest are the two with the widest axes; a single one is paired with itself
         widest = np.sort(_axis_scale(axis_scale, len(points)))[-2:]
@@ -304,7 +298,7 @@ def _half_separation(points: Float64Array, metric: MetricName, axis_scale: Array
     return float(apart.min()) / (4 if metric == "squared_euclidean" else 2)
 
 
-def _length_grad(e: Float64Array, metric: str) -> Float64Array:
+def _length_grad(e: Doubles, metric: str) -> Doubles:
     if metric == "squared_euclidean":
         return 2 * e
     if metric == "manhattan":
@@ -317,13 +311,13 @@ def _length_grad(e: Float64Array, metric: str) -> Float64Array:
         return np.asarray(np.sign(e) * largest / largest.sum(-1, keepdims=True))
 
 
-def _outputs(o: ArrayLike) -> Float64Array:
+def _outputs(o: ArrayLike) -> Doubles:
     array = np.asarray(o)
     check_outputs(array.shape, array.dtype, np.issubdtype(array.dtype, np.floating))
     return array.astype(np.float64)
 
 
-def _prototypes(outputs: int, scale: float, prototypes: ArrayLike | None) -> Float64Array:
+def _prototypes(outputs: int, scale: float, prototypes: ArrayLike | None) -> Doubles:
     if prototypes is None:
         return axis_prototypes(outputs, scale)
     points = np.asarray(prototypes, dtype=np.float64)
@@ -336,7 +330,7 @@ def _prototypes(outputs: int, scale: float, prototypes: ArrayLike | None) -> Flo
     return points
 
 
-def _axis_scale(axis_scale: ArrayLike | None, outputs: int) -> Float64Array:
+def _axis_scale(axis_scale: ArrayLike | None, outputs: int) -> Doubles:
     if axis_scale is None:
         return np.ones(outputs)
     unit = np.asarray(axis_scale, dtype=np.float64)

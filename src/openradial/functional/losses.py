@@ -75,29 +75,17 @@ def radial_loss(
             return eager.summed_target_distances(o, target, geometry.scale, float(factor))
     rows = as_rows(o.movedim(1, -1) if isinstance(o, Tensor) and o.ndim > 2 else o)
     geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
-    classes = geometry.num_classes(rows.shape[1])
-    is_distribution = isinstance(target, Tensor) and target.is_floating_point()
-    if not is_distribution and (not isinstance(target, Tensor) or target.dtype not in (torch.int64, torch.uint8)):
-        raise DTypeError(
-            "targets must be classes of dtype int64 or uint8, or distributions of floating point, got "
-            f"{target.dtype if isinstance(target, Tensor) else type(target).__name__}; call .long() on classes"
-        )
+    classes, is_distribution = geometry.num_classes(rows.shape[1]), _is_distribution(target)
     shapes = tuple(target.shape), tuple(o.shape), classes, (classes,) if weight is None else tuple(weight.shape)
     check_targets(*shapes, ignore_index, label_smoothing, ".long()" if is_distribution else None)
     if is_distribution:
+        d = eager.scaled(geometry.distances(rows, measure), float(beta))  # (n, k)
         t = (target.movedim(1, -1) if target.ndim > 2 else target).reshape(-1, classes)
         t = t.to(rows.dtype) * (1 - label_smoothing) + label_smoothing / classes
-        d = eager.scaled(geometry.distances(rows, measure), float(beta))
-        loss = (d * t if weight is None else d * t * weight.to(d)).sum(-1)
+        loss = (d * t if weight is None else d * t * weight.to(d)).sum(-1)  # (n,)
         share = torch.ones_like(loss)
     else:
-        y = target.long().reshape(-1)
-        kept = y != ignore_index
-        if eager.has_values(y) and eager.first_order_only(y):
-            wrong = y[kept & ((y < 0) | (y >= classes))]
-            if len(wrong):
-                raise target_error(int(wrong[0]), classes, ignore_index)
-        y = torch.where(kept, y, 0)
+        y, kept = _classes(target, classes, ignore_index)
         share = kept.to(rows.dtype) if weight is None else weight.to(rows)[y] * kept
         if label_smoothing == 0:
             loss = eager.scaled(geometry.distances_to(rows, y, measure), float(beta)) * share
@@ -110,6 +98,29 @@ def radial_loss(
     if reduction == "none":
         return loss.reshape(batch_shape(tuple(o.shape)))
     return loss.sum() / share.sum() if reduction == "mean" else loss.sum()
+
+
+def _is_distribution(target: Tensor) -> bool:
+    """Return whether targets are distributions; raise unless they are that or classes."""
+    dtype = target.dtype if isinstance(target, Tensor) else type(target).__name__
+    is_distribution = isinstance(target, Tensor) and target.is_floating_point()
+    if not is_distribution and dtype not in (torch.int64, torch.uint8):
+        raise DTypeError(
+            f"targets must be classes of dtype int64 or uint8, or distributions of floating point, got {dtype}; "
+            "call .long() on classes"
+        )
+    return is_distribution
+
+
+def _classes(target: Tensor, classes: int, ignore_index: int) -> tuple[Tensor, Tensor]:
+    """Return the classes, 0 where they are ignored, and which ones count, ``(n,)`` each."""
+    y = target.long().reshape(-1)
+    kept = y != ignore_index
+    if eager.has_values(y) and eager.first_order_only(y):
+        wrong = y[kept & ((y < 0) | (y >= classes))]
+        if len(wrong):
+            raise target_error(int(wrong[0]), classes, ignore_index)
+    return torch.where(kept, y, 0), kept
 
 
 def _fast_path_applies(o: Tensor, target: Tensor) -> bool:

@@ -116,6 +116,6 @@ def test_garbage_within_an_archive_is_damage(tmp_path, cache):
 def test_a_file_that_is_no_archive_is_named(tmp_path):
     (tmp_path / "a.txt").write_text("words")
     with pytest.raises(
-        DataError, match=r"a.txt: expected a .tar, .tar.gz or .zip archive; give one, or the folder with"
+        DataError, match=r"a.txt: expected a .tar, .tar.gz or .zip archive; give one, or the unpacked folder"
     ):
         tiny_imagenet(tmp_path / "a.txt")

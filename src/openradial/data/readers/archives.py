@@ -25,8 +25,7 @@ def unpacked(archive: Path) -> Path:
     except (OSError, EOFError, zlib.error):
         is_tar = False
     if not is_zip and not is_tar:
-        message = "expected a .tar, .tar.gz or .zip archive; give one, or the folder with its contents"
-        raise DataError(message, path=archive)
+        raise DataError("expected a .tar, .tar.gz or .zip archive; give one, or the unpacked folder", path=archive)
     digest = checksum(archive, "sha256").partition(":")[2][:16]
     home = cache_home() / "unpacked" / f"{archive.name.partition('.')[0]}-{digest}"
     home.parent.mkdir(parents=True, exist_ok=True)
@@ -78,5 +77,4 @@ def _check_member(archive: Path, name: str, *, plain: bool) -> None:
     if path.is_absolute() or ".." in path.parts or ":" in "".join(path.parts[:1]):  # a colon: a drive of Windows
         raise DataError(f"the member {name!r} would lie outside of the folder; do not trust this archive", path=archive)
     if not plain:
-        message = f"the member {name!r} is a link or device, not a file; do not trust this archive"
-        raise DataError(message, path=archive)
+        raise DataError(f"the member {name!r} is a link or device, not a file; do not trust this archive", path=archive)

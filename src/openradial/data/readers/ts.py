@@ -6,7 +6,6 @@ straight line between their neighbours, or with the nearest value at an end. No 
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,14 +17,7 @@ from openradial.data.readers.columns import parse_numbers
 from openradial.errors import DataError, located
 
 Values = NDArray[np.float32]  # (t, c)
-
-
-class SequenceRow(NamedTuple):
-    """One example: the number of its line, its label and its values."""
-
-    number: int
-    label: str
-    values: Values
+SequenceRow = tuple[int, str, Values]  # number of the line, label, values
 
 
 def read_ts(path: Path | str) -> Examples:
@@ -48,7 +40,7 @@ def parse_tsv(lines: Sequence[str], path: Path | str, *, classes: Iterable[str] 
     """Read the lines of a ``.tsv`` file."""
     with located(path):
         rows = _rows(lines, path, _parse_tsv)
-        return _examples(rows, label_names(row.label for row in rows) if classes is None else tuple(classes))
+        return _examples(rows, label_names(label for _, label, _ in rows) if classes is None else tuple(classes))
 
 
 def read_lines(path: Path) -> list[str]:
@@ -77,7 +69,7 @@ def _rows(
     for number, line in enumerate(lines[start:], start=start + 1):
         if line.strip():
             with located(path, number):
-                rows.append(SequenceRow(number, *parse(line)))
+                rows.append((number, *parse(line)))
     return rows
 
 
@@ -157,13 +149,13 @@ def _filled(values: Values) -> Values:
 def _examples(rows: list[SequenceRow], classes: tuple[str, ...]) -> Examples:
     if not rows:
         raise DataError("expected one example per line, got none")
-    numbers, channels = {name: i for i, name in enumerate(classes)}, rows[0].values.shape[1]
-    for row in rows:
-        if row.values.shape[1] != channels:
-            message = f"expected as many channels as in the first example, {channels}, got {row.values.shape[1]}"
-            raise DataError(message, row=row.number)
-        if row.label not in numbers:
-            raise DataError(f"label {row.label!r} is not one of the classes {', '.join(classes)}", row=row.number)
-    sequences = [torch.from_numpy(row.values) for row in rows]
+    numbers, channels = {name: i for i, name in enumerate(classes)}, rows[0][2].shape[1]
+    for row, label, values in rows:
+        if values.shape[1] != channels:
+            message = f"expected as many channels as in the first example, {channels}, got {values.shape[1]}"
+            raise DataError(message, row=row)
+        if label not in numbers:
+            raise DataError(f"label {label!r} is not one of the classes {', '.join(classes)}", row=row)
+    sequences = [torch.from_numpy(values) for _, _, values in rows]
     inputs = pad_sequence(sequences, batch_first=True, padding_value=np.nan)  # (n, t, c)
-    return Examples(inputs, torch.tensor([numbers[row.label] for row in rows]), classes)
+    return Examples(inputs, torch.tensor([numbers[label] for _, label, _ in rows]), classes)

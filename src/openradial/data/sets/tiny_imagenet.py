@@ -37,8 +37,7 @@ def tiny_imagenet_words(root: str | PathLike[str]) -> dict[str, str]:
     base = _base(Path(root).expanduser())
     path, wanted = base / "words.txt", set(_classes(base))
     if not path.is_file():
-        message = "there is no such file; it belongs to the set as published (tiny-imagenet-200.zip)"
-        raise DataError(message, path=path)
+        raise DataError("there is no such file; it belongs to the set as published", path=path)
     rows = (line.split("\t", 1) for line in path.read_text(encoding="utf-8").splitlines() if "\t" in line)
     return {wnid: words for wnid, words in rows if wnid in wanted}
 
