@@ -82,6 +82,8 @@ class FitOptions:
         check_choice("calibration", self.calibration, ("auto", "split", "cross"))
         if self.calibration == "cross" and self.method == "gradient":
             raise OptionError("calibration='cross' is for method='closed-form': training ten networks takes too long")
+        if self.model == "features" and self.method == "gradient":
+            raise OptionError("model='features' has nothing to train; use method='closed-form', or another network")
         if self.size is not None:
             check_count("size", self.size, least=8)
         if self.known is not None and self.novel is not None:
@@ -136,6 +138,7 @@ class FitOptions:
             return self.method
         # what only one of the methods can do decides; else the kind of data
         is_closed = self.random_features is not None or self.class_weight == "auto" or self.calibration == "cross"
+        is_closed = is_closed or self.model == "features"
         is_trained = bool(self._only_trained()) or (self.head, self.loss) != ("radial", "squared")
         return "closed-form" if is_closed or (kind == "table" and not is_trained) else "gradient"
 
@@ -145,8 +148,9 @@ class FitOptions:
 
     def _only_trained(self) -> list[str]:
         """Return the given options that have a meaning only for a network that is trained."""
-        defaults: dict[str, Any] = {"model": "auto", "weights": None, "model_options": {}, "outliers": None}
-        return [*self.training, *(name for name, default in defaults.items() if getattr(self, name) != default)]
+        defaults: dict[str, Any] = {"weights": None, "model_options": {}, "outliers": None}
+        given = [name for name, default in defaults.items() if getattr(self, name) != default]
+        return [*self.training, *given, *(["model"] if self.model not in ("auto", "features") else [])]
 
     def split(self, classes: Sequence[str]) -> Split:
         """Return which of the classes are known."""
