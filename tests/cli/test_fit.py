@@ -67,7 +67,12 @@ def test_fit_of_a_table_prints_method_choices_and_guarantee(call, folder, tmp_pa
     assert "guarantee       cross-fitting: about the asked share" in printed
     code, printed, _ = call("inspect", out)
     assert code == 0
-    for line in ("method: closed-form", "guarantee: cross-fitting", "class_weight: auto", "score of the head, Neighbour"):
+    for line in (
+        "method: closed-form",
+        "guarantee: cross-fitting",
+        "class_weight: auto",
+        "score of the head, Neighbour",
+    ):
         assert line in printed
     code, printed, messages = call("fit", table, "--label", "kind", "--calibration", "split", "--out", tmp_path / "n")
     assert code == 0, messages
@@ -93,8 +98,16 @@ def test_fit_does_not_replace_a_model_unless_asked(call, folder):
         (["digits", "--option", "dropout"], 2, "is written name=value, got 'dropout'"),
         (["digits", "--model", "mlp", "--option", "droput=0.25"], 2, "has no option 'droput'"),
         (["digits", "--group", "patient"], 2, "group"),
-        (["digits", "--method", "closed-form"], 2, "closed form needs rows of numbers, such as a table, and digits holds"),
-        (["digits", "--calibration", "cross", "--method", "gradient"], 2, "calibration='cross' is for method='closed-form'"),
+        (
+            ["digits", "--method", "closed-form"],
+            2,
+            "closed form needs rows of numbers, such as a table, and digits holds",
+        ),
+        (
+            ["digits", "--calibration", "cross", "--method", "gradient"],
+            2,
+            "calibration='cross' is for method='closed-form'",
+        ),
         (["digits", "--calibration", "cross", "--epochs", "3"], 2, "epochs is for a network that is trained"),
         (["/no/where"], 1, "/no/where"),
     ],

@@ -50,15 +50,15 @@ def fitted(z, y, **options):
 def test_outputs_are_those_of_a_head_that_has_never_seen_the_fold():
     z, y = made_data(n=70, k=3)
     folds, prototypes = assign_folds(y), np.eye(3)
-    found = cross_fit(fitted(z, y), [], z, y, folds)
+    result = cross_fit(fitted(z, y), [], z, y, folds)
     for fold in range(FOLDS):
         here, rest = folds == fold, folds != fold
         outputs = naive_outputs(naive_fit(z[rest], y[rest], 3, alpha=0.3), z[here])
         distances = np.linalg.norm(outputs[:, None] - prototypes, axis=2)
-        np.testing.assert_allclose(found.distances[here], distances, rtol=1e-8)
-        np.testing.assert_allclose(found.scores[here, 0], distances.min(1), rtol=1e-8)
-        assert (found.nearest[here].numpy() == distances.argmin(1)).all()
-    assert found.outlier_distances.shape == (0, 3)
+        np.testing.assert_allclose(result.distances[here], distances, rtol=1e-8)
+        np.testing.assert_allclose(result.scores[here, 0], distances.min(1), rtol=1e-8)
+        assert (result.nearest[here].numpy() == distances.argmin(1)).all()
+    assert result.outlier_distances.shape == (0, 3)
 
 
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
@@ -66,12 +66,12 @@ def test_random_features_alpha_and_weights_are_those_of_the_complete_head(class_
     z, y = made_data(n=60, k=3)
     head = fitted(z, y, alpha="auto", random_features=16, class_weight=class_weight)
     folds, rows, weights = assign_folds(y), head.expand(z), head.sums.class_weight
-    found = cross_fit(head, [], z, y, folds)
+    result = cross_fit(head, [], z, y, folds)
     rest = folds != 2
     row_weights = None if weights is None else weights[y[rest]]
     naive = naive_fit(rows[rest], y[rest], 3, head.fitted_alpha, weights=row_weights)
     distances = np.linalg.norm(naive_outputs(naive, rows[~rest])[:, None] - np.eye(3), axis=2)
-    np.testing.assert_allclose(found.distances[~rest], distances, rtol=1e-6)
+    np.testing.assert_allclose(result.distances[~rest], distances, rtol=1e-6)
     assert head.is_fitted
     torch.testing.assert_close(head.counts, y.bincount())  # nothing was taken from the head itself
 
@@ -95,11 +95,11 @@ def test_scores_are_those_of_a_scorer_that_has_never_seen_the_fold(scorer, group
     if groups:
         z, y, members = torch.cat([z, z]), torch.cat([y, y]), torch.arange(50).repeat(2)
     folds = assign_folds(y, groups=members)
-    found = cross_fit(fitted(z, y), [scorer.fit(z, y)], z, y, folds)
+    result = cross_fit(fitted(z, y), [scorer.fit(z, y)], z, y, folds)
     for fold in range(FOLDS):
         here, rest = folds == fold, folds != fold
         naive = type(scorer)(**scorer.settings()).fit(z[rest], y[rest]).unknown_score(z[here])
-        torch.testing.assert_close(found.scores[here, 1], naive, rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(result.scores[here, 1], naive, rtol=1e-8, atol=1e-10)
 
 
 def test_an_example_is_neither_its_own_neighbour_nor_that_of_its_copy():
@@ -117,10 +117,10 @@ def test_a_class_whose_examples_are_all_in_one_fold_is_scored_without_it():
     z, y = made_data(n=60, k=2)
     z, y = torch.cat([z, z[:1] + 20]), torch.cat([y, torch.tensor([2])])
     scorers = [MahalanobisScorer(shrinkage="oas").fit(z, y), NeighbourScorer(1).fit(z, y)]
-    found = cross_fit(fitted(z, y), scorers, z, y, assign_folds(y))
-    assert found.scores.isfinite().all()
-    assert found.nearest[-1] != 2
-    assert (found.scores[-1] > found.scores[:-1].quantile(0.9, dim=0)).all()
+    result = cross_fit(fitted(z, y), scorers, z, y, assign_folds(y))
+    assert result.scores.isfinite().all()
+    assert result.nearest[-1] != 2
+    assert (result.scores[-1] > result.scores[:-1].quantile(0.9, dim=0)).all()
 
 
 def test_outliers_are_made_from_each_fold_and_follow_from_the_seed():
@@ -146,8 +146,8 @@ def test_neighbours_are_searched_among_a_bounded_number_of_rows(monkeypatch):
     z, y = made_data(n=40, k=3)
     folds = assign_folds(y)
     scorer = NeighbourScorer(1).fit(z[kept])
-    found = cross_fit(fitted(z, y), [scorer], z, y, folds, seed=1)
+    result = cross_fit(fitted(z, y), [scorer], z, y, folds, seed=1)
     for i in range(40):
         rest = kept[folds[kept] != folds[i]]
         nearest = torch.cdist(z[i : i + 1], z[rest]).min()
-        torch.testing.assert_close(found.scores[i, 1], nearest)
+        torch.testing.assert_close(result.scores[i, 1], nearest)

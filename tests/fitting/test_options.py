@@ -62,7 +62,10 @@ def test_a_file_and_options_have_the_same_names_and_options_win(tmp_path):
             "calibration='cross' is for method='closed-form': training ten networks takes too long",
         ),
         ({"data": "x", "method": "gradient", "random_features": 9}, "random_features is for method='closed-form'"),
-        ({"data": "x", "method": "gradient", "class_weight": "auto"}, "class_weight='auto' is for method='closed-form'"),
+        (
+            {"data": "x", "method": "gradient", "class_weight": "auto"},
+            "class_weight='auto' is for method='closed-form'",
+        ),
         ({"data": "x", "method": "gradient", "model": "features"}, "model='features' has nothing to train"),
         ({"data": "x", "method": "closed-form", "head": "softmax"}, "head='softmax' .*; use method='gradient'"),
         ({"data": "x", "method": "closed-form", "epochs": 3}, "epochs is for a network that is trained, and in closed"),

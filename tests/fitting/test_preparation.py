@@ -188,5 +188,7 @@ def test_groups_of_the_training_part_are_copies_and_rows_of_one_value(tmp_path):
 
 def test_closed_form_takes_rows_of_numbers():
     assert prepare(FitOptions("spiral", method="closed-form")).num_features == 2
-    with pytest.raises(OptionError, match="closed form needs rows of numbers, such as a table, and digits holds images"):
+    with pytest.raises(
+        OptionError, match="closed form needs rows of numbers, such as a table, and digits holds images"
+    ):
         prepare(FitOptions("digits", method="closed-form"))

@@ -86,7 +86,7 @@ def calibrate_cross(
     return model, _decided(result, known.y, scores, rate)
 
 
-def chosen(head: Head) -> dict[str, Any] | None:
+def selected_values(head: Head) -> dict[str, Any] | None:
     """Return what was chosen from the data for a head in closed form, as JSON values; None for other heads."""
     if not isinstance(head, ClosedFormRadialHead):
         return None

@@ -16,7 +16,7 @@ from openradial.classifier import OpenClassifier
 from openradial.data.batches import BatchOptions
 from openradial.errors import OptionError, TrainingError
 from openradial.fitting.calibration import calibrate, calibrate_fitted
-from openradial.fitting.closed_form import FeatureSet, calibrate_cross, chosen, fit_closed_form
+from openradial.fitting.closed_form import FeatureSet, calibrate_cross, fit_closed_form, selected_values
 from openradial.fitting.in_memory import FitData, as_source, name_of
 from openradial.fitting.networks import choose_settings
 from openradial.fitting.options import FitOptions
@@ -55,8 +55,8 @@ def fit(
 
     Known data are split into parts without a common example: to train, to combine scores, to calibrate the false-reject
     rate and to measure. Tables are fitted in closed form; up to 20,000 examples all of them train, and each is scored
-    by a classifier without its fold. With ``out`` the model is saved there. While it trains, the folder ``out`` with the suffix
-    ``.training`` holds checkpoints, and ``resume`` continues from them.
+    by a classifier without its fold. With ``out`` the model is saved there. While a network is trained, the folder
+    ``out`` with the suffix ``.training`` holds checkpoints, and ``resume`` continues from them.
 
     Args:
         data: a folder of images, a table, or the name of a data set, see :class:`openradial.fitting.FitOptions`; an
@@ -217,7 +217,7 @@ def _measured(
     guarantee = GUARANTEES["split" if out_of_fold is None else "cross"]
     known = out_of_fold if known is None else known
     report = make_report(model, known, novel, prepared.split.novel, prepared.counts(), seconds, prepared.notes)
-    return replace(report, guarantee=guarantee, closed_form=chosen(model.head))
+    return replace(report, guarantee=guarantee, closed_form=selected_values(model.head))
 
 
 def _metadata(
