@@ -7,10 +7,10 @@ from torch import nn
 from openradial import models
 from openradial.errors import OptionError
 from openradial.functional import safe_beta
-from openradial.heads import CACHead, DOCHead, RadialHead, SoftmaxHead
+from openradial.heads import CACHead, ClosedFormRadialHead, DOCHead, RadialHead, SoftmaxHead
 from openradial.nn import RadialLoss
-from openradial.recipe import Recipe, default_recipe
-from openradial.scorers import NeighbourScorer
+from openradial.recipe import Recipe, closed_form_recipe, default_recipe
+from openradial.scorers import MahalanobisScorer, NeighbourScorer
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_each_head_is_made_by_its_name(name, kind):
 def test_other_heads_have_their_score_and_loss_alone(name):
     recipe = default_recipe(models.build("mlp", 2, inputs=2), "mlp", "points", head=name)
     head = recipe.make_head(2)
-    assert (recipe.layers, recipe.make_scorers(head), recipe.outliers) == ((), {}, ())
+    assert (recipe.layers, recipe.make_scorers(head), recipe.outliers) == ((), [], ())
     assert recipe.make_objective(head).loss == head.loss
 
 
@@ -76,11 +76,41 @@ def test_scorers_are_the_head_and_neighbours_in_each_layer():
     recipe = Recipe(layers=("a:input", "b:input"), neighbours=3, cosine=True)
     head = recipe.make_head(2)
     scorers = recipe.make_scorers(head)
-    assert list(scorers) == ["outputs", "a:input", "b:input"]
-    assert scorers["outputs"] is head
-    assert all(isinstance(each, NeighbourScorer) for each in list(scorers.values())[1:])
-    assert [scorers[layer].settings()["normalise"] for layer in recipe.layers] == [True, True]
-    assert [scorers[layer].settings()["k"] for layer in recipe.layers] == [3, 3]
+    assert [layer for layer, _ in scorers] == ["outputs", "a:input", "b:input"]
+    assert scorers[0][1] is head
+    assert all(isinstance(each, NeighbourScorer) for _, each in scorers[1:])
+    assert [each.settings()["normalise"] for _, each in scorers[1:]] == [True, True]
+    assert [each.settings()["k"] for _, each in scorers[1:]] == [3, 3]
+
+
+def test_in_closed_form_a_layer_may_have_two_scorers():
+    recipe = Recipe(method="closed-form", layers=("outputs",), mahalanobis=True, cosine=True)
+    head = recipe.make_closed_form_head(("a", "b"), 3)
+    scorers = recipe.make_scorers(head)
+    assert [layer for layer, _ in scorers] == ["outputs"] * 3
+    assert [type(each) for _, each in scorers] == [ClosedFormRadialHead, MahalanobisScorer, NeighbourScorer]
+    assert (scorers[1][1].normalise, scorers[1][1].shrinkage) == (True, "oas")
+
+
+@pytest.mark.parametrize(("examples", "count"), [(500, 500), (1_000, 500), (1_001, 1_000), (10_001, 2_000)])
+def test_tables_in_closed_form_get_more_random_features_with_more_examples(examples, count):
+    recipe = closed_form_recipe("table", examples)
+    assert (recipe.method, recipe.random_features, recipe.layers) == ("closed-form", count, ("outputs",))
+    assert (recipe.cosine, recipe.mahalanobis) == (False, False)
+    assert closed_form_recipe("table", examples, random_features=7, layers=()).random_features == 7
+
+
+def test_other_features_in_closed_form_are_compared_by_direction():
+    recipe = closed_form_recipe("points", 500)
+    assert (recipe.random_features, recipe.cosine, recipe.mahalanobis) == (0, True, True)
+
+
+def test_the_closed_form_head_has_the_settings_of_the_recipe():
+    recipe = Recipe(method="closed-form", scale=2.0, random_features=8, class_weight="balanced")
+    head = recipe.make_closed_form_head(("a", "b", "c"), 4, seed=3)
+    assert (head.classes, head.num_features, head.random_features, head.seed) == (("a", "b", "c"), 4, 8, 3)
+    assert (head.class_weight, head.scale, head.layer.beta) == ("balanced", 2.0, safe_beta(3, 2.0))
+    assert Recipe(method="closed-form", beta=0.5).make_closed_form_head(("a", "b"), 4).layer.beta == 0.5
 
 
 def test_classes_are_weighted_in_the_loss():
@@ -102,6 +132,14 @@ def test_classes_are_weighted_in_the_loss():
         ({"scale": 0.0}, "scale must be a finite number above 0"),
         ({"outliers": ("ghosts",)}, "ghosts"),
         ({"outlier_weight": True}, "outliers must have a finite weight of at least 0, got True; 0 makes none"),
+        ({"method": "magic"}, "method must be one of 'gradient', 'closed-form', got 'magic'"),
+        ({"random_features": -1}, "random_features must be a whole number of at least 0"),
+        ({"random_features": 8}, "random_features is for method='closed-form', got method='gradient'; leave it out"),
+        ({"mahalanobis": True}, "mahalanobis is for method='closed-form'"),
+        ({"class_weight": "equal"}, "class_weight must be one of 'balanced', 'auto', got 'equal'"),
+        ({"class_weight": "auto"}, "class_weight='auto' is for method='closed-form'; use 'balanced' or None"),
+        ({"method": "closed-form", "head": "cac"}, "head='cac' and loss='squared'; use method='gradient'"),
+        ({"method": "closed-form", "loss": "distance"}, "loss='distance'; use method='gradient'"),
         ({"neighbours": 0}, "neighbours must be a whole number of at least 1"),
     ],
 )

@@ -35,7 +35,11 @@ def test_fit_reports_what_it_does_and_prints_its_numbers_as_json(folder):
         "examples",
         "seconds",
         "notes",
+        "guarantee",
+        "closed_form",
     }
+    assert numbers["closed_form"] is None
+    assert numbers["guarantee"].startswith("split conformal")
     assert "2 known classes; examples: 88 train" in messages
     assert "network mlp, 12 epochs" in messages
     assert (root / "model" / "bundle.json").is_file()
@@ -48,6 +52,31 @@ def test_fit_prints_accuracy_rates_and_the_next_commands(call, folder, tmp_path)
     for line in ("accuracy ", "called unknown ", "predicted class (rows: true class)", "time ", "95 % interval"):
         assert line in out
     assert f"model in {tmp_path / 'm'}" in out
+
+
+def test_fit_of_a_table_prints_method_choices_and_guarantee(call, folder, tmp_path):
+    table, out = folder[0] / "t.csv", tmp_path / "m"
+    options = ("--class-weight", "auto", "--random-features", 50)
+    code, printed, messages = call("fit", table, "--label", "kind", "--novel", "c", *options, "--out", out)
+    assert code == 0, messages
+    assert "2 known classes; examples: 160 train, 80 novel" in messages
+    assert "closed-form head on 2 features; no network is trained" in messages
+    chosen = load(out).metadata["training"]
+    expected = f"alpha {chosen['alpha']:.3g}; 50 random features of width {chosen['width']:.3g}; class weights: none"
+    assert f"closed form     {expected}\n" in printed
+    assert "guarantee       cross-fitting: about the asked share" in printed
+    code, printed, _ = call("inspect", out)
+    assert code == 0
+    for line in (
+        "method: closed-form",
+        "guarantee: cross-fitting",
+        "class_weight: auto",
+        "score of the head, Neighbour",
+    ):
+        assert line in printed
+    code, printed, messages = call("fit", table, "--label", "kind", "--calibration", "split", "--out", tmp_path / "n")
+    assert code == 0, messages
+    assert "guarantee       split conformal: on average, at most the asked share" in printed
 
 
 def test_fit_does_not_replace_a_model_unless_asked(call, folder):
@@ -69,6 +98,17 @@ def test_fit_does_not_replace_a_model_unless_asked(call, folder):
         (["digits", "--option", "dropout"], 2, "is written name=value, got 'dropout'"),
         (["digits", "--model", "mlp", "--option", "droput=0.25"], 2, "has no option 'droput'"),
         (["digits", "--group", "patient"], 2, "group"),
+        (
+            ["digits", "--method", "closed-form"],
+            2,
+            "closed form needs rows of numbers, such as a table, and digits holds",
+        ),
+        (
+            ["digits", "--calibration", "cross", "--method", "gradient"],
+            2,
+            "calibration='cross' is for method='closed-form'",
+        ),
+        (["digits", "--calibration", "cross", "--epochs", "3"], 2, "epochs is for a network that is trained"),
         (["/no/where"], 1, "/no/where"),
     ],
 )

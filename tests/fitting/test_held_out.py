@@ -7,7 +7,7 @@ from openradial.conformal import Rejector
 from openradial.data.examples import Examples
 from openradial.errors import DataError, OptionError
 from openradial.fitting import HeldOut, hold_out
-from openradial.fitting.held_out import MOST
+from openradial.fitting.held_out import MOST, hold_out_nothing
 from openradial.recipe import MIN_COMBINATION
 
 
@@ -105,3 +105,14 @@ def test_a_class_with_a_single_example_is_noted():
     assert hold_out(known([80, 80, 1]), 0.05).notes == (
         "1 class has a single example, the first is 'c2': it is used for training",
     )
+
+
+def test_nothing_is_held_out_where_every_example_is_scored_without_its_fold():
+    parts = hold_out_nothing(known([30, 30, 1]))
+    assert parts_of(parts) == [list(range(61))]
+    assert parts.notes == ("1 class has a single example, the first is 'c2': it is used for training",)
+    assert "the score of the head alone decides" in hold_out_nothing(known([9, 9])).notes[0]
+    with pytest.raises(DataError, match="two known classes or more, got 1"):
+        hold_out_nothing(known([50]))
+    with pytest.raises(DataError, match="'c1' has none"):
+        hold_out_nothing(known([50, 0]))

@@ -55,6 +55,23 @@ def test_a_file_and_options_have_the_same_names_and_options_win(tmp_path):
         ({"data": "x", "beta": 0}, "beta must be a finite number above 0"),
         ({"data": "x", "scale": -1}, "scale must be a finite number above 0"),
         ({"data": "x", "outliers": -1.0}, "outliers must have a finite weight of at least 0"),
+        ({"data": "x", "method": "magic"}, "method must be one of 'auto', 'gradient', 'closed-form', got 'magic'"),
+        ({"data": "x", "calibration": "none"}, "calibration must be one of 'auto', 'split', 'cross', got 'none'"),
+        (
+            {"data": "x", "method": "gradient", "calibration": "cross"},
+            "calibration='cross' is for method='closed-form': training ten networks takes too long",
+        ),
+        ({"data": "x", "method": "gradient", "random_features": 9}, "random_features is for method='closed-form'"),
+        (
+            {"data": "x", "method": "gradient", "class_weight": "auto"},
+            "class_weight='auto' is for method='closed-form'",
+        ),
+        ({"data": "x", "method": "gradient", "model": "features"}, "model='features' has nothing to train"),
+        ({"data": "x", "method": "closed-form", "head": "softmax"}, "head='softmax' .*; use method='gradient'"),
+        ({"data": "x", "method": "closed-form", "epochs": 3}, "epochs is for a network that is trained, and in closed"),
+        ({"data": "x", "method": "closed-form", "model": "mlp"}, "model is for a network that is trained"),
+        ({"data": "x", "calibration": "cross", "outliers": 0.1}, "outliers is for a network that is trained"),
+        ({"data": "x", "random_features": 9, "weights": "w.pt"}, "weights is for a network that is trained"),
         ({"data": "x", "reset": "all"}, "reset must be one of 'classifier', 'fully_connected', 'none'"),
     ],
 )
@@ -84,3 +101,34 @@ def test_options_of_the_recipe_are_those_that_differ():
     assert FitOptions("x").recipe_options() == {"head": "radial", "loss": "squared", "scale": 1.0}
     options = FitOptions("x", beta=2.0, outliers=0.0, neighbours=False).recipe_options()
     assert (options["beta"], options["outlier_weight"], options["layers"]) == (2.0, 0.0, ())
+
+
+@pytest.mark.parametrize(
+    ("values", "table", "other"),
+    [
+        ({}, "closed-form", "gradient"),
+        ({"class_weight": "balanced"}, "closed-form", "gradient"),
+        ({"neighbours": False, "scale": 2.0, "beta": 1.0}, "closed-form", "gradient"),
+        ({"epochs": 3}, "gradient", "gradient"),
+        ({"model": "mlp"}, "gradient", "gradient"),
+        ({"model_options": {"hidden": [3]}}, "gradient", "gradient"),
+        ({"weights": "w.safetensors"}, "gradient", "gradient"),
+        ({"outliers": 0.0}, "gradient", "gradient"),
+        ({"head": "softmax"}, "gradient", "gradient"),
+        ({"loss": "distance"}, "gradient", "gradient"),
+        ({"method": "gradient"}, "gradient", "gradient"),
+        ({"method": "closed-form"}, "closed-form", "closed-form"),
+        ({"random_features": 0}, "closed-form", "closed-form"),
+        ({"class_weight": "auto"}, "closed-form", "closed-form"),
+        ({"calibration": "cross"}, "closed-form", "closed-form"),
+        ({"model": "features"}, "closed-form", "closed-form"),
+    ],
+)
+def test_tables_are_fitted_in_closed_form_unless_an_option_needs_training(values, table, other):
+    options = FitOptions.from_mapping({"data": "x", **values})
+    assert (options.choose_method("table"), options.choose_method("images")) == (table, other)
+
+
+def test_options_of_the_closed_form_reach_the_recipe():
+    options = FitOptions("x", class_weight="auto", random_features=30).recipe_options()
+    assert (options["class_weight"], options["random_features"]) == ("auto", 30)

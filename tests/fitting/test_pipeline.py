@@ -40,7 +40,7 @@ def table(tmp_path_factory):
 def test_a_table_becomes_a_bundle_that_predicts_as_was_measured(table):
     root, _, model = table
     loaded = load(root / "model")
-    prepared = prepare(FitOptions(str(root / "t.csv"), label="kind", novel="c2"))
+    prepared = prepare(FitOptions(str(root / "t.csv"), label="kind", novel="c2", method="gradient"))
     predictions = loaded.predict(prepared.report.inputs)
     assert loaded.classes == model.classes == ("c0", "c1")
     assert (predictions.nearest == prepared.report.labels.numpy()).mean() == model.report.accuracy == 1.0

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -18,7 +20,7 @@ def options(tmp_path):
 
 
 def test_no_example_serves_twice(options):
-    prepared = prepare(options)
+    prepared = prepare(replace(options, calibration="split"))
     parts = [prepared.train, prepared.combination, prepared.calibration, prepared.report]
     rows = torch.cat([part.inputs for part in parts])
     assert len(rows) == 160
@@ -128,7 +130,7 @@ def rows_of(part):
 def test_copies_stay_in_one_part_and_are_noted(tmp_path):
     lines = write_table(tmp_path / "t.csv", rows=150).read_text().splitlines()
     (tmp_path / "t.csv").write_text("\n".join([*lines, *lines[1:61]]) + "\n")
-    prepared = prepare(FitOptions(str(tmp_path / "t.csv"), label="kind"))
+    prepared = prepare(FitOptions(str(tmp_path / "t.csv"), label="kind", calibration="split"))
     assert "60 of 210 examples are duplicates" in prepared.notes[0]
     parts = [rows_of(getattr(prepared, name)) for name in ("train", "combination", "calibration", "report")]
     assert sum(map(len, parts)) == len(set.union(*parts)) == 150
@@ -139,7 +141,7 @@ def test_rows_of_one_group_stay_in_one_part(tmp_path):
     grouped = [f"{lines[0]},patient", *(f"{line},p{i // 4}" for i, line in enumerate(lines[1:]))]
     (tmp_path / "t.csv").write_text("\n".join(grouped) + "\n")
     source = sources.open(tmp_path / "t.csv", label="kind")
-    prepared = prepare(FitOptions(str(tmp_path / "t.csv"), label="kind", group="patient"), source)
+    prepared = prepare(FitOptions(str(tmp_path / "t.csv"), label="kind", group="patient", calibration="split"), source)
     assert "patient" not in prepared.inputs.columns
     patients = source.train.columns["patient"].to_list()
     encoded = [tuple(row) for row in prepared.inputs.prepare(source.train).tolist()]
@@ -156,4 +158,37 @@ def test_copies_alone_cannot_be_calibrated_on(tmp_path):
     lines = [f"{k},{k % 2},c{k}" for k in range(3) for _ in range(60)]
     (tmp_path / "t.csv").write_text("\n".join(["a,b,kind", *lines]) + "\n")
     with pytest.raises(DataError, match="19 different examples must be held out for calibration"):
-        prepare(FitOptions(str(tmp_path / "t.csv"), label="kind"))
+        prepare(FitOptions(str(tmp_path / "t.csv"), label="kind", calibration="split"))
+
+
+def test_a_table_in_closed_form_holds_nothing_out_up_to_a_number_of_examples(options, monkeypatch):
+    prepared = prepare(options)
+    assert (prepared.method, prepared.network.name) == ("closed-form", "features")
+    assert prepared.counts() == {"train": 160, "novel": 80}
+    assert (prepared.calibration, prepared.combination, prepared.report) == (None, None, None)
+    assert prepare(replace(options, calibration="split")).counts()["calibration"] == 24
+    assert prepare(replace(options, method="gradient")).counts()["calibration"] == 24
+    monkeypatch.setattr("openradial.fitting.preparation.MOST_CROSS", 159)
+    assert prepare(options).counts()["calibration"] == 24
+    assert prepare(replace(options, calibration="cross")).counts() == {"train": 160, "novel": 80}
+
+
+def test_groups_of_the_training_part_are_copies_and_rows_of_one_value(tmp_path):
+    lines = write_table(tmp_path / "t.csv", rows=120).read_text().splitlines()
+    (tmp_path / "t.csv").write_text("\n".join([*lines, *lines[1:31]]) + "\n")
+    options = FitOptions(str(tmp_path / "t.csv"), label="kind", novel="c2")
+    prepared = prepare(options)
+    rows = [tuple(row) for row in prepared.train.inputs.tolist()]
+    by_row = {row: {g for other, g in zip(rows, prepared.groups.tolist(), strict=True) if other == row} for row in rows}
+    assert all(len(groups) == 1 for groups in by_row.values())
+    assert len(prepared.groups) == len(rows) == 100
+    assert len(torch.unique(prepared.groups)) == 80
+    assert len(prepare(replace(options, calibration="split")).groups) < 100
+
+
+def test_closed_form_takes_rows_of_numbers():
+    assert prepare(FitOptions("spiral", method="closed-form")).num_features == 2
+    with pytest.raises(
+        OptionError, match="closed form needs rows of numbers, such as a table, and digits holds images"
+    ):
+        prepare(FitOptions("digits", method="closed-form"))

@@ -8,7 +8,7 @@ from torch import nn
 
 from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
-from openradial.fitting.report import Decided, confused, confusion_matrix, decide, hardest, make_report
+from openradial.fitting.report import GUARANTEES, Decided, confused, confusion_matrix, decide, hardest, make_report
 from openradial.heads import RadialHead
 from openradial.metrics import auroc
 
@@ -66,3 +66,12 @@ def test_the_matrix_of_many_classes_is_left_out(model):
 def test_without_examples_for_a_report_there_are_no_numbers(model):
     report = make_report(model, None, None, (), examples={"train": 3}, seconds=1.0)
     assert (report.accuracy, report.false_rejects, report.confused) == (None, None, ())
+
+
+def test_a_report_states_its_guarantee(model):
+    report = make_report(model, DECIDED, None, (), examples={}, seconds=1.0)
+    assert (report.guarantee, report.closed_form) == (GUARANTEES["split"], None)
+    assert "at most the asked share" in GUARANTEES["split"]
+    assert "without a proven bound" in GUARANTEES["cross"]
+    assert "about twice that share" in GUARANTEES["cross"]
+    assert report.as_dict()["guarantee"] == GUARANTEES["split"]

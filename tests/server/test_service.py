@@ -5,6 +5,7 @@ import pytest
 from asking import GatedModel, assert_says, predict, says, until_entered
 from made_bundles import image_bundle, point_bundle, sequence_bundle, table_bundle, text_bundle
 
+from openradial.fitting import fit
 from openradial.server import RequestError, create_app
 from openradial.server import service as services
 from openradial.server.requests import PredictRequest
@@ -111,3 +112,11 @@ def test_a_model_of_inputs_of_any_length_is_not_warmed_up(make_service, monkeypa
     model = GatedModel(monkeypatch)
     make_service(sequence_bundle()).warm_up()
     assert model.rows == []
+
+
+def test_a_closed_form_model_of_a_table_is_served(make_service):
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 2
+    model = fit((rng.normal(size=(120, 2)) + 5 * y[:, None], np.array(["low", "high"])[y]), random_features=20)
+    answer = predict(make_service(model), [{"x0": 0, "x1": 0}, {"x0": 5, "x1": 5}, {"x0": 90, "x1": -90}])
+    assert [each["label"] for each in answer.json()["predictions"]] == ["low", "high", "unknown"]

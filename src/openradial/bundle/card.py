@@ -64,15 +64,20 @@ def _network(record: BundleRecord) -> dict[str, Any]:
     values = {"name": network["name"], "options": network["options"], "parameters": f"{network['parameters']:,}"}
     values["head"] = _part(record.head)
     if record.scorers:
-        values["unknown scores"] = {each["layer"]: _part(each) for each in record.scorers}
+        scores: dict[str, str] = {}
+        for each in record.scorers:  # several may read one layer
+            before = f"{scores[each['layer']]}, " if each["layer"] in scores else ""
+            scores[each["layer"]] = before + _part(each)
+        values["unknown scores"] = scores
     return values if record.combination is None else values | {"combined by": _part(record.combination)}
 
 
 def _part(record: Mapping[str, Any]) -> str:
-    """Return a head or a scorer as the call that makes it."""
+    """Return a head or a scorer as the call that makes it, without the classes, which have a section."""
     if "settings" not in record:
         return "score of the head"
-    return f"{record['kind']}({', '.join(f'{name}={value!r}' for name, value in record['settings'].items())})"
+    settings = {name: value for name, value in record["settings"].items() if name != "classes"}
+    return f"{record['kind']}({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
 
 def _inputs(preprocessing: Mapping[str, Any]) -> dict[str, Any]:

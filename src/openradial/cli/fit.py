@@ -3,7 +3,7 @@
 import inspect
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -98,7 +98,8 @@ def fit_command(
 ) -> None:
     """Fit a model that answers a class or unknown, calibrate it and save it.
 
-    Known data are split by class into parts: to train, to combine scores, to calibrate and to measure.
+    Known data are split by class into parts: to train, to combine scores, to calibrate and to measure. Tables are
+    fitted in closed form; up to 20,000 rows all of them serve, each scored without its fold.
     """
     from rich.console import Console
 
@@ -194,7 +195,17 @@ def _lines(report: "FitReport") -> list[tuple[str, str]]:
     if report.hardest:
         hard = [f"{each.name} {100 * each.accuracy:.0f} %" for each in report.hardest]
         lines.append(("lowest accuracy", listed(hard, 5)))
-    return [*lines, ("time", f"{report.seconds:.1f} s")]
+    if report.closed_form is not None:
+        lines.append(("closed form", _chosen(report.closed_form)))
+    return [*lines, ("guarantee", report.guarantee), ("time", f"{report.seconds:.1f} s")]
+
+
+def _chosen(values: Mapping[str, Any]) -> str:
+    """Return the choices of a closed-form fit in one line."""
+    texts = [f"alpha {values['alpha']:.3g}"]
+    if values["random_features"]:
+        texts.append(f"{values['random_features']:,} random features of width {values['width']:.3g}")
+    return "; ".join([*texts, f"class weights: {values['class_weight'] or 'none'}"])
 
 
 def _matrix(report: "FitReport", classes: tuple[str, ...]) -> "Table":

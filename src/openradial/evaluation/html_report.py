@@ -19,6 +19,7 @@ from openradial.data.sources import RawInput
 from openradial.errors import DataError, require
 from openradial.evaluation.evaluation import Evaluation, Mistake, PredictedSample, as_one_class, find_mistakes
 from openradial.files import write_text
+from openradial.heads import ClosedFormRadialHead
 
 SHOWN, COLUMNS, UNREADABLE = 12, 8, 20  # mistakes of a kind, columns of a table row, unreadable inputs in the report
 INK = "#010203"  # stands for the text colour of the page
@@ -46,12 +47,21 @@ def render_report(evaluation: Evaluation, bundle: OpenClassifier, title: str = "
         title=title,
         evaluation=evaluation,
         bundle=bundle,
+        made=_made(bundle),
+        guarantee=bundle.metadata.get("measured", {}).get("guarantee"),
         figures=figures(evaluation),
         mistakes=_mistakes(evaluation, bundle),
         classes=_classes(evaluation),
         unreadable=[pair for part in (evaluation.known, *evaluation.novel) for pair in part.broken][:UNREADABLE],
     )
     return page
+
+
+def _made(model: OpenClassifier) -> str:
+    """Return how the model was fitted: its network, or the features of a head in closed form."""
+    if isinstance(model.head, ClosedFormRadialHead):
+        return f"closed-form head on {model.head.num_features:,} features"
+    return f"{model.network[0]}, {model.num_parameters:,} parameters"
 
 
 def _mistakes(evaluation: Evaluation, bundle: OpenClassifier) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Fit a classifier in closed form: the features are not trained, the head is solved, all examples calibrate it."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +12,9 @@ from openradial.conformal.calibration import examples_needed
 from openradial.errors import OptionError
 from openradial.fitting.calibration import LabelledBatches, beta_of, fit_combination
 from openradial.fitting.cross import FOLDS, OutOfFold, assign_folds, cross_fit, reference_rows
+from openradial.fitting.held_out import rounded_up
 from openradial.fitting.report import Decided
-from openradial.heads import ClosedFormRadialHead
+from openradial.heads import ClosedFormRadialHead, Head
 from openradial.recipe import Recipe
 from openradial.scorers import NeighbourScorer
 
@@ -85,6 +86,15 @@ def calibrate_cross(
     return model, _decided(result, known.y, scores, rate)
 
 
+def selected_values(head: Head) -> dict[str, Any] | None:
+    """Return what was chosen from the data for a head in closed form, as JSON values; None for other heads."""
+    if not isinstance(head, ClosedFormRadialHead):
+        return None
+    width = None if head.features is None else float(head.features.width)
+    values = {"alpha": head.fitted_alpha, "random_features": head.random_features, "width": width}
+    return values | {"class_weight": None if head.sums.class_weight is None else "balanced"}
+
+
 def _decided(result: OutOfFold, y: Tensor, scores: Tensor, rate: float) -> Decided:
     predicted = torch.empty_like(y)
     for fold in range(int(result.folds.max()) + 1):
@@ -100,5 +110,6 @@ def _check_enough(known: FeatureSet, rate: float) -> None:
     if left < needed:
         raise OptionError(
             f"a false-reject rate of {rate:g} takes {needed} examples to calibrate with, and {n} different known "
-            f"examples leave {left} without one of {FOLDS} folds; use a rate of at least 1/{left + 1}, or add examples"
+            f"examples leave {left} without one of {FOLDS} folds; use a rate of at least "
+            f"{rounded_up(1 / (left + 1)):g}, or add examples"
         )

@@ -14,6 +14,7 @@ from openradial.recipe import MIN_COMBINATION
 MOST = 5_000  # examples of a held-out part: a rate of 5 % is then known to about ± 0.6 %
 SHARE = 0.15  # of the known data, for each held-out part
 LARGEST = 0.4  # share that the calibration may take if it needs more
+ALONE = ": the score of the head alone decides, because other scores need more examples"
 FOR_THREE, FOR_TWO = 10, 5  # examples per class needed to hold out three parts, or two
 
 
@@ -54,7 +55,7 @@ def hold_out(
         most = max(1, int(LARGEST * n))
         raise OptionError(
             f"a false-reject rate of {rate:g} takes {needed} examples to calibrate with, and of {n} known examples at "
-            f"most {most} can be held out; use a rate of at least {_rounded_up(1 / (most + 1)):g}, or add examples"
+            f"most {most} can be held out; use a rate of at least {rounded_up(1 / (most + 1)):g}, or add examples"
         )
     rest, parts = known, {}
     for name, size in sizes.items():
@@ -66,7 +67,8 @@ def hold_out(
 def hold_out_nothing(known: Examples) -> HeldOut:
     """Return all examples for training: each of them is scored without its fold later."""
     _check(known)
-    return HeldOut(known, None, None, None, _single(known))
+    notes = [_few(known) + ALONE] if len(known) < MIN_COMBINATION else []
+    return HeldOut(known, None, None, None, (*notes, *_single(known)))
 
 
 def _taken(rest: Examples, size: int, least: int, seed: int, groups: Tensor | None) -> tuple[Examples, Examples]:
@@ -91,10 +93,10 @@ def _check(known: Examples) -> None:
         raise DataError(f"every known class needs examples, {empty[0]!r} has none; leave it out, or add some")
 
 
-def _rounded_up(rate: float) -> float:
+def rounded_up(rate: float) -> float:
     """Return the rate rounded up to two digits.
 
-    >>> _rounded_up(0.0123)
+    >>> rounded_up(0.0123)
     0.013
     """
     step = 10.0 ** (math.floor(math.log10(rate)) - 1)
@@ -102,13 +104,16 @@ def _rounded_up(rate: float) -> float:
 
 
 def _notes(known: Examples, wanted: list[str], has_test_data: bool) -> tuple[str, ...]:
-    few = f"{len(known)} known examples in {len(known.classes)} classes are few"
-    notes = []
+    few, notes = _few(known), []
     if "combination" not in wanted:
-        notes.append(f"{few}: the score of the head alone decides, because hidden layers need more examples")
+        notes.append(few + ALONE)
     if "report" not in wanted and not has_test_data:
         notes.append(f"{few}: none is left for a report; keep some and run openradial evaluate")
     return (*notes, *_single(known))
+
+
+def _few(known: Examples) -> str:
+    return f"{len(known)} known examples in {len(known.classes)} classes are few"
 
 
 def _single(known: Examples) -> tuple[str, ...]:

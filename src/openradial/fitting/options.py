@@ -82,6 +82,8 @@ class FitOptions:
         check_choice("calibration", self.calibration, ("auto", "split", "cross"))
         if self.calibration == "cross" and self.method == "gradient":
             raise OptionError("calibration='cross' is for method='closed-form': training ten networks takes too long")
+        if self.model == "features" and self.method == "gradient":
+            raise OptionError("model='features' has nothing to train; use method='closed-form', or another network")
         if self.size is not None:
             check_count("size", self.size, least=8)
         if self.known is not None and self.novel is not None:
@@ -93,6 +95,11 @@ class FitOptions:
             **self.recipe_options() | {"method": self._least_method()}
         )  # refuse what no recipe and no setting can be, before anything starts
         Settings.from_mapping(self.training)
+        if self._least_method() == "closed-form" and (given := self._only_trained()):
+            raise OptionError(
+                f"{given[0]} is for a network that is trained, and in closed form none is; leave it out, or use "
+                "method='gradient'"
+            )
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
@@ -131,13 +138,19 @@ class FitOptions:
             return self.method
         # what only one of the methods can do decides; else the kind of data
         is_closed = self.random_features is not None or self.class_weight == "auto" or self.calibration == "cross"
-        is_trained = bool(self.training or self.model_options) or self.outliers is not None
-        is_trained = is_trained or (self.model, self.head, self.loss) != ("auto", "radial", "squared")
+        is_closed = is_closed or self.model == "features"
+        is_trained = bool(self._only_trained()) or (self.head, self.loss) != ("radial", "squared")
         return "closed-form" if is_closed or (kind == "table" and not is_trained) else "gradient"
 
     def _least_method(self) -> MethodName:
         """Return the method that the other options ask for, whatever the data."""
         return self.choose_method("points")
+
+    def _only_trained(self) -> list[str]:
+        """Return the given options that have a meaning only for a network that is trained."""
+        defaults: dict[str, Any] = {"weights": None, "model_options": {}, "outliers": None}
+        given = [name for name, default in defaults.items() if getattr(self, name) != default]
+        return [*self.training, *given, *(["model"] if self.model not in ("auto", "features") else [])]
 
     def split(self, classes: Sequence[str]) -> Split:
         """Return which of the classes are known."""

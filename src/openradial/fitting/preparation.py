@@ -28,6 +28,7 @@ from openradial.recipe import REFERENCES, MethodName
 PUBLISHED = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # of ImageNet, for photographs that stay on disk
 CHUNK = 1024  # rows that are averaged at a time
 MOST_CROSS = 20_000  # examples up to which none is held out in closed form: more spare a part easily
+ROWS = ("table", "points")  # kinds of data that are rows of numbers
 Encoded = Examples | ImageFolder
 
 
@@ -64,8 +65,7 @@ class PreparedData:
     @property
     def num_features(self) -> int:
         """Width of the rows of a table, or of other features."""
-        if not isinstance(self.train, Examples) or self.train.inputs.ndim != 2:
-            raise OptionError(f"closed form needs rows of numbers, such as a table, and {self.name} holds {self.kind}")
+        assert isinstance(self.train, Examples)
         return self.train.inputs.shape[1]
 
     def counts(self) -> dict[str, int]:
@@ -83,6 +83,9 @@ class PreparedData:
 def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedData:
     """Split the data, and learn from the training part how inputs become tensors; without a source, open it."""
     source = open(options.data, label=options.label) if source is None else source
+    method = options.choose_method(source.kind)
+    if method == "closed-form" and source.kind not in ROWS:
+        raise OptionError(f"closed form needs rows of numbers, such as a table, and {source.name} holds {source.kind}")
     network = choose_network(options, source) if source.kind == "images" else None
     if network is not None:
         source = _in_memory(source, network, options.skip_broken)
@@ -90,7 +93,6 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
     source, groups, notes = _groups(source, options.group)
     known, novel = divide(indices(source.train), split)
     has_test = source.test is not None
-    method = options.choose_method(source.kind)
     if is_cross(options, method, len(known)):
         parts = hold_out_nothing(known)
     else:

@@ -17,8 +17,8 @@ MOST = 10  # confused pairs and hard classes in the report
 CONFIDENCE = 0.95
 GUARANTEES = {
     "split": "split conformal: on average, at most the asked share of known inputs is called unknown",
-    "cross": "cross-fitting: the measured rate is out of fold and close to the asked one; cross-conformal prediction, "
-    "where the models of all folds decide, would guarantee at most twice the asked one",
+    "cross": "cross-fitting: about the asked share of known inputs is called unknown, without a proven bound; "
+    "cross-conformal prediction, which keeps the models of all folds, is bounded by about twice that share",
 }
 SMALL = 12  # classes up to which the confusion matrix is shown
 
@@ -63,7 +63,12 @@ class NovelReport:
 
 @dataclass(frozen=True)
 class FitReport:
-    """Numbers on known examples that were used for nothing else; all None with too few examples."""
+    """Numbers on known examples that were used for nothing else; all None with too few examples.
+
+    After cross-fitting, and without test data, they are those of each training example without its fold.
+    ``closed_form`` has what was chosen for a head in closed form: ``alpha``, the number of ``random_features`` and
+    their ``width``, and ``class_weight``.
+    """
 
     accuracy: float | None
     false_rejects: FalseRejectReport | None
@@ -75,6 +80,7 @@ class FitReport:
     seconds: float
     notes: tuple[str, ...] = ()
     guarantee: str = GUARANTEES["split"]
+    closed_form: Mapping[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -99,11 +105,10 @@ def make_report(
     examples: Mapping[str, int],
     seconds: float,
     notes: tuple[str, ...] = (),
-    guarantee: str = GUARANTEES["split"],
 ) -> FitReport:
     """Return the report of a classifier on known examples that were used for nothing else, and on novel ones."""
     if known is None:
-        return FitReport(None, None, None, (), (), None, examples, seconds, notes, guarantee)
+        return FitReport(None, None, None, (), (), None, examples, seconds, notes)
     assert classifier.rejector is not None
     count, rejected = len(known.labels), int((known.predicted < 0).sum())
     interval = binomial_interval(rejected, count, CONFIDENCE)
@@ -118,7 +123,7 @@ def make_report(
     if len(classes) <= SMALL:
         matrix = tuple(map(tuple, confusion_matrix(known.labels, known.nearest, len(classes)).tolist()))
     pairs, hard = confused(known, classes), hardest(known, classes)
-    return FitReport(accuracy, rejects, matrix, pairs, hard, novel_report, examples, seconds, notes, guarantee)
+    return FitReport(accuracy, rejects, matrix, pairs, hard, novel_report, examples, seconds, notes)
 
 
 def confusion_matrix(labels: Tensor, nearest: Tensor, num_classes: int) -> Tensor:
