@@ -31,7 +31,8 @@ class FitOptions:
         reset: layers that ignore the ``weights``: ``"classifier"``, ``"fully_connected"`` or ``"none"``.
         head: ``"radial"``, ``"softmax"``, ``"doc"`` or ``"cac"``.
         method: ``"gradient"`` trains a network; ``"closed-form"`` solves the head on the columns of a table or on other
-            features, see :class:`openradial.heads.ClosedFormRadialHead`; ``"auto"`` is closed form for tables.
+            features, see :class:`openradial.heads.ClosedFormRadialHead`; ``"auto"`` is closed form for tables;
+            ``"best"`` fits a table in both ways and keeps the model with the higher accuracy on held-out known rows.
         calibration: ``"split"`` holds a part out; ``"cross"``, in closed form, scores each example without its fold;
             ``"auto"`` is cross up to 20,000 examples in closed form.
         class_weight: None, ``"balanced"``, or in closed form ``"auto"``.
@@ -57,7 +58,7 @@ class FitOptions:
     weights: str | None = None
     reset: str = "classifier"
     head: HeadName = "radial"
-    method: MethodName | Literal["auto"] = "auto"
+    method: MethodName | Literal["auto", "best"] = "auto"
     calibration: Literal["auto", "split", "cross"] = "auto"
     class_weight: ClassWeightName | None = None
     random_features: int | None = None
@@ -78,7 +79,7 @@ class FitOptions:
         check_rate("false_reject_rate", self.false_reject_rate)
         check_count("seed", self.seed, least=0)
         check_choice("reset", self.reset, ("classifier", "fully_connected", "none"))
-        check_choice("method", self.method, ("auto", "gradient", "closed-form"))
+        check_choice("method", self.method, ("auto", "best", "gradient", "closed-form"))
         check_choice("calibration", self.calibration, ("auto", "split", "cross"))
         if self.calibration == "cross" and self.method == "gradient":
             raise OptionError("calibration='cross' is for method='closed-form': training ten networks takes too long")
@@ -91,11 +92,10 @@ class FitOptions:
         for name in ("skip_broken", "flip", "neighbours"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name} must be true or false, got {getattr(self, name)!r}")
-        Recipe(
-            **self.recipe_options() | {"method": self._least_method()}
-        )  # refuse what no recipe and no setting can be, before anything starts
+        # refuse what no recipe and no setting can be, before anything starts
+        Recipe(**self.recipe_options() | {"method": self._least_method()})
         Settings.from_mapping(self.training)
-        if self._least_method() == "closed-form" and (given := self._only_trained()):
+        if self.method != "best" and self._least_method() == "closed-form" and (given := self._only_trained()):
             raise OptionError(
                 f"{given[0]} is for a network that is trained, and in closed form none is; leave it out, or use "
                 "method='gradient'"
@@ -134,12 +134,14 @@ class FitOptions:
 
     def choose_method(self, kind: str) -> MethodName:
         """Return the method for a kind of data."""
-        if self.method != "auto":
+        if self.method == "gradient" or self.method == "closed-form":
             return self.method
         # what only one of the methods can do decides; else the kind of data
         is_closed = self.random_features is not None or self.class_weight == "auto" or self.calibration == "cross"
         is_closed = is_closed or self.model == "features"
-        is_trained = bool(self._only_trained()) or (self.head, self.loss) != ("radial", "squared")
+        is_trained = (
+            self.method == "best" or bool(self._only_trained()) or (self.head, self.loss) != ("radial", "squared")
+        )
         return "closed-form" if is_closed or (kind == "table" and not is_trained) else "gradient"
 
     def _least_method(self) -> MethodName:

@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from openradial.fitting.networks import choose_settings
 from openradial.fitting.options import FitOptions
 from openradial.fitting.preparation import PreparedData, prepare
 from openradial.fitting.report import GUARANTEES, Decided, FitReport, decide, make_report
+from openradial.fitting.selection import fit_best
 from openradial.recipe import Recipe, closed_form_recipe, default_recipe
 from openradial.training import Devices, Record, Settings, limited_threads
 from openradial.training import fit as train
@@ -77,6 +79,12 @@ def fit(
     wanted = FitOptions.from_mapping({"data": name_of(data), **options})
     source = as_source(data, wanted.label)
     folder = None if out is None else _checked_folder(out, overwrite)
+    if wanted.method == "best":
+        run: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "nodes": nodes, "strategy": strategy}
+        model = fit_best(partial(fit, on_epoch=on_epoch, show_progress=show_progress, **run), source, wanted)
+        if folder is not None:
+            model.save(folder, overwrite=overwrite)
+        return model
     prepared = prepare(wanted, source)
     if prepared.method == "closed-form":
         return _fit_closed_form(wanted, prepared, folder, overwrite, began, on_start)
