@@ -26,8 +26,9 @@ from torch.nn import functional as F
 
 from benchmarks.closed_form_rates import cross_scores, measure_rates
 from benchmarks.machine import machine
-from benchmarks.run import RESULTS, table, write
+from benchmarks.run import RESULTS, table
 from benchmarks.timing import Run, Timing, duel
+from openradial.files import write_text as write
 from openradial.heads import ClosedFormRadialHead
 from openradial.heads.ridge import RidgePath, alphas, solve
 
@@ -170,7 +171,7 @@ def measure_stream(quick: bool) -> dict[str, Any]:
     """Stream examples in a process of its own, and take its peak memory."""
     rows = STREAMED // 50 if quick else STREAMED
     command = [sys.executable, "-m", "benchmarks.closed_form", "--stream", str(rows)]
-    made = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    made: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     return made | {
         "verdicts": [verdict("peak memory of a million rows", made["peak_bytes"] / 1e9, MOST_MEMORY / 1e9, "GB")]
     }
