@@ -103,7 +103,9 @@ def test_beta_is_given_or_calibrated_on_known_examples_and_outliers():
 def test_a_rate_that_needs_more_different_examples_names_one_that_does_not(n, copies, rate):
     z, y = draw(n, 0)
     known = FeatureSet(z.repeat(copies, 1), y.repeat(copies), torch.arange(n).repeat(copies))
-    with pytest.raises(OptionError, match=rf"a false-reject rate of {rate} takes .* and {n} different known") as error:
+    with pytest.raises(
+        OptionError, match=rf"a false-reject rate of {rate} takes .* and of {n} different known"
+    ) as error:
         fitted(known, rate=rate)
     lowest = float(str(error.value).split("at least ")[1].split(",")[0])
     assert fitted(known, rate=lowest)[0].rejector.false_reject_rate == lowest

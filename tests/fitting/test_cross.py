@@ -151,3 +151,25 @@ def test_neighbours_are_searched_among_a_bounded_number_of_rows(monkeypatch):
         rest = kept[folds[kept] != folds[i]]
         nearest = torch.cdist(z[i : i + 1], z[rest]).min()
         torch.testing.assert_close(result.scores[i, 1], nearest)
+
+
+def test_of_many_examples_only_some_are_in_folds(monkeypatch):
+    monkeypatch.setattr("openradial.fitting.cross.MOST", 50)
+    y = torch.arange(200) % 4
+    groups = torch.arange(200) // 2
+    folds = assign_folds(y, 5, groups)
+    assert 40 <= int((folds >= 0).sum()) <= 60
+    assert torch.equal(folds[::2], folds[1::2])
+    assert folds[folds >= 0].bincount().max() <= 12
+    z = torch.randn(200, 3, generator=torch.Generator().manual_seed(0)) + 3 * torch.eye(4)[y][:, :3]
+    head = ClosedFormRadialHead(4, 3, alpha=1.0).fit(z, y)
+    result = cross_fit(head, [NeighbourScorer(1)], z, y, folds)
+    assert torch.equal(result.rows, (folds >= 0).nonzero().squeeze(1))
+    assert torch.equal(result.labels, y[result.rows])
+    for at in (0, 7):
+        row = int(result.rows[at])
+        others = folds != folds[row]
+        fresh = ClosedFormRadialHead(4, 3, alpha=1.0).fit(z[others], y[others])
+        torch.testing.assert_close(result.scores[at, 0].float(), fresh.unknown_score(z[row : row + 1])[0])
+        near = NeighbourScorer(1).fit(z[others]).unknown_score(z[row : row + 1])[0]
+        torch.testing.assert_close(result.scores[at, 1].float(), near)

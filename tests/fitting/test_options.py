@@ -55,7 +55,7 @@ def test_a_file_and_options_have_the_same_names_and_options_win(tmp_path):
         ({"data": "x", "beta": 0}, "beta must be a finite number above 0"),
         ({"data": "x", "scale": -1}, "scale must be a finite number above 0"),
         ({"data": "x", "outliers": -1.0}, "outliers must have a finite weight of at least 0"),
-        ({"data": "x", "method": "magic"}, "method must be one of 'auto', 'best', 'gradient', 'closed-form', got 'magic'"),
+        ({"data": "x", "method": "magic"}, "method must be one of 'auto', 'best', .* got 'magic'"),
         ({"data": "x", "calibration": "none"}, "calibration must be one of 'auto', 'split', 'cross', got 'none'"),
         (
             {"data": "x", "method": "gradient", "calibration": "cross"},

@@ -11,7 +11,7 @@ from openradial.conformal import Rejector
 from openradial.conformal.calibration import examples_needed
 from openradial.errors import OptionError
 from openradial.fitting.calibration import LabelledBatches, beta_of, fit_combination
-from openradial.fitting.cross import FOLDS, OutOfFold, assign_folds, cross_fit, reference_rows
+from openradial.fitting.cross import FOLDS, MOST, OutOfFold, assign_folds, cross_fit, reference_rows
 from openradial.fitting.held_out import rounded_up
 from openradial.fitting.report import Decided
 from openradial.heads import ClosedFormRadialHead, Head
@@ -19,6 +19,7 @@ from openradial.recipe import Recipe
 from openradial.scorers import NeighbourScorer
 
 ONE_THREAD_BELOW = 1e10  # products of numbers in a fit
+WIDE, FEW_FOLDS = 1_000, 5  # beyond so many features, solving again takes long, and fewer folds are made
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +62,15 @@ def fit_closed_form(
 def calibrate_cross(
     model: OpenClassifier, recipe: Recipe, rate: float, known: FeatureSet, seed: int = 0
 ) -> tuple[OpenClassifier, Decided]:
-    """Calibrate with the training examples themselves, each scored by a classifier without its fold.
+    """Calibrate with training examples, up to 5,000 of them, each scored by a classifier without its fold.
 
-    Return the classifier, and decisions on all examples with thresholds from the other folds alone.
+    Return the classifier, and decisions on these examples with thresholds from the other folds alone.
     """
     head = model.head
     assert isinstance(head, ClosedFormRadialHead)
-    _check_enough(known, rate)
-    folds = assign_folds(known.y, groups=known.groups, seed=seed)
+    count = FEW_FOLDS if head.sums.statistics.num_features > WIDE else FOLDS
+    _check_enough(known, rate, count)
+    folds = assign_folds(known.y, count, known.groups, seed)
     scorers = [scorer for _, scorer in model.layer_scorers() if scorer is not head]
     result = cross_fit(head, scorers, known.z, known.y, folds, recipe.outliers, seed)
     model = model.replace(rejector=Rejector(rate))
@@ -79,11 +81,11 @@ def calibrate_cross(
         scores = model.combination.unknown_score(result.scores)
     if recipe.beta == "fit":
         outliers = result.outlier_distances
-        labels = torch.cat([known.y, outliers.argmax(1)])  # never the nearest: an outlier is always wrong
+        labels = torch.cat([result.labels, outliers.argmax(1)])  # never the nearest: an outlier is always wrong
         head.layer.beta = beta_of(torch.cat([result.distances, outliers]), labels, recipe.scale)
     assert model.rejector is not None
     model.rejector.fit(scores)
-    return model, _decided(result, known.y, scores, rate)
+    return model, _decided(result, scores, rate)
 
 
 def selected_values(head: Head) -> dict[str, Any] | None:
@@ -95,21 +97,22 @@ def selected_values(head: Head) -> dict[str, Any] | None:
     return values | {"class_weight": None if head.sums.class_weight is None else "balanced"}
 
 
-def _decided(result: OutOfFold, y: Tensor, scores: Tensor, rate: float) -> Decided:
-    predicted = torch.empty_like(y)
+def _decided(result: OutOfFold, scores: Tensor, rate: float) -> Decided:
+    predicted = torch.empty_like(result.labels)
     for fold in range(int(result.folds.max()) + 1):
         here = result.folds == fold
         predicted[here] = Rejector(rate).fit(scores[~here]).decide(scores[here], result.nearest[here])
-    return Decided(y, predicted, result.nearest, scores)
+    return Decided(result.labels, predicted, result.nearest, scores)
 
 
-def _check_enough(known: FeatureSet, rate: float) -> None:
+def _check_enough(known: FeatureSet, rate: float, folds: int) -> None:
     """Raise unless there are enough different examples for the rate, also without a fold."""
     n = len(known.y) if known.groups is None else len(torch.unique(known.groups))
-    needed, left = examples_needed(rate), n - -(-n // FOLDS)
+    used = min(n, MOST)
+    needed, left = examples_needed(rate), used - -(-used // folds)
     if left < needed:
         raise OptionError(
-            f"a false-reject rate of {rate:g} takes {needed} examples to calibrate with, and {n} different known "
-            f"examples leave {left} without one of {FOLDS} folds; use a rate of at least "
+            f"a false-reject rate of {rate:g} takes {needed} examples to calibrate with, and of {n} different known "
+            f"examples {left} are left without one of {folds} folds; use a rate of at least "
             f"{rounded_up(1 / (left + 1)):g}, or add examples"
         )

@@ -1,8 +1,8 @@
 """Cross-fitting: scores of known examples under a classifier that has not seen them, without a held-out part.
 
-The data are divided into folds. For each fold, the sums over its examples are subtracted, the head is solved again, and
-the fold is scored; Mahalanobis distances work alike, and neighbours are searched among the other folds. So every
-example trains the final classifier, and every example has a score as a new input would get it.
+Examples are divided into folds, up to 5,000 of them. For each fold, the sums over its examples are subtracted, the head
+is solved again, and the fold is scored; Mahalanobis distances work alike, and neighbours are searched among the other
+examples. So every example trains the final classifier, and those in folds have scores as new inputs would get them.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,13 +19,17 @@ from openradial.scorers.statistics import ClassStatistics
 from openradial.training import make_outliers
 
 FOLDS = 10
+MOST = 5_000  # examples in folds: a rate of 5 % is then known to about ± 0.6 %
+OUTSIDE = -1  # the fold of other examples, which every fit has
 
 
 @dataclass(frozen=True)
 class OutOfFold:
-    """Results for each example under the classifier that was fitted without its fold."""
+    """Results for the examples in folds, each under the classifier that was fitted without its fold."""
 
-    folds: Tensor  # (n,) the fold of each example
+    rows: Tensor  # (n,) which examples they are, ascending
+    folds: Tensor  # (n,) the fold of each of them
+    labels: Tensor  # (n,)
     nearest: Tensor  # (n,)
     distances: Tensor  # (n, k) to the prototypes
     scores: Tensor  # (n, m) of the head and of each other scorer
@@ -35,6 +39,8 @@ class OutOfFold:
 def assign_folds(y: Tensor, count: int = FOLDS, groups: Tensor | None = None, seed: int = 0) -> Tensor:
     """Divide examples with labels ``(n,)`` into folds of about the same classes, ``(n,)``; groups stay together.
 
+    Of more than 5,000 examples some are in no fold: -1.
+
     >>> assign_folds(torch.tensor([0, 0, 1, 1]), 2).bincount()
     tensor([2, 2])
     """
@@ -43,8 +49,10 @@ def assign_folds(y: Tensor, count: int = FOLDS, groups: Tensor | None = None, se
     first = torch.full((num_groups,), len(y)).scatter_reduce(0, members, torch.arange(len(y)), "amin")
     order = torch.randperm(num_groups, generator=torch.Generator().manual_seed(seed))
     order = order[y[first[order]].argsort(stable=True)]  # by class, at random within a class
+    parts = max(1, round(len(y) / MOST))  # every so many groups, one is in a fold
+    index = torch.arange(num_groups)
     folds = torch.empty(num_groups, dtype=torch.int64)
-    folds[order] = torch.arange(num_groups) % min(count, num_groups)
+    folds[order] = torch.where(index % parts == 0, index // parts % min(count, num_groups), OUTSIDE)
     return folds[members]
 
 
@@ -58,7 +66,7 @@ def cross_fit(
     outliers: Sequence[str] = (),
     seed: int = 0,
 ) -> OutOfFold:
-    """Score every example under head and scorers without its fold; they were fitted on all examples ``(n, d), (n,)``.
+    """Score examples under head and scorers without their fold; they were fitted on all examples ``(n, d), (n,)``.
 
     ``outliers`` are kinds of outliers to make from each fold, see :func:`openradial.training.make_outliers`.
     """
@@ -77,7 +85,8 @@ def cross_fit(
                 made.append(without.distances(make_outliers(x, labels, outliers)))
     rows, nearest, distances, scores = (torch.cat(column) for column in zip(*parts, strict=True))
     back = rows.argsort()
-    return OutOfFold(folds, nearest[back], distances[back], scores[back], torch.cat(made) if made else distances[:0])
+    rows, outside = rows[back], torch.cat(made) if made else distances[:0]
+    return OutOfFold(rows, folds[rows], y[rows], nearest[back], distances[back], scores[back], outside)
 
 
 def _without_fold(scorer: Scorer, z: Tensor, y: Tensor, folds: Tensor, seed: int) -> Callable[[int], Scorer]:
@@ -86,11 +95,13 @@ def _without_fold(scorer: Scorer, z: Tensor, y: Tensor, folds: Tensor, seed: int
     if isinstance(scorer, MahalanobisScorer) and scorer.shrinkage != "ledoit-wolf":
         rows = unit_length(z) if scorer.normalise else z
         count = int(y.max()) + 1
-        sums = [
-            ClassStatistics.of(rows[folds == fold], y[folds == fold], count) for fold in range(int(folds.max()) + 1)
-        ]
-        total = sum(sums[1:], sums[0])
-        return lambda fold: MahalanobisScorer(**settings).fit_statistics(total - sums[fold])
+        total = ClassStatistics.of(rows, y, count)
+
+        def without(fold: int) -> Scorer:
+            part = ClassStatistics.of(rows[folds == fold], y[folds == fold], count)
+            return MahalanobisScorer(**settings).fit_statistics(total - part)
+
+        return without
     kept = reference_rows(len(z), seed) if isinstance(scorer, NeighbourScorer) else torch.arange(len(z))
 
     def make(fold: int) -> Scorer:
