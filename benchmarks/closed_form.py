@@ -24,13 +24,18 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifierCV
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.closed_form_rates import cross_scores, measure_rates
+from benchmarks.closed_form_rates import measure_rates
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table
 from benchmarks.timing import Run, Timing, duel
+from openradial.classifier import OpenClassifier
 from openradial.files import write_text as write
+from openradial.fitting.closed_form import FeatureSet, calibrate_cross, fit_closed_form
 from openradial.heads import ClosedFormRadialHead
 from openradial.heads.ridge import RidgePath, alphas, solve
+from openradial.models.features import Features
+from openradial.recipe import REFERENCES, Recipe, closed_form_recipe
+from openradial.scorers import Combination, NeighbourScorer
 
 EXAMPLES, SIZE, CLASSES = 15_000, 512, 150
 RANDOM_FEATURES = 2_000
@@ -103,10 +108,15 @@ def measure_fit(quick: bool) -> dict[str, Any]:
     """Time the whole fit: alpha by the leave-one-out error, the solution, and the calibration."""
     z, y = features(EXAMPLES // 10 if quick else EXAMPLES, SIZE, CLASSES)
     test = features(5_000, SIZE, CLASSES, seed=1)
+    head_only = Recipe(method="closed-form")  # its score is the radial distance
+    random = Recipe(method="closed-form", random_features=RANDOM_FEATURES)
+    recipe = closed_form_recipe("points", len(z))  # with Mahalanobis distance and nearest neighbour
     fits: dict[str, Run] = {
-        "closed form": lambda: fit(z, y),
-        "2,000 random features": lambda: fit(z, y, random_features=RANDOM_FEATURES),
+        "closed form": lambda: fit(z, y, head_only),
+        "2,000 random features": lambda: fit(z, y, random),
+        "closed form, all scores": lambda: fit(z, y, recipe),
         "LogisticRegression": lambda: LogisticRegression(max_iter=10_000).fit(z.numpy(), y.numpy()),
+        "LogisticRegression, tol=1e-6": lambda: LogisticRegression(tol=1e-6, max_iter=10_000).fit(z.numpy(), y.numpy()),
         "RidgeClassifierCV": lambda: RidgeClassifierCV().fit(z.numpy(), y.numpy()),
     }
     with warnings.catch_warnings():
@@ -126,16 +136,18 @@ def measure_fit(quick: bool) -> dict[str, Any]:
     }
 
 
-def fit(z: Tensor, y: Tensor, **settings: Any) -> ClosedFormRadialHead:
-    head = ClosedFormRadialHead(CLASSES, z.shape[1], **settings).fit(z, y).solve()
-    cross_scores(head, z, y)
-    return head
+def fit(z: Tensor, y: Tensor, recipe: Recipe) -> OpenClassifier:
+    """Fit head and scorers, choose alpha and calibrate by cross-fitting."""
+    known, classes = FeatureSet(z, y), tuple(map(str, range(CLASSES)))
+    model = fit_closed_form(Features(z.shape[1]), recipe, classes, known)
+    return calibrate_cross(model, recipe, 0.05, known)[0]
 
 
 def score(model: Any, z: Tensor, y: Tensor) -> float:
-    predicted = (
-        model.predict(z) if isinstance(model, ClosedFormRadialHead) else torch.from_numpy(model.predict(z.numpy()))
-    )
+    if isinstance(model, OpenClassifier | ClosedFormRadialHead):
+        predicted = (model.head if isinstance(model, OpenClassifier) else model).predict(z)
+    else:
+        predicted = torch.from_numpy(model.predict(z.numpy()))
     return float((predicted == y).double().mean())
 
 
@@ -161,8 +173,9 @@ def profile(z: Tensor, y: Tensor, random_features: int) -> dict[str, float]:
     projected = step("    projecting them", lambda: path.project(rows))
     step("    leave-one-out of one alpha", lambda: path.leave_one_out(projected, y[:1_000], alpha))
     step("one Cholesky solution", lambda: solve(head.sums.statistics, alpha))
-    head.solve()
-    seconds |= cross_scores(head, z, y)[1]
+    recipe, known = Recipe(method="closed-form", random_features=random_features), FeatureSet(z, y)
+    model = OpenClassifier(Features(z.shape[1]), head)
+    step("calibration by cross-fitting", lambda: calibrate_cross(model, recipe, 0.05, known))
     step("leave-one-out outputs of all examples", lambda: head.leave_one_out(z, y))
     return seconds
 
@@ -198,24 +211,32 @@ def stream(rows: int) -> dict[str, Any]:
 
 
 def measure_predict(quick: bool) -> dict[str, Any]:
-    """Time a prediction beside one matrix product of the same size."""
+    """Time a prediction beside one matrix product of the same size and the neighbour search."""
     cases, verdicts = [], []
     for rows, d, k in BATCHES:
         head = ClosedFormRadialHead(k, d, alpha=1.0).partial_fit(*features(4 * k, d, k)).solve()
-        timings = time_prediction(head, features(rows, d, k, seed=1)[0], 5 if quick else 40)
-        ratio = timings["compute"].fastest / timings["product"].fastest
+        near = NeighbourScorer(1, normalise=True).fit(features(REFERENCES, d, k, seed=2)[0])
+        model = OpenClassifier(
+            Features(d), head, scorers=[("outputs", head), ("outputs", near)], combination=Combination("standardised")
+        )
+        model.fit_combination([features(1_000, d, k, seed=3)[0]])
+        timings = time_prediction(model, near, features(rows, d, k, seed=1)[0], 3 if quick else 15)
+        ratio = timings["prediction"].fastest / timings["product and search"].fastest
         cases.append({"rows": rows, "d": d, "k": k, "ratio": ratio, **{n: t.as_dict() for n, t in timings.items()}})
         if (rows, d, k) in JUDGED:
-            verdicts.append(verdict(f"prediction / matrix product, {rows} x {d}, {k} classes", ratio, PRODUCT_LIMIT))
+            what = f"prediction / matrix product and neighbour search, {rows} x {d}, {k} classes"
+            verdicts.append(verdict(what, ratio, PRODUCT_LIMIT))
     return {"cases": cases, "verdicts": verdicts}
 
 
 @torch.no_grad()
-def time_prediction(head: ClosedFormRadialHead, z: Tensor, rounds: int) -> dict[str, Timing]:
-    weight, bias = torch.randn(head.num_classes, z.shape[1]), torch.randn(head.num_classes)
+def time_prediction(model: OpenClassifier, near: NeighbourScorer, z: Tensor, rounds: int) -> dict[str, Timing]:
+    weight, bias = torch.randn(model.head.num_classes, z.shape[1]), torch.randn(model.head.num_classes)
     rivals: dict[str, Run] = {
         "product": lambda: torch.addmm(bias, z, weight.T),
-        "compute": lambda: head.compute(z),
+        "head": lambda: model.head.compute(z),
+        "product and search": lambda: (torch.addmm(bias, z, weight.T), near.unknown_score(z)),
+        "prediction": lambda: model.decide(z),
     }
     return duel(rivals, rounds=rounds)
 
@@ -318,11 +339,12 @@ def stream_lines(point: dict[str, Any]) -> list[str]:
 def predict_lines(point: dict[str, Any]) -> list[str]:
     rows = [
         [f"{case['rows']:,} x {case['d']:,}", f"{case['k']:,}"]
-        + [f"{1e3 * case[name]['fastest_s']:.3f}" for name in ("product", "compute")]
+        + [f"{1e3 * case[name]['fastest_s']:.3f}" for name in ("product", "head", "product and search", "prediction")]
         + [f"{case['ratio']:.2f}"]
         for case in point["cases"]
     ]
-    return table(["batch", "classes", "one matrix product, ms", "prediction, ms", "ratio"], rows)
+    names = ["one matrix product, ms", "head alone, ms", "product and neighbour search, ms", "prediction, ms", "ratio"]
+    return [f"{REFERENCES:,} references.", "", *table(["batch", "classes", *names], rows)]
 
 
 def add_lines(point: dict[str, Any]) -> list[str]:
