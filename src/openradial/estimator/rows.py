@@ -144,6 +144,7 @@ def scaled(examples: Examples, scaler: StandardScaler | None) -> Examples:
 
 def as_batches(rows: Tensor, labels: Tensor, net: nn.Module) -> list[tuple[Tensor, Tensor]]:
     """Return rows and labels in chunks; rows on the device and in the precision of a network."""
-    kind = next(parameter for parameter in net.parameters() if parameter.is_floating_point())
+    floats = (parameter for parameter in net.parameters() if parameter.is_floating_point())
+    kind = next(floats, torch.empty(0))
     chunks = [part.to(kind.device, kind.dtype) for part in torch.split(rows, ROWS)]
     return list(zip(chunks, torch.split(labels, ROWS), strict=True))
