@@ -138,7 +138,9 @@ class Recipe:
                 if getattr(self, name):
                     raise OptionError(f"{name} is for method='closed-form', got method='gradient'; leave it out")
             if self.class_weight not in (None, "balanced"):
-                raise OptionError(f"class_weight={self.class_weight!r} is for method='closed-form'; use 'balanced' or None")
+                raise OptionError(
+                    f"class_weight={self.class_weight!r} is for method='closed-form'; use 'balanced' or None"
+                )
         elif self.head != "radial" or self.loss != "squared":
             raise OptionError(
                 "method='closed-form' solves the radial head with the squared loss, got "

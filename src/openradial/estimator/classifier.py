@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 from sklearn.utils import check_random_state  # type: ignore[import-untyped]
-from sklearn.utils.class_weight import compute_class_weight  # type: ignore[import-untyped]
 from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 from torch import Tensor, nn
@@ -19,20 +18,18 @@ from openradial.classifier import Decisions, OpenClassifier
 from openradial.conformal import Rejector
 from openradial.data.examples import Examples
 from openradial.errors import OptionError, check_choice, check_count
+from openradial.estimator import closed_form, gradient
 from openradial.estimator.bundles import estimator_state, to_model
-from openradial.estimator.closed_form import add_rows, calibrate_head, check_weights_are_known, fit_rows, make_recipe
-from openradial.estimator.closed_form import make_network as make_features
 from openradial.estimator.labels import Classes, as_classes, as_examples, check_classes, open_world, with_unknown
-from openradial.estimator.network import Factory, inference_copy, make_network, private_random_numbers, train
-from openradial.estimator.rows import ROWS, GroupedExamples, Seen, as_batches, as_rows, fit_scaler, scaled
+from openradial.estimator.network import Factory, inference_copy, private_random_numbers
+from openradial.estimator.rows import ROWS, GroupedExamples, Seen, as_batches, as_rows, scaled
 from openradial.fitting import calibrate, closed_world_beta
 from openradial.fitting.options import check_calibration
 from openradial.fitting.preparation import is_cross
 from openradial.heads import ClosedFormRadialHead, RadialHead
-from openradial.models import MLP
 from openradial.models.features import Features
-from openradial.recipe import ClassWeightName, MethodName, Recipe, hidden_layer_names
-from openradial.training import DEFAULTS, Record, Settings
+from openradial.recipe import ClassWeightName, MethodName, Recipe
+from openradial.training import Record
 from openradial.training.settings import OptimiserName, ScheduleName
 
 FLOATS = [np.float64, np.float32]
@@ -47,13 +44,13 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     counts too, and a row that is more unknown than known rows is predicted as -1, or as ``"unknown"`` where labels are
     strings.
 
-    The method decides which parameters count. Those of training (``hidden``, ``module``, ``loss``, ``outliers`` and all
-    from ``max_epochs`` on but ``random_state``) are for ``"gradient"`` alone, ``random_features`` for ``"closed-form"``.
+    The method decides which parameters count: ``hidden``, ``module``, ``loss``, ``outliers`` and those from
+    ``max_epochs`` on, except ``random_state``, are for ``"gradient"`` alone, ``random_features`` for ``"closed-form"``.
 
     Args:
         hidden: widths of the hidden layers.
-        method: ``"gradient"`` trains a network; ``"closed-form"`` solves the head on random features of the columns, see
-            :class:`openradial.heads.ClosedFormRadialHead`.
+        method: ``"gradient"`` trains a network; ``"closed-form"`` solves the head on random features of the columns,
+            see :class:`~openradial.heads.ClosedFormRadialHead`.
         random_features: their number; 0 takes the columns as they are; ``"auto"`` follows from the number of rows.
         module: instead of ``hidden``, a network with one output per class or a function ``(num_features, num_classes)``
             that makes one. A network is copied and starts with the weights it has.
@@ -63,8 +60,8 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         loss: ``"squared"``, the squared distance to the prototype of the label, or ``"distance"``, as in the paper.
         outliers: weight of outliers, made from two rows of different classes each, whose outputs are pulled to the
             origin (see :func:`openradial.training.make_outliers`); 0 for none.
-        class_weight: None, ``"balanced"``, a dict with a weight for each label, or in closed form ``"auto"``: the better
-            of None and ``"balanced"`` by the leave-one-out macro error.
+        class_weight: None, ``"balanced"``, a dict with a weight for each label, or in closed form ``"auto"``: the
+            better of None and ``"balanced"`` by the leave-one-out macro error.
         standardise: scale every column to mean 0 and standard deviation 1 first.
         false_reject_rate: the share of known rows that may be rejected; None rejects no row.
         neighbours: where rows may be rejected, also use the distance to the nearest training row, in the first hidden
@@ -87,8 +84,8 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         verbose: show progress bars, in a terminal and with rich installed.
 
     After ``fit`` there are ``classes_``, ``network_``, ``head_`` (a :class:`~openradial.heads.RadialHead`),
-    ``scaler_``, ``history_`` (a record per epoch; none in closed form) and ``classifier_``, the :class:`~openradial.OpenClassifier` that
-    predicts, with its scorers, combination and rejector.
+    ``scaler_``, ``history_`` (a record per epoch; none in closed form) and ``classifier_``, the
+    :class:`~openradial.OpenClassifier` that predicts, with its scorers, combination and rejector.
 
     >>> X, y = [[0.0], [0.1], [1.0], [1.1]], ["low", "low", "high", "high"]
     >>> RadialClassifier((10,), learning_rate=0.01, random_state=0).fit(X, y).predict([[0.05], [1.05]])
@@ -176,11 +173,12 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         known, held_out, validation = self._divided(rows, seed)
         self.history_ = []
         if is_closed:
-            self._solve(known, is_cross=held_out is None)
+            closed_form.solve_rows(self, known, is_cross=held_out is None)
         else:
             check_count("max_epochs", self.max_epochs)
             patience = self.patience if self.early_stopping else None
-            self._train(known.examples, validation, self._settings(seed, self.max_epochs, self.schedule, patience))
+            settings = gradient.make_settings(self, self.max_epochs, self.schedule, patience)
+            gradient.train_rows(self, known.examples, validation, settings)
         return self if held_out is None else self._calibrate(held_out)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
@@ -195,17 +193,18 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not begins and is_closed != isinstance(self.head_, ClosedFormRadialHead):
             raise OptionError(f"this classifier was fitted with another method than {self.method!r}; call fit first")
         if begins or not is_closed:
-            check_weights_are_known(self.class_weight)
+            closed_form.check_weights_are_known(self.class_weight)
         X, y = self._validated(X, y, reset=begins)
         named = as_classes(classes, None if begins else self.classes_)
         if begins:
             self.classes_ = check_classes(named, rejects=self.false_reject_rate is not None)
             self.history_ = []
-        known, seed = as_examples(X, y, self.classes_), self._draw_seed(restart=begins)
+        known = as_examples(X, y, self.classes_)
+        self._draw_seed(restart=begins)
         if is_closed:
-            self._add(known)
+            closed_form.add_rows(self, known)
         else:
-            self._train(known, None, self._settings(seed, 1, "constant", None))
+            gradient.train_rows(self, known, None, gradient.make_settings(self, epochs=1))
         return self
 
     def calibrate(self, X: Any, y: Any, groups: Any = None) -> Self:
@@ -322,87 +321,19 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rest, validation = rest.hold_out("validation_fraction", self.validation_fraction, seed)
         return rest, held_out, None if validation is None else validation.examples
 
-    def _settings(self, seed: int, epochs: int, schedule: ScheduleName, patience: int | None) -> Settings:
-        values = {name: getattr(self, name) for name in ("batch_size", "optimiser", "learning_rate", "weight_decay")}
-        values |= {"epochs": epochs, "schedule": schedule, "patience": patience, "seed": seed}
-        # a search over parameters gives NumPy's numbers
-        return Settings(**{name: v.item() if isinstance(v, np.generic) else v for name, v in values.items()})
-
     def _recipe(self, net: nn.Module, rows: int = 1) -> Recipe:
         if not isinstance(self.neighbours, bool | np.bool_):
             raise OptionError(f"neighbours must be True or False, got {self.neighbours!r}; it is the one nearest row")
         has_neighbours = self.false_reject_rate is not None and bool(self.neighbours)
         if isinstance(net, Features):
-            return make_recipe(self, rows, has_neighbours)
-        layers: tuple[str, ...] = ()
-        if has_neighbours and isinstance(net, MLP) and len(net.hidden):
-            layers = hidden_layer_names(net, "mlp")
-            if hasattr(self, "classifier_") and self.classifier_.layers and not hasattr(self, "_seen"):
-                raise OptionError(
-                    "neighbours are searched among the training rows, which a bundle does not hold; fit again, or "
-                    "call set_params(neighbours=False) first"
-                )
-        options: dict[str, Any] = {"layers": layers}
-        if isinstance(self.class_weight, str):
-            options["class_weight"] = self.class_weight
-        return Recipe("radial", self.loss, self.scale, self.beta, DEFAULTS["table"], self.outliers, **options)
-
-    def _solve(self, known: GroupedExamples, *, is_cross: bool) -> None:
-        """Fit in closed form; calibrate too where each row is scored without its fold."""
-        recipe = self._begin_closed_form(known.examples)
-        with private_random_numbers("cpu"):
-            self.classifier_ = fit_rows(self, known, recipe, is_cross)
-        self.head_ = self.classifier_.head
-        self._remember(recipe, scaled(known.examples, self.scaler_).inputs)
-
-    def _add(self, known: Examples) -> None:
-        """Add rows in closed form."""
-        begins = not hasattr(self, "network_")
-        recipe = self._begin_closed_form(known) if begins else self._recipe(self.network_)
-        with private_random_numbers("cpu"):
-            self.classifier_ = add_rows(self, None if begins else self.head_, known, recipe)
-        self.head_ = self.classifier_.head
-        self._remember(recipe, scaled(known, self.scaler_).inputs)
-
-    def _begin_closed_form(self, known: Examples) -> Recipe:
-        self.scaler_ = fit_scaler(known.inputs.numpy()) if self.standardise else None
-        self.network_ = make_features(known.inputs.shape[1])
-        return self._recipe(self.network_, len(known))
+            return closed_form.make_recipe(self, rows, has_neighbours)
+        return gradient.make_recipe(self, net, has_neighbours)
 
     def _remember(self, recipe: Recipe, rows: Tensor) -> None:
         """Keep some of the rows that were trained on, if neighbours are searched among them."""
         if recipe.layers:
             seen = Seen.of(rows, self._seed)
             self._seen = self._seen.joined(seen) if hasattr(self, "_seen") else seen
-
-    def _train(self, known: Examples, validation: Examples | None, settings: Settings) -> None:
-        with private_random_numbers(self.device):
-            torch.manual_seed(settings.seed)
-            network = self.network_ if hasattr(self, "network_") else self._new_network(known)
-            recipe = self._recipe(network)
-            self.classifier_ = OpenClassifier(network, self.head_)  # an earlier calibration no longer holds
-            known = scaled(known, self.scaler_)
-            validation = None if validation is None else scaled(validation, self.scaler_)
-            weight = None
-            if self.class_weight is not None:
-                labels = self.classes_[known.labels.numpy()]
-                weight = torch.tensor(compute_class_weight(self.class_weight, classes=self.classes_, y=labels)).float()
-            objective, verbose = recipe.make_objective(self.head_, weight), bool(self.verbose)
-            history = train(network, objective, known, validation, settings, self.device, verbose)
-        self.history_ += history.records
-        self.network_ = network
-        self.classifier_ = OpenClassifier(inference_copy(network, self.device), self.head_)
-        self._remember(recipe, known.inputs)
-
-    def _new_network(self, known: Examples) -> nn.Module:
-        """Return a network with its initial weights; set the scaler and the head that belong to it."""
-        k, X = len(self.classes_), known.inputs.numpy()
-        self.scaler_ = fit_scaler(X) if self.standardise else None
-        network = make_network(self.module, self.hidden, as_rows(X[:2], self.scaler_), k)
-        head = self._recipe(network).make_head(k)
-        assert isinstance(head, RadialHead)
-        self.head_ = head
-        return network
 
     def _calibrate(self, held_out: GroupedExamples) -> Self:
         recipe = self._recipe(self.network_)
@@ -422,7 +353,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             for_scores, for_rejector = held_out.split_for_scores(self.false_reject_rate, self._seed)
             seen = self._seen.rows
         with private_random_numbers("cpu" if is_closed else self.device):
-            run: Any = calibrate_head if is_closed else calibrate
+            run: Any = closed_form.calibrate_head if is_closed else calibrate
             self.classifier_ = run(
                 net,
                 self.head_,

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.class_weight import compute_class_weight  # type: ignore[import-untyped]
-from torch import nn
+from torch import Tensor, nn
 
 from openradial import models
 from openradial.classifier import OpenClassifier
@@ -11,7 +11,8 @@ from openradial.conformal.inputs import check_rate
 from openradial.data.examples import Examples
 from openradial.errors import OptionError
 from openradial.estimator.labels import Classes, class_names
-from openradial.estimator.rows import GroupedExamples, as_batches, scaled
+from openradial.estimator.network import private_random_numbers
+from openradial.estimator.rows import GroupedExamples, as_batches, fit_scaler, scaled
 from openradial.fitting.calibration import LabelledBatches, calibrate_fitted
 from openradial.fitting.closed_form import FeatureSet, calibrate_cross, cross_beta, fit_closed_form, with_scorers
 from openradial.heads import ClosedFormRadialHead
@@ -20,11 +21,6 @@ from openradial.training import limited_threads
 
 if TYPE_CHECKING:
     from openradial.estimator.classifier import RadialClassifier
-
-
-def make_network(num_features: int) -> nn.Module:
-    """Return the network of an estimator in closed form: the standardised columns in float64."""
-    return models.build("features", num_features, float64=True)
 
 
 def make_recipe(estimator: "RadialClassifier", rows: int, has_neighbours: bool) -> Recipe:
@@ -37,35 +33,34 @@ def make_recipe(estimator: "RadialClassifier", rows: int, has_neighbours: bool) 
     return closed_form_recipe("table", rows, layers=layers, class_weight=weight, **options)
 
 
-def fit_rows(estimator: "RadialClassifier", rows: GroupedExamples, recipe: Recipe, is_cross: bool) -> OpenClassifier:
-    """Return a classifier that is fitted to all rows, and calibrated on each without its fold if that is wanted."""
-    rate, net, seed = estimator.false_reject_rate, estimator.network_, estimator._seed
-    known = _features(estimator, rows.examples, rows)
-    with limited_threads(known.threads(recipe)):
+def solve_rows(estimator: "RadialClassifier", rows: GroupedExamples, *, is_cross: bool) -> None:
+    """Fit an estimator to all rows; calibrate it on each without its fold if that is wanted."""
+    rate, seed = estimator.false_reject_rate, estimator._seed
+    net, recipe = _begin(estimator, rows.examples)
+    known = _features(net, estimator, rows.examples, rows.groups)
+    with private_random_numbers("cpu"), limited_threads(known.threads(recipe)):
         model = fit_closed_form(net, recipe, class_names(estimator.classes_), known, seed)
         head = model.head
         assert isinstance(head, ClosedFormRadialHead)
         if is_cross and rate is not None:
-            return calibrate_cross(model, recipe, check_rate("false_reject_rate", rate), known, seed)[0]
-        if is_cross and recipe.beta == "fit":
+            model, _ = calibrate_cross(model, recipe, check_rate("false_reject_rate", rate), known, seed)
+        else:  # neighbours do not count without a calibration
+            model = model.replace(scorers=None, combination=None)
+        if is_cross and rate is None and recipe.beta == "fit":
             head.layer.beta = cross_beta(head, known, seed)
-    return model.replace(scorers=None, combination=None)
+    _finish(estimator, model, head, recipe, known)
 
 
-def add_rows(
-    estimator: "RadialClassifier", head: ClosedFormRadialHead | None, rows: Examples, recipe: Recipe
-) -> OpenClassifier:
-    """Return a classifier with these rows added to the head, or to a new one, whose random features they choose."""
-    known = _features(estimator, rows)
-    with limited_threads(known.threads(recipe)):
-        if head is None:
-            head = recipe.make_closed_form_head(class_names(estimator.classes_), known.z.shape[1], estimator._seed)
-            if head.random_features:
-                chosen = head.fit(known.z, known.y).features
-                assert chosen is not None
-                head.width = float(chosen.width)
-                head.reset()  # alpha is chosen from all rows, of this call and later ones
-        return OpenClassifier(estimator.network_, head.partial_fit(known.z, known.y))
+def add_rows(estimator: "RadialClassifier", rows: Examples) -> None:
+    """Add rows to the head of an estimator, or to a new one; the first rows choose the width of random features."""
+    begins = not hasattr(estimator, "network_")
+    net, recipe = _begin(estimator, rows) if begins else (estimator.network_, estimator._recipe(estimator.network_))
+    known = _features(net, estimator, rows)
+    with private_random_numbers("cpu"), limited_threads(known.threads(recipe)):
+        head = _first_head(estimator, recipe, known) if begins else estimator.head_
+        assert isinstance(head, ClosedFormRadialHead)
+        head.partial_fit(known.z, known.y)
+    _finish(estimator, OpenClassifier(net, head, classes=head.classes), head, recipe, known)
 
 
 def calibrate_head(
@@ -85,9 +80,39 @@ def calibrate_head(
     return calibrate_fitted(model, recipe, false_reject_rate, combination, calibration)
 
 
-def _features(estimator: "RadialClassifier", rows: Examples, grouped: GroupedExamples | None = None) -> FeatureSet:
-    net, inputs = estimator.network_, scaled(rows, estimator.scaler_).inputs
-    return FeatureSet.of(net, as_batches(inputs, rows.labels, net), None if grouped is None else grouped.groups)
+def _begin(estimator: "RadialClassifier", rows: Examples) -> tuple[nn.Module, Recipe]:
+    """Set the scaler; return the network, which is float64 so that a prediction does not depend on other rows."""
+    estimator.scaler_ = fit_scaler(rows.inputs.numpy()) if estimator.standardise else None
+    net = models.build("features", rows.inputs.shape[1], float64=True)
+    return net, estimator._recipe(net, len(rows))
+
+
+def _features(
+    net: nn.Module, estimator: "RadialClassifier", rows: Examples, groups: Tensor | None = None
+) -> FeatureSet:
+    return FeatureSet.of(net, as_batches(scaled(rows, estimator.scaler_).inputs, rows.labels, net), groups)
+
+
+def _first_head(estimator: "RadialClassifier", recipe: Recipe, known: FeatureSet) -> ClosedFormRadialHead:
+    """Return a head without examples; these choose the width of its random features."""
+    head = recipe.make_closed_form_head(class_names(estimator.classes_), known.z.shape[1], estimator._seed)
+    if head.random_features:
+        chosen = head.fit(known.z, known.y).features
+        assert chosen is not None
+        head.width = float(chosen.width)
+        head.reset()  # alpha follows from the rows of all calls
+    return head
+
+
+def _finish(
+    estimator: "RadialClassifier",
+    model: OpenClassifier,
+    head: ClosedFormRadialHead,
+    recipe: Recipe,
+    known: FeatureSet,
+) -> None:
+    estimator.classifier_, estimator.head_, estimator.network_ = model, head, model.net
+    estimator._remember(recipe, known.z.float())
 
 
 def _as_weights(class_weight: Any, classes: Classes) -> Any:
@@ -100,6 +125,4 @@ def _as_weights(class_weight: Any, classes: Classes) -> Any:
 def check_weights_are_known(class_weight: Any) -> None:
     """Raise if the weights of the classes follow from all labels, which no single part has."""
     if isinstance(class_weight, str):
-        raise OptionError(
-            f"class_weight={class_weight!r} needs all labels at once; give partial_fit a dict of weights"
-        )
+        raise OptionError(f"class_weight={class_weight!r} needs all labels at once; give partial_fit a dict of weights")

@@ -40,6 +40,12 @@ class Seen:
         keys = torch.rand(len(rows), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         return cls(rows, keys)._smallest()._different()
 
+    @classmethod
+    def among(cls, rows: Tensor, count: int) -> Self:
+        """Return rows that were drawn from ``count`` rows earlier, by another call of :meth:`of`."""
+        made = cls.of(rows, seed=0)  # the smallest keys of so many rows lie below this share of 1
+        return cls(made.rows, made.keys * min(1.0, len(made.rows) / count))
+
     def joined(self, other: Self) -> Self:
         """Return both together, as if they had been drawn from all rows at once."""
         both = type(self)(torch.cat([self.rows, other.rows]), torch.cat([self.keys, other.keys]))
