@@ -141,7 +141,7 @@ def test_identical_rows_are_not_separated_by_early_stopping(monkeypatch):
         parts.extend([known, validation])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("openradial.estimator.classifier.train", train)
+    monkeypatch.setattr("openradial.estimator.gradient.train", train)
     with pytest.raises(KeyboardInterrupt):
         RadialClassifier(**QUICK, early_stopping=True).fit(np.repeat(X, 3, 0), np.repeat(y, 3))
     known, validation = ({tuple(row) for row in part.inputs.tolist()} for part in parts)

@@ -16,6 +16,7 @@ from openradial.estimator.rows import GroupedExamples, as_batches, fit_scaler, s
 from openradial.fitting.calibration import LabelledBatches, calibrate_fitted
 from openradial.fitting.closed_form import FeatureSet, calibrate_cross, cross_beta, fit_closed_form, with_scorers
 from openradial.heads import ClosedFormRadialHead
+from openradial.heads.random_features import median_distance
 from openradial.recipe import OUTPUTS, Recipe, closed_form_recipe
 from openradial.training import limited_threads
 
@@ -97,9 +98,11 @@ def _first_head(estimator: "RadialClassifier", recipe: Recipe, known: FeatureSet
     """Return a head without examples; these choose the width of its random features."""
     head = recipe.make_closed_form_head(class_names(estimator.classes_), known.z.shape[1], estimator._seed)
     if head.random_features:
-        chosen = head.fit(known.z, known.y).features
-        assert chosen is not None
-        head.width = float(chosen.width)
+        head.width = median_distance(known.z, estimator._seed)
+        if len(known.y.unique()) > 1:  # rows of one class are predicted well with any width
+            chosen = type(head)(**head.settings() | {"width": "auto"}).fit(known.z, known.y).features
+            assert chosen is not None
+            head.width = float(chosen.width)
         head.reset()  # alpha follows from the rows of all calls
     return head
 

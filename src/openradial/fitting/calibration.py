@@ -107,7 +107,7 @@ def closed_world_beta_of(distances: Tensor, labels: Tensor) -> float:
     except (HeadError, ShapeError) as error:
         raise OptionError(
             f"beta='fit' needs held-out rows of which some are predicted wrongly, and found no best beta in "
-            f"{len(labels)} rows; hold out more (calibration_fraction), or use beta='safe'"
+            f"{len(labels)} rows; add rows, hold out more of them (calibration_fraction), or use beta='safe'"
         ) from error
     return 1 / float(softmax.fitted_temperature)  # type: ignore[arg-type]
 
