@@ -98,11 +98,9 @@ def _first_head(estimator: "RadialClassifier", recipe: Recipe, known: FeatureSet
     """Return a head without examples; these choose the width of its random features."""
     head = recipe.make_closed_form_head(class_names(estimator.classes_), known.z.shape[1], estimator._seed)
     if head.random_features:
-        head.width = median_distance(known.z, estimator._seed)
-        if len(known.y.unique()) > 1:  # rows of one class are predicted well with any width
-            chosen = type(head)(**head.settings() | {"width": "auto"}).fit(known.z, known.y).features
-            assert chosen is not None
-            head.width = float(chosen.width)
+        # rows of one class are predicted well with any width
+        chosen = head.fit(known.z, known.y).features if len(known.y.unique()) > 1 else None
+        head.width = median_distance(known.z, head.seed) if chosen is None else float(chosen.width)
         head.reset()  # alpha follows from the rows of all calls
     return head
 
