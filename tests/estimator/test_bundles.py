@@ -128,7 +128,7 @@ def test_the_options_of_a_prediction_come_back(known, fresh, tmp_path, options):
         {"false_reject_rate": None},
         {"false_reject_rate": None, "random_features": 0, "standardise": False, "beta": "fit"},
         {"neighbours": False, "class_weight": {0: 2.0, 1: 0.5}},
-        {"calibration": "split", "class_weight": "balanced"},
+        {"calibration": "split", "calibration_fraction": 0.4, "class_weight": "balanced"},
         {"scale": 3.0, "beta": "fit", "class_weight": "auto"},
     ],
     ids=lambda options: "-".join(options),
