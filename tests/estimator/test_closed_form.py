@@ -85,8 +85,8 @@ def test_the_parts_add_up_to_one_fit_on_all_rows(known):
     rows = torch.tensor(classifier.scaler_.transform(X)).float().double()
     settings = head.settings() | {"alpha": head.fitted_alpha}
     fresh = ClosedFormRadialHead(**settings).fit(rows, torch.tensor(y))
-    found = torch.tensor(classifier.decision_function(X))
-    torch.testing.assert_close(found, fresh.log_probs(rows), rtol=EQUAL, atol=EQUAL)
+    made = torch.tensor(classifier.decision_function(X))
+    torch.testing.assert_close(made, fresh.log_probs(rows), rtol=EQUAL, atol=EQUAL)
     assert head.counts.tolist() == np.bincount(y).tolist()
 
 
@@ -141,11 +141,11 @@ def test_the_parameters_of_training_are_ignored(fitted, known):
 @pytest.mark.parametrize("rows", [100, 1_500])
 def test_the_number_of_random_features_is_that_of_the_recipe(rows):
     X, y = make_blobs(rows, n_features=3, centers=3, random_state=0)
-    for found in (
+    for made in (
         RadialClassifier(method="closed-form").fit(X, y),
         RadialClassifier(method="closed-form").partial_fit(X, y, classes=[0, 1, 2]),
     ):
-        assert found.head_.random_features == closed_form_recipe("table", rows).random_features
+        assert made.head_.random_features == closed_form_recipe("table", rows).random_features
 
 
 def test_without_random_features_the_columns_themselves_count(known):
@@ -195,15 +195,15 @@ def test_weights_of_classes_are_those_of_ridge_regression(known):
     X, y = X[rare], y[rare]
     by_hand = dict(enumerate(len(y) / (3 * np.bincount(y))))
     options = {"balanced": "balanced", "by hand": by_hand, "some": {0: 5.0}, "none": None, "auto": "auto"}
-    found = {name: RadialClassifier(**CLOSED, class_weight=weight).fit(X, y) for name, weight in options.items()}
+    made = {name: RadialClassifier(**CLOSED, class_weight=weight).fit(X, y) for name, weight in options.items()}
     for name, weight in (("balanced", tuple(by_hand.values())), ("some", (5.0, 1.0, 1.0))):
-        d = naive_distances(found[name], X, y, X, weight)
-        np.testing.assert_allclose(found[name].decision_function(X), -found[name].beta_ * d, rtol=1e-7)
-    np.testing.assert_allclose(found["by hand"].decision_function(X), found["balanced"].decision_function(X), rtol=1e-9)
-    assert (found["balanced"].predict(X) == 0).sum() > (found["none"].predict(X) == 0).sum()
-    errors = {name: macro_error(found[name], X, y) for name in ("balanced", "none", "auto")}
+        d = naive_distances(made[name], X, y, X, weight)
+        np.testing.assert_allclose(made[name].decision_function(X), -made[name].beta_ * d, rtol=1e-7)
+    np.testing.assert_allclose(made["by hand"].decision_function(X), made["balanced"].decision_function(X), rtol=1e-9)
+    assert (made["balanced"].predict(X) == 0).sum() > (made["none"].predict(X) == 0).sum()
+    errors = {name: macro_error(made[name], X, y) for name in ("balanced", "none", "auto")}
     assert errors["auto"] == min(errors.values())
-    added = found["balanced"].partial_fit(X[:1], y[:1])  # the weights stay
+    added = made["balanced"].partial_fit(X[:1], y[:1])  # the weights stay
     assert added.head_.sums.class_weight.tolist() == pytest.approx(list(by_hand.values()))
 
 
