@@ -15,7 +15,7 @@ from torch import nn
 
 from openradial.errors import OptionError, TargetError
 from openradial.estimator import RadialClassifier
-from openradial.fitting import closed_form
+from openradial.fitting.cross import assign_folds
 from openradial.functional import safe_beta
 from openradial.heads import ClosedFormRadialHead
 from openradial.recipe import closed_form_recipe
@@ -227,7 +227,7 @@ def test_beta_is_fitted_to_each_row_without_its_fold(known):
     safe = RadialClassifier(**CLOSED).fit(X[:300], y[:300])
     head, rows = fitted.head_, torch.tensor(fitted.scaler_.transform(X[:300])).float().double()
     labels = torch.tensor(y[:300])
-    folds = closed_form.assign_folds(labels, groups=torch.arange(300), seed=head.seed)
+    folds = assign_folds(labels, groups=torch.arange(300), seed=head.seed)
     settings = head.settings() | {"alpha": head.fitted_alpha, "width": float(head.features.width)}
     d = torch.empty(300, 3, dtype=torch.float64)
     for fold in range(10):
@@ -275,7 +275,7 @@ def test_what_cannot_be_continued_is_refused(fitted, known):
 
 
 def test_a_beta_without_anything_to_fit_it_to_is_refused():
-    with pytest.raises(OptionError, match=r"^beta='fit' needs at least 2 different examples, got 1; add examples"):
+    with pytest.raises(OptionError, match=r"^beta='fit' needs at least 2 different rows, got 1; add rows"):
         RadialClassifier(**CLOSED, beta="fit").fit(np.ones((6, 2)), [0, 1] * 3)
     with pytest.raises(OptionError, match=r"^beta='fit' needs .* 40 rows; add rows, hold out more of them"):
         RadialClassifier(**CLOSED, beta="fit").fit([[0.0], [0.1], [5.0], [5.1]] * 10, [0, 0, 1, 1] * 10)

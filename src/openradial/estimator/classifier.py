@@ -24,7 +24,7 @@ from openradial.estimator.labels import Classes, as_classes, as_examples, check_
 from openradial.estimator.network import Factory, inference_copy, private_random_numbers
 from openradial.estimator.rows import ROWS, GroupedExamples, Seen, as_batches, as_rows, scaled
 from openradial.fitting import calibrate, closed_world_beta
-from openradial.fitting.options import check_calibration
+from openradial.fitting.options import FitOptions
 from openradial.fitting.preparation import is_cross
 from openradial.heads import ClosedFormRadialHead, RadialHead
 from openradial.models.features import Features
@@ -304,8 +304,11 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _is_closed_form(self) -> bool:
         check_choice("method", self.method, ("gradient", "closed-form"))
-        check_calibration(self.calibration, self.method)
+        self._fit_options()
         return self.method == "closed-form"
+
+    def _fit_options(self) -> FitOptions:
+        return FitOptions("rows", method=self.method, calibration=self.calibration)
 
     def _divided(
         self, known: GroupedExamples, seed: int
@@ -313,7 +316,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return examples for training, calibration and validation."""
         rest, held_out, validation = known, None, None
         calibrates = self.false_reject_rate is not None or self.beta == "fit"
-        if calibrates and not is_cross(self.calibration, self.method, len(known.examples)):
+        if calibrates and not is_cross(self._fit_options(), self.method, len(known.examples)):
             rest, held_out = rest.hold_out("calibration_fraction", self.calibration_fraction, seed)
         if held_out is not None and self.false_reject_rate is not None:
             held_out.check_enough(known, self.calibration_fraction, self.false_reject_rate)  # before the training

@@ -13,8 +13,9 @@ from openradial.errors import OptionError
 from openradial.estimator.labels import Classes, class_names
 from openradial.estimator.network import private_random_numbers
 from openradial.estimator.rows import GroupedExamples, as_batches, fit_scaler, scaled
-from openradial.fitting.calibration import LabelledBatches, calibrate_fitted
-from openradial.fitting.closed_form import FeatureSet, calibrate_cross, cross_beta, fit_closed_form, with_scorers
+from openradial.fitting.calibration import LabelledBatches, calibrate_fitted, closed_world_beta_of
+from openradial.fitting.closed_form import FeatureSet, calibrate_cross, fit_closed_form, with_scorers
+from openradial.fitting.cross import assign_folds, cross_fit
 from openradial.heads import ClosedFormRadialHead
 from openradial.heads.random_features import median_distance
 from openradial.recipe import OUTPUTS, Recipe, closed_form_recipe
@@ -48,7 +49,7 @@ def solve_rows(estimator: "RadialClassifier", rows: GroupedExamples, *, is_cross
         else:  # neighbours do not count without a calibration
             model = model.replace(scorers=None, combination=None)
         if is_cross and rate is None and recipe.beta == "fit":
-            head.layer.beta = cross_beta(head, known, seed)
+            head.layer.beta = _cross_beta(head, known, seed)
     _finish(estimator, model, head, recipe, known)
 
 
@@ -114,6 +115,14 @@ def _finish(
 ) -> None:
     estimator.classifier_, estimator.head_, estimator.network_ = model, head, model.net
     estimator._remember(recipe, known.z.float())
+
+
+def _cross_beta(head: ClosedFormRadialHead, known: FeatureSet, seed: int) -> float:
+    """Return the beta of :func:`openradial.fitting.closed_world_beta`, from each row without its fold."""
+    folds = assign_folds(known.y, groups=known.groups, seed=seed)
+    if not folds.any():
+        raise OptionError("beta='fit' needs at least 2 different rows, got 1; add rows, or use beta='safe'")
+    return closed_world_beta_of(cross_fit(head, [], known.z, known.y, folds).distances, known.y)
 
 
 def _as_weights(class_weight: Any, classes: Classes) -> Any:

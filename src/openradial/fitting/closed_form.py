@@ -10,7 +10,7 @@ from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
 from openradial.conformal.calibration import examples_needed
 from openradial.errors import OptionError
-from openradial.fitting.calibration import LabelledBatches, beta_of, closed_world_beta_of, fit_combination
+from openradial.fitting.calibration import LabelledBatches, beta_of, fit_combination
 from openradial.fitting.cross import FOLDS, OutOfFold, assign_folds, cross_fit, reference_rows
 from openradial.fitting.report import Decided
 from openradial.heads import ClosedFormRadialHead
@@ -90,14 +90,6 @@ def calibrate_cross(
     assert model.rejector is not None
     model.rejector.fit(scores)
     return model, _decided(result, known.y, scores, rate)
-
-
-def cross_beta(head: ClosedFormRadialHead, known: FeatureSet, seed: int = 0) -> float:
-    """Return the beta of :func:`~openradial.fitting.closed_world_beta` from distances of each example out of fold."""
-    folds = assign_folds(known.y, groups=known.groups, seed=seed)
-    if not folds.any():
-        raise OptionError("beta='fit' needs at least 2 different examples, got 1; add examples, or use beta='safe'")
-    return closed_world_beta_of(cross_fit(head, [], known.z, known.y, folds).distances, known.y)
 
 
 def _decided(result: OutOfFold, y: Tensor, scores: Tensor, rate: float) -> Decided:

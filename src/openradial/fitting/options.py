@@ -79,7 +79,9 @@ class FitOptions:
         check_count("seed", self.seed, least=0)
         check_choice("reset", self.reset, ("classifier", "fully_connected", "none"))
         check_choice("method", self.method, ("auto", "gradient", "closed-form"))
-        check_calibration(self.calibration, self.method)
+        check_choice("calibration", self.calibration, ("auto", "split", "cross"))
+        if self.calibration == "cross" and self.method == "gradient":
+            raise OptionError("calibration='cross' is for method='closed-form': training ten networks takes too long")
         if self.size is not None:
             check_count("size", self.size, least=8)
         if self.known is not None and self.novel is not None:
@@ -154,13 +156,6 @@ class FitOptions:
         for name in ("known", "novel"):
             values[name] = values[name] if isinstance(values[name], str | None) else list(values[name])
         return values | {"model_options": dict(self.model_options), "training": dict(self.training)}
-
-
-def check_calibration(calibration: str, method: str) -> None:
-    """Raise unless the method can be calibrated so."""
-    check_choice("calibration", calibration, ("auto", "split", "cross"))
-    if calibration == "cross" and method == "gradient":
-        raise OptionError("calibration='cross' is for method='closed-form': training ten networks takes too long")
 
 
 def _names(option: str, given: str | Sequence[str], classes: Sequence[str]) -> tuple[str, ...]:

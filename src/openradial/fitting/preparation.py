@@ -91,7 +91,7 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
     known, novel = divide(indices(source.train), split)
     has_test = source.test is not None
     method = options.choose_method(source.kind)
-    if is_cross(options.calibration, method, len(known)):
+    if is_cross(options, method, len(known)):
         parts = hold_out_nothing(known)
     else:
         parts = hold_out(known, options.false_reject_rate, has_test_data=has_test, seed=options.seed, groups=groups)
@@ -136,11 +136,11 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
     )
 
 
-def is_cross(calibration: str, method: MethodName, examples: int) -> bool:
+def is_cross(options: FitOptions, method: MethodName, examples: int) -> bool:
     """Return whether nothing is held out: each example calibrates without its fold."""
-    if calibration == "auto":
+    if options.calibration == "auto":
         return method == "closed-form" and examples <= MOST_CROSS
-    return calibration == "cross"
+    return options.calibration == "cross"
 
 
 def _groups(source: DataSource, column: str | None) -> tuple[DataSource, Tensor, list[str]]:
