@@ -18,7 +18,7 @@ from openradial.estimator import RadialClassifier
 from openradial.fitting.cross import assign_folds
 from openradial.functional import safe_beta
 from openradial.heads import ClosedFormRadialHead
-from openradial.recipe import closed_form_recipe
+from openradial.recipe import Recipe, closed_form_recipe
 
 CLOSED = {"method": "closed-form", "random_features": 60, "random_state": 0}
 EQUAL = 1e-8  # relative: sums over parts, and ridge systems with a small penalty
@@ -71,6 +71,7 @@ def test_the_answers_are_those_of_ridge_regression_on_random_features(fitted, kn
     assert fitted.score(X[300:], y[300:]) > 0.8
     assert fitted.history_ == []
     assert isinstance(fitted.head_, ClosedFormRadialHead)
+    assert fitted.network_(torch.zeros(2, 4)).dtype == torch.float64
 
 
 def test_the_parts_add_up_to_one_fit_on_all_rows(known):
@@ -262,6 +263,12 @@ def test_beta_is_fitted_to_each_row_without_its_fold(known):
 def test_an_impossible_option_is_refused(known, options, message):
     with pytest.raises(OptionError, match=f"^{message}"):
         RadialClassifier(**CLOSED | options).fit(*known)
+
+
+def test_a_weight_per_class_is_for_closed_form():
+    assert closed_form_recipe("table", 10, class_weight=(1.0, 2.0)).class_weight == (1.0, 2.0)
+    with pytest.raises(OptionError, match=r"^class_weight=\(1.0, 2.0\) is for method='closed-form'; use 'balanced' or"):
+        Recipe(class_weight=(1.0, 2.0))
 
 
 def test_what_cannot_be_continued_is_refused(fitted, known):
