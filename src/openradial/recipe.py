@@ -56,7 +56,8 @@ class Recipe:
         method: ``"gradient"``, or ``"closed-form"``, which solves the radial head on features that are not trained, see
             :class:`openradial.heads.ClosedFormRadialHead`; and so ``random_features``.
         mahalanobis: in closed form, whether the Mahalanobis distance of the features counts.
-        class_weight: None, ``"balanced"``, or in closed form ``"auto"``: by the leave-one-out macro error.
+        class_weight: None, ``"balanced"``, or in closed form ``"auto"``, by the leave-one-out macro error, or a weight
+            per class.
     """
 
     head: HeadName = "radial"
@@ -72,12 +73,12 @@ class Recipe:
     method: MethodName = "gradient"
     random_features: int = 0
     mahalanobis: bool = False
-    class_weight: ClassWeightName | None = None
+    class_weight: ClassWeightName | tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, ("gradient", "closed-form"))
         check_count("random_features", self.random_features, least=0)
-        if self.class_weight is not None:
+        if isinstance(self.class_weight, str):
             check_choice("class_weight", self.class_weight, ("balanced", "auto"))
         self._check_method()
         check_choice("head", self.head, ("radial", *HEADS))
@@ -136,8 +137,10 @@ class Recipe:
             for name in ("random_features", "mahalanobis"):
                 if getattr(self, name):
                     raise OptionError(f"{name} is for method='closed-form', got method='gradient'; leave it out")
-            if self.class_weight == "auto":
-                raise OptionError("class_weight='auto' is for method='closed-form'; use 'balanced' or None")
+            if self.class_weight not in (None, "balanced"):
+                raise OptionError(
+                    f"class_weight={self.class_weight!r} is for method='closed-form'; use 'balanced' or None"
+                )
         elif self.head != "radial" or self.loss != "squared":
             raise OptionError(
                 "method='closed-form' solves the radial head with the squared loss, got "

@@ -22,6 +22,7 @@ from openradial.heads import RadialHead, SoftmaxHead
 from openradial.models import build
 
 QUICK = {"hidden": (12, 8), "max_epochs": 5, "learning_rate": 1e-2, "random_state": 0}
+CLOSED = {"method": "closed-form", "random_features": 50, "random_state": 0, "false_reject_rate": 0.1}
 NAMES = ["length", "width, cm", "height", "weight"]
 KINDS = {
     "int": np.array([3, 5, 2**53 + 1]),
@@ -121,6 +122,47 @@ def test_the_options_of_a_prediction_come_back(known, fresh, tmp_path, options):
     assert clone(again).set_params(max_epochs=1).fit(X, y).classifier_.rejector.is_fitted
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"false_reject_rate": None},
+        {"false_reject_rate": None, "random_features": 0, "standardise": False, "beta": "fit"},
+        {"neighbours": False, "class_weight": {0: 2.0, 1: 0.5}},
+        {"calibration": "split", "calibration_fraction": 0.4, "class_weight": "balanced"},
+        {"scale": 3.0, "beta": "fit", "class_weight": "auto"},
+    ],
+    ids=lambda options: "-".join(options),
+)
+def test_a_classifier_in_closed_form_comes_back_and_learns_on(known, tmp_path, options):
+    X, y = (known[0] - known[0].mean(0)) / known[0].std(0), known[1]
+    classifier = RadialClassifier(**CLOSED | options).fit(X[:200], y[:200])
+    again = check_round_trip(classifier, tmp_path / "model", X)
+    for name in ("method", "random_features", "scale", "standardise", "false_reject_rate"):
+        assert again.get_params()[name] == classifier.get_params()[name]
+    weight = {0: 2.0, 1: 0.5, 2: 1.0} if isinstance(classifier.class_weight, dict) else classifier.class_weight
+    assert again.class_weight == weight
+    assert again.beta_ == again.beta == classifier.beta_
+    for each in (classifier, again):
+        before = each.head_.counts.numpy()
+        each.partial_fit(X[200:300], y[200:300])
+        np.testing.assert_array_equal(each.head_.counts.numpy(), before + np.bincount(y[200:300]))
+        if each.false_reject_rate is not None:
+            each._seed = 0  # divides the rows
+            each.set_params(beta="safe").calibrate(X[300:], y[300:])
+    assert again.classifier_.layers == classifier.classifier_.layers
+    for method in ("predict_proba", "unknown_score"):
+        np.testing.assert_allclose(getattr(again, method)(X), getattr(classifier, method)(X), rtol=1e-7)
+    np.testing.assert_array_equal(again.predict(X), classifier.predict(X))
+    check_round_trip(again, tmp_path / "again", X)
+
+
+def test_classes_and_columns_of_a_closed_form_come_back(known, fresh, tmp_path):
+    classifier = RadialClassifier(**CLOSED).fit(frame(known[0], NAMES), KINDS["int"][known[1]])
+    again = check_round_trip(classifier, tmp_path / "model", fresh, NAMES)
+    assert again.feature_names_in_.tolist() == NAMES
+    assert again.classes_.tolist() == KINDS["int"].tolist()
+
+
 def test_columns_are_found_by_name(known, fresh, tmp_path):
     classifier = RadialClassifier(**QUICK, false_reject_rate=0.1).fit(frame(known[0], NAMES), known[1])
     again = check_round_trip(classifier, tmp_path / "model", fresh, NAMES)
@@ -215,11 +257,12 @@ def test_with_neighbours_a_loaded_estimator_predicts_and_refuses_to_learn_on(kno
     assert again.classifier_.combination is not None
 
 
-def test_a_model_that_was_fitted_to_a_table_of_numbers_becomes_an_estimator(known, tmp_path):
+@pytest.mark.parametrize("options", [{"epochs": 2}, {"method": "closed-form"}], ids=["trained", "closed form"])
+def test_a_model_that_was_fitted_to_a_table_of_numbers_becomes_an_estimator(known, tmp_path, options):
     X, y = known[0][:, :3], np.array(["red", "green", "blue"])[known[1]]
     lines = [",".join([*map(repr, row), label]) for row, label in zip(X.tolist(), y, strict=True)]
     (tmp_path / "table.csv").write_text("\n".join(["length,width,height,colour", *lines]))
-    model = fit(tmp_path / "table.csv", label="colour", epochs=2)
+    model = fit(tmp_path / "table.csv", label="colour", **options)
     classifier = RadialClassifier.from_bundle(model.save(tmp_path / "model"))
     names = ["length", "width", "height"]
     assert classifier.predict(frame(X, names)).tolist() == model.predict(as_dicts(X, names)).names

@@ -21,7 +21,8 @@ def test_the_code_of_the_page_runs_with_the_results_it_states(python_blocks):
             np.testing.assert_array_equal(names["same"].predict(names["test_X"]), labels)
             rows = [{f"x{i}": value for i, value in enumerate(row)} for row in names["test_X"]]
             assert names["model"].predict(rows).names == ["unknown" if k == -1 else str(k) for k in labels]
-    for name in ("classifier", "pipeline", "search", "calibrated"):
+    assert (names["closed"].predict(names["X"][~known]) == -1).mean() > 0.5
+    for name in ("classifier", "closed", "stream", "pipeline", "search", "calibrated"):
         assert names[name].score(names["test_X"], names["test_y"]) > 0.8
 
 

@@ -81,6 +81,16 @@ def test_rows_of_all_parts_are_as_likely_to_be_remembered(monkeypatch):
     assert 30 <= late <= 70  # half of them, 4 deviations
 
 
+def test_rows_that_were_drawn_before_stand_for_those_they_were_drawn_from(monkeypatch):
+    monkeypatch.setattr("openradial.estimator.rows.REFERENCES", 200)
+    counts = []
+    for seed in range(20):
+        early, late = torch.arange(200.0)[:, None], torch.arange(200.0, 400.0)[:, None]
+        both = Seen.among(early, 600).joined(Seen.of(late, seed))  # 600 rows and 200 others
+        counts.append(int((both.rows < 200).sum()))
+    assert np.mean(counts) == pytest.approx(150, abs=10)
+
+
 def test_rows_that_come_again_do_not_displace_others(monkeypatch):
     monkeypatch.setattr("openradial.estimator.rows.REFERENCES", 40)
     rows = torch.arange(30.0).unsqueeze(1)
@@ -141,7 +151,7 @@ def test_identical_rows_are_not_separated_by_early_stopping(monkeypatch):
         parts.extend([known, validation])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("openradial.estimator.classifier.train", train)
+    monkeypatch.setattr("openradial.estimator.gradient.train", train)
     with pytest.raises(KeyboardInterrupt):
         RadialClassifier(**QUICK, early_stopping=True).fit(np.repeat(X, 3, 0), np.repeat(y, 3))
     known, validation = ({tuple(row) for row in part.inputs.tolist()} for part in parts)

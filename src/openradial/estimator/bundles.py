@@ -15,8 +15,12 @@ from openradial.conformal import Rejector
 from openradial.data.inputs import TableInputs
 from openradial.data.table_encoder import NumberFeature, TableEncoder
 from openradial.errors import BundleError, OptionError
-from openradial.heads import RadialHead
+from openradial.estimator.labels import class_names
+from openradial.estimator.rows import Seen
+from openradial.heads import ClosedFormRadialHead, RadialHead
 from openradial.models import MLP
+from openradial.models.features import Features
+from openradial.scorers import NeighbourScorer
 
 if TYPE_CHECKING:
     from openradial.estimator.classifier import RadialClassifier
@@ -26,7 +30,8 @@ LABELS = "label_dtype"  # in the metadata
 
 def to_model(estimator: "RadialClassifier", rejector: Rejector | None) -> OpenClassifier:
     """Return the classifier of a fitted estimator with its columns and classes."""
-    if estimator.module is not None or not isinstance(estimator.network_, MLP):
+    net = estimator.network_
+    if not isinstance(net, Features) and (estimator.module is not None or not isinstance(net, MLP)):
         raise OptionError(
             "a bundle builds its network again by name, and this estimator has its own module; fit it with "
             "hidden=(...), or build an openradial.OpenClassifier with the name of a network"
@@ -38,7 +43,7 @@ def to_model(estimator: "RadialClassifier", rejector: Rejector | None) -> OpenCl
     shifts, scales = (np.zeros(n), np.ones(n)) if scaler is None else (scaler.mean_, scaler.scale_)
     columns = zip(names, shifts.tolist(), scales.tolist(), strict=True)
     features = tuple(NumberFeature(name, shift, shift, scale) for name, shift, scale in columns)
-    classes = tuple(map(str, estimator.classes_.tolist()))
+    classes = class_names(estimator.classes_)
     if rejector is not None:  # the rate of the estimator may have been changed since its calibration
         record = rejector.to_dict()
         settings = record["settings"] | {"false_reject_rate": estimator.false_reject_rate}
@@ -48,7 +53,7 @@ def to_model(estimator: "RadialClassifier", rejector: Rejector | None) -> OpenCl
         rejector=rejector,
         classes=classes,
         preprocessing=TableInputs(TableEncoder(features, classes)),
-        network=("mlp", {"inputs": n, "hidden": _widths(estimator.network_)}),
+        network=_network_record(net, n),
         metadata={**estimator.classifier_.metadata, LABELS: estimator.classes_.dtype.str},
     )
 
@@ -59,10 +64,12 @@ def estimator_state(path: Path | str) -> tuple[dict[str, Any], dict[str, Any]]:
     inputs, net, head = model.preprocessing, model.net, model.head
     columns = inputs.encoder.features if isinstance(inputs, TableInputs) else ()
     numbers = [column for column in columns if isinstance(column, NumberFeature)]
-    if not numbers or len(numbers) < len(columns) or not isinstance(head, RadialHead) or not isinstance(net, MLP):
+    is_closed = isinstance(net, Features) and isinstance(head, ClosedFormRadialHead)
+    is_number = bool(numbers) and len(numbers) == len(columns)
+    if not is_number or not isinstance(head, RadialHead) or not (is_closed or isinstance(net, MLP)):
         raise BundleError(
-            f"an estimator needs a bundle of a table of numbers with the network mlp and a radial head, and {path} is "
-            f"not one; use openradial.load({str(path)!r})"
+            "an estimator needs a bundle of a table of numbers with the network mlp and a radial head, or with a head "
+            f"in closed form, and {path} is not one; use openradial.load({str(path)!r})"
         )
     names = [column.name for column in numbers]
     shifts, scales = (np.array([getattr(column, name) for column in numbers]) for name in ("shift", "scale"))
@@ -70,8 +77,7 @@ def estimator_state(path: Path | str) -> tuple[dict[str, Any], dict[str, Any]]:
     if shifts.any() or (scales != 1).any():
         scaler = StandardScaler().fit(shifts[None])
         scaler.mean_, scaler.scale_, scaler.var_ = shifts, scales, scales**2
-    params = {
-        "hidden": tuple(_widths(net)),
+    params: dict[str, Any] = {
         "beta": float(head.layer.beta),
         "scale": float(getattr(head.layer.prototypes, "scale", 1.0)),
         "loss": head.loss_name,
@@ -88,9 +94,30 @@ def estimator_state(path: Path | str) -> tuple[dict[str, Any], dict[str, Any]]:
         "classifier_": model,
         "history_": [],
     }
+    if isinstance(net, MLP):
+        params["hidden"] = tuple(_widths(net))
+    if isinstance(head, ClosedFormRadialHead):
+        params |= _closed_form_params(head, state["classes_"])
+        neighbours = [scorer for _, scorer in model.layer_scorers() if isinstance(scorer, NeighbourScorer)]
+        if neighbours:  # in closed form it holds training rows
+            state["_seen"] = Seen.among(neighbours[0].references.float(), int(head.counts.sum()))
     if names != [f"x{i}" for i in range(len(names))]:
         state["feature_names_in_"] = np.array(names, dtype=object)
     return params, state
+
+
+def _closed_form_params(head: ClosedFormRadialHead, classes: NDArray[Any]) -> dict[str, Any]:
+    weight: Any = head.class_weight
+    if isinstance(weight, tuple):
+        weight = dict(zip(classes.tolist(), weight, strict=True))
+    return {"method": "closed-form", "random_features": head.random_features, "class_weight": weight}
+
+
+def _network_record(net: nn.Module, num_inputs: int) -> tuple[str, dict[str, Any]]:
+    if isinstance(net, Features):
+        return "features", {"normalise": net.normalise, "float64": net.float64}
+    assert isinstance(net, MLP)
+    return "mlp", {"inputs": num_inputs, "hidden": _widths(net)}
 
 
 def _widths(net: MLP) -> list[int]:

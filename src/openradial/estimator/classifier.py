@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 from sklearn.utils import check_random_state  # type: ignore[import-untyped]
-from sklearn.utils.class_weight import compute_class_weight  # type: ignore[import-untyped]
 from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 from torch import Tensor, nn
@@ -18,31 +17,41 @@ from torch import Tensor, nn
 from openradial.classifier import Decisions, OpenClassifier
 from openradial.conformal import Rejector
 from openradial.data.examples import Examples
-from openradial.errors import OptionError, check_count
+from openradial.errors import OptionError, check_choice, check_count
+from openradial.estimator import closed_form, gradient
 from openradial.estimator.bundles import estimator_state, to_model
 from openradial.estimator.labels import Classes, as_classes, as_examples, check_classes, open_world, with_unknown
-from openradial.estimator.network import Factory, inference_copy, make_network, private_random_numbers, train
-from openradial.estimator.rows import ROWS, GroupedExamples, Seen, as_batches, as_rows, fit_scaler, scaled
+from openradial.estimator.network import Factory, inference_copy, private_random_numbers
+from openradial.estimator.rows import ROWS, GroupedExamples, Seen, as_batches, as_rows, scaled
 from openradial.fitting import calibrate, closed_world_beta
-from openradial.heads import RadialHead
-from openradial.models import MLP
-from openradial.recipe import Recipe, hidden_layer_names
-from openradial.training import DEFAULTS, Record, Settings
+from openradial.fitting.options import FitOptions
+from openradial.fitting.preparation import is_cross
+from openradial.heads import ClosedFormRadialHead, RadialHead
+from openradial.models.features import Features
+from openradial.recipe import ClassWeightName, MethodName, Recipe
+from openradial.training import Record
 from openradial.training.settings import OptimiserName, ScheduleName
 
 FLOATS = [np.float64, np.float32]
 
 
 class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Hidden layers and a radial layer as a scikit-learn classifier that may answer "unknown".
+    r"""Hidden layers, or random features, and a radial layer as a scikit-learn classifier that may answer "unknown".
 
-    A network maps each row to a point ``o``; class k has the prototype ``scale * e_k``. The nearest prototype is the
+    Each row is mapped to a point ``o``; class k has the prototype ``scale * e_k``. The nearest prototype is the
     predicted class, and its distance is the unknown score. With ``false_reject_rate`` set, a part of the training data
-    is held out, the distance to the nearest training row counts too, and a row that is more unknown than known rows
-    is predicted as -1, or as ``"unknown"`` where labels are strings.
+    is held out (in closed form, each row is scored without its fold instead), the distance to the nearest training row
+    counts too, and a row that is more unknown than known rows is predicted as -1, or as ``"unknown"`` where labels are
+    strings.
+
+    The method decides which parameters count: ``hidden``, ``module``, ``loss``, ``outliers`` and those from
+    ``max_epochs`` on, except ``random_state``, are for ``"gradient"`` alone, ``random_features`` for ``"closed-form"``.
 
     Args:
         hidden: widths of the hidden layers.
+        method: ``"gradient"`` trains a network; ``"closed-form"`` solves the head on random features of the columns,
+            see :class:`~openradial.heads.ClosedFormRadialHead`.
+        random_features: their number; 0 takes the columns as they are; ``"auto"`` follows from the number of rows.
         module: instead of ``hidden``, a network with one output per class or a function ``(num_features, num_classes)``
             that makes one. A network is copied and starts with the weights it has.
         beta: how fast probabilities fall with the distance; it changes no label. A number; ``"safe"``, see
@@ -51,12 +60,15 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         loss: ``"squared"``, the squared distance to the prototype of the label, or ``"distance"``, as in the paper.
         outliers: weight of outliers, made from two rows of different classes each, whose outputs are pulled to the
             origin (see :func:`openradial.training.make_outliers`); 0 for none.
-        class_weight: None, ``"balanced"``, or a dict with a weight for each label.
+        class_weight: None, ``"balanced"``, a dict with a weight for each label, or in closed form ``"auto"``: the
+            better of None and ``"balanced"`` by the leave-one-out macro error.
         standardise: scale every column to mean 0 and standard deviation 1 first.
         false_reject_rate: the share of known rows that may be rejected; None rejects no row.
         neighbours: where rows may be rejected, also use the distance to the nearest training row, in the first hidden
-            layer. Up to 10,000 training rows are kept for it. It is not used with a ``module``, with a network without
-            hidden layers, or with fewer than about 60 held-out rows.
+            layer, or in closed form between columns. Up to 10,000 training rows are kept for it. It is not used with a
+            ``module``, with a network without hidden layers, or with fewer than about 60 held-out rows.
+        calibration: ``"split"`` holds a part out; ``"cross"``, in closed form, scores each row without its fold;
+            ``"auto"`` is cross up to 20,000 rows in closed form.
         calibration_fraction: share of each class that is held out for ``false_reject_rate`` and ``beta="fit"``.
         max_epochs: passes over the data.
         batch_size: rows per step.
@@ -72,8 +84,8 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         verbose: show progress bars, in a terminal and with rich installed.
 
     After ``fit`` there are ``classes_``, ``network_``, ``head_`` (a :class:`~openradial.heads.RadialHead`),
-    ``scaler_``, ``history_`` (a record per epoch) and ``classifier_``, the :class:`~openradial.OpenClassifier` that
-    predicts, with its scorers, combination and rejector.
+    ``scaler_``, ``history_`` (a record per epoch; none in closed form) and ``classifier_``, the
+    :class:`~openradial.OpenClassifier` that predicts, with its scorers, combination and rejector.
 
     >>> X, y = [[0.0], [0.1], [1.0], [1.1]], ["low", "low", "high", "high"]
     >>> RadialClassifier((10,), learning_rate=0.01, random_state=0).fit(X, y).predict([[0.05], [1.05]])
@@ -92,15 +104,18 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         hidden: Sequence[int] = (100, 100),
         *,
+        method: MethodName = "gradient",
+        random_features: int | Literal["auto"] = "auto",
         module: nn.Module | Factory | None = None,
         beta: float | Literal["safe", "fit"] = "safe",
         scale: float = 1.0,
         loss: Literal["distance", "squared"] = "squared",
         outliers: float = 0.3,
-        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        class_weight: dict[Any, float] | ClassWeightName | None = None,
         standardise: bool = True,
         false_reject_rate: float | None = None,
         neighbours: bool = True,
+        calibration: Literal["auto", "split", "cross"] = "auto",
         calibration_fraction: float = 0.2,
         max_epochs: int = 100,
         batch_size: int = 64,
@@ -116,6 +131,8 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         verbose: bool = False,
     ) -> None:
         self.hidden = hidden
+        self.method = method
+        self.random_features = random_features
         self.module = module
         self.beta = beta
         self.scale = scale
@@ -125,6 +142,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.standardise = standardise
         self.false_reject_rate = false_reject_rate
         self.neighbours = neighbours
+        self.calibration = calibration
         self.calibration_fraction = calibration_fraction
         self.max_epochs = max_epochs
         self.batch_size = batch_size
@@ -140,41 +158,53 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Train a new network on rows ``(n, d)`` and their labels ``(n,)``.
+        """Train a new network, or solve a new head, on rows ``(n, d)`` and their labels ``(n,)``.
 
-        Where a part is held out, identical rows stay together, and so do rows of one of the ``groups``, ``(n,)``, such
-        as those of one patient.
+        Where a part is held out, or a fold, identical rows stay together, and so do rows of one of the ``groups``,
+        ``(n,)``, such as those of one patient.
         """
+        is_closed = self._is_closed_form()
         for name in ("network_", "classifier_", "_seen"):
             self.__dict__.pop(name, None)
         X, y = self._validated(X, y, reset=True)
         self.classes_ = check_classes(np.unique(y), rejects=self.false_reject_rate is not None)
-        check_count("max_epochs", self.max_epochs)
         seed = self._draw_seed(restart=True)
         rows = GroupedExamples.of(as_examples(X, y, self.classes_), groups)
         known, held_out, validation = self._divided(rows, seed)
-        settings = self._settings(seed, self.max_epochs, self.schedule, self.patience if self.early_stopping else None)
         self.history_ = []
-        self._train(known, validation, settings)
+        if is_closed:
+            closed_form.solve_rows(self, known, is_cross=held_out is None)
+        else:
+            check_count("max_epochs", self.max_epochs)
+            patience = self.patience if self.early_stopping else None
+            settings = gradient.make_settings(self, self.max_epochs, self.schedule, patience)
+            gradient.train_rows(self, known.examples, validation, settings)
         return self if held_out is None else self._calibrate(held_out)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
-        """Train one more epoch on these rows. The first call must name all classes.
+        """Train one more epoch on these rows, or in closed form add them. The first call must name all classes.
 
-        Columns are standardised as at the first call, so its rows should be typical ones. The optimiser restarts at
-        each call, with the full learning rate. Nothing is held out, and since the network changes, an earlier
-        calibration no longer holds: call :meth:`calibrate` before rows are to be rejected.
+        Columns are standardised as at the first call, so its rows should be typical ones. In closed form, number and
+        width of the random features are also those of the first call; the result is that of one fit on all rows with
+        them. With ``"gradient"`` the optimiser restarts at each call, with the full learning rate. Nothing is held out,
+        and an earlier calibration no longer holds: call :meth:`calibrate` before rows are to be rejected.
         """
-        if self.class_weight == "balanced":
-            raise OptionError("class_weight='balanced' needs all labels at once; give partial_fit a dict of weights")
-        begins = not hasattr(self, "network_")
+        is_closed, begins = self._is_closed_form(), not hasattr(self, "network_")
+        if not begins and is_closed != isinstance(self.head_, ClosedFormRadialHead):
+            raise OptionError(f"this classifier was fitted with another method than {self.method!r}; call fit first")
+        if begins or not is_closed:
+            closed_form.check_weights_are_known(self.class_weight)
         X, y = self._validated(X, y, reset=begins)
         named = as_classes(classes, None if begins else self.classes_)
         if begins:
             self.classes_ = check_classes(named, rejects=self.false_reject_rate is not None)
             self.history_ = []
         known = as_examples(X, y, self.classes_)
-        self._train(known, None, self._settings(self._draw_seed(restart=begins), 1, "constant", None))
+        self._draw_seed(restart=begins)
+        if is_closed:
+            closed_form.add_rows(self, known)
+        else:
+            gradient.train_rows(self, known, None, gradient.make_settings(self, epochs=1))
         return self
 
     def calibrate(self, X: Any, y: Any, groups: Any = None) -> Self:
@@ -235,10 +265,11 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_bundle(cls, path: Path | str) -> Self:
-        """Load an estimator from a bundle of a table of numbers with a fully connected radial network.
+        """Load an estimator from a bundle of a table of numbers with a fully connected radial network, or closed form.
 
-        It predicts as the bundle does. A bundle holds no training rows, so an estimator with neighbours can neither be
-        trained further nor calibrated again before ``set_params(neighbours=False)``.
+        It predicts as the bundle does. In closed form :meth:`partial_fit` goes on. A bundle of a network holds no
+        training rows, so an estimator with neighbours can neither be trained further nor calibrated again before
+        ``set_params(neighbours=False)``.
         """
         params, state = estimator_state(path)
         estimator = cls(**params)
@@ -271,71 +302,47 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._seed = int(self._random.randint(np.iinfo(np.int32).max))
         return self._seed
 
-    def _divided(self, known: GroupedExamples, seed: int) -> tuple[Examples, GroupedExamples | None, Examples | None]:
+    def _is_closed_form(self) -> bool:
+        check_choice("method", self.method, ("gradient", "closed-form"))
+        self._fit_options()
+        return self.method == "closed-form"
+
+    def _fit_options(self) -> FitOptions:
+        return FitOptions("rows", method=self.method, calibration=self.calibration)
+
+    def _divided(
+        self, known: GroupedExamples, seed: int
+    ) -> tuple[GroupedExamples, GroupedExamples | None, Examples | None]:
         """Return examples for training, calibration and validation."""
         rest, held_out, validation = known, None, None
-        if self.false_reject_rate is not None or self.beta == "fit":
+        calibrates = self.false_reject_rate is not None or self.beta == "fit"
+        if calibrates and not is_cross(self._fit_options(), self.method, len(known.examples)):
             rest, held_out = rest.hold_out("calibration_fraction", self.calibration_fraction, seed)
         if held_out is not None and self.false_reject_rate is not None:
             held_out.check_enough(known, self.calibration_fraction, self.false_reject_rate)  # before the training
-        if self.early_stopping:
+        if self.early_stopping and self.method == "gradient":
             rest, validation = rest.hold_out("validation_fraction", self.validation_fraction, seed)
-        return rest.examples, held_out, None if validation is None else validation.examples
+        return rest, held_out, None if validation is None else validation.examples
 
-    def _settings(self, seed: int, epochs: int, schedule: ScheduleName, patience: int | None) -> Settings:
-        values = {name: getattr(self, name) for name in ("batch_size", "optimiser", "learning_rate", "weight_decay")}
-        values |= {"epochs": epochs, "schedule": schedule, "patience": patience, "seed": seed}
-        # a search over parameters gives NumPy's numbers
-        return Settings(**{name: v.item() if isinstance(v, np.generic) else v for name, v in values.items()})
-
-    def _recipe(self, net: nn.Module) -> Recipe:
+    def _recipe(self, net: nn.Module, rows: int = 1) -> Recipe:
         if not isinstance(self.neighbours, bool | np.bool_):
             raise OptionError(f"neighbours must be True or False, got {self.neighbours!r}; it is the one nearest row")
-        layers: tuple[str, ...] = ()
-        if self.false_reject_rate is not None and self.neighbours and isinstance(net, MLP) and len(net.hidden):
-            layers = hidden_layer_names(net, "mlp")
-            if hasattr(self, "classifier_") and self.classifier_.layers and not hasattr(self, "_seen"):
-                raise OptionError(
-                    "neighbours are searched among the training rows, which a bundle does not hold; fit again, or "
-                    "call set_params(neighbours=False) first"
-                )
-        return Recipe("radial", self.loss, self.scale, self.beta, DEFAULTS["table"], self.outliers, layers=layers)
+        has_neighbours = self.false_reject_rate is not None and bool(self.neighbours)
+        if isinstance(net, Features):
+            return closed_form.make_recipe(self, rows, has_neighbours)
+        return gradient.make_recipe(self, net, has_neighbours)
 
-    def _train(self, known: Examples, validation: Examples | None, settings: Settings) -> None:
-        with private_random_numbers(self.device):
-            torch.manual_seed(settings.seed)
-            network = self.network_ if hasattr(self, "network_") else self._new_network(known)
-            recipe = self._recipe(network)
-            self.classifier_ = OpenClassifier(network, self.head_)  # an earlier calibration no longer holds
-            known = scaled(known, self.scaler_)
-            validation = None if validation is None else scaled(validation, self.scaler_)
-            weight = None
-            if self.class_weight is not None:
-                labels = self.classes_[known.labels.numpy()]
-                weight = torch.tensor(compute_class_weight(self.class_weight, classes=self.classes_, y=labels)).float()
-            objective, verbose = recipe.make_objective(self.head_, weight), bool(self.verbose)
-            history = train(network, objective, known, validation, settings, self.device, verbose)
-        self.history_ += history.records
-        self.network_ = network
-        self.classifier_ = OpenClassifier(inference_copy(network, self.device), self.head_)
+    def _remember(self, recipe: Recipe, rows: Tensor) -> None:
+        """Keep some of the rows that were trained on, if neighbours are searched among them."""
         if recipe.layers:
-            seen = Seen.of(known.inputs, settings.seed)
+            seen = Seen.of(rows, self._seed)
             self._seen = self._seen.joined(seen) if hasattr(self, "_seen") else seen
-
-    def _new_network(self, known: Examples) -> nn.Module:
-        """Return a network with its initial weights; set the scaler and the head that belong to it."""
-        k, X = len(self.classes_), known.inputs.numpy()
-        self.scaler_ = fit_scaler(X) if self.standardise else None
-        network = make_network(self.module, self.hidden, as_rows(X[:2], self.scaler_), k)
-        head = self._recipe(network).make_head(k)
-        assert isinstance(head, RadialHead)
-        self.head_ = head
-        return network
 
     def _calibrate(self, held_out: GroupedExamples) -> Self:
         recipe = self._recipe(self.network_)
         has_neighbours = bool(recipe.layers) and hasattr(self, "_seen")
-        net = inference_copy(self.network_, "cpu" if has_neighbours else self.device)
+        is_closed = isinstance(self.head_, ClosedFormRadialHead)
+        net = inference_copy(self.network_, "cpu" if has_neighbours or is_closed else self.device)
 
         def batches(part: Examples) -> list[tuple[Tensor, Tensor]]:
             return as_batches(scaled(part, self.scaler_).inputs, part.labels, net)
@@ -348,8 +355,9 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if has_neighbours:
             for_scores, for_rejector = held_out.split_for_scores(self.false_reject_rate, self._seed)
             seen = self._seen.rows
-        with private_random_numbers(self.device):
-            self.classifier_ = calibrate(
+        with private_random_numbers("cpu" if is_closed else self.device):
+            run: Any = closed_form.calibrate_head if is_closed else calibrate
+            self.classifier_ = run(
                 net,
                 self.head_,
                 recipe,

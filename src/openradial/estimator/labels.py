@@ -39,6 +39,11 @@ def with_unknown(classes: Classes) -> Classes:
     return np.append(classes, "unknown" if classes.dtype.kind in "OU" else -1)
 
 
+def class_names(classes: Classes) -> tuple[str, ...]:
+    """Return the classes as texts."""
+    return tuple(map(str, classes.tolist()))
+
+
 def as_classes(given: ArrayLike | None, classes: Classes | None) -> Classes:
     """Return the classes that ``partial_fit`` names: all of them at its first call, none or the same later."""
     if given is None:

@@ -40,6 +40,12 @@ class Seen:
         keys = torch.rand(len(rows), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         return cls(rows, keys)._smallest()._different()
 
+    @classmethod
+    def among(cls, rows: Tensor, count: int) -> Self:
+        """Return rows that were drawn from ``count`` rows earlier, by another call of :meth:`of`."""
+        made = cls.of(rows, seed=0)  # the smallest keys of so many rows lie below this share of 1
+        return cls(made.rows, made.keys * min(1.0, len(made.rows) / count))
+
     def joined(self, other: Self) -> Self:
         """Return both together, as if they had been drawn from all rows at once."""
         both = type(self)(torch.cat([self.rows, other.rows]), torch.cat([self.keys, other.keys]))
@@ -144,6 +150,7 @@ def scaled(examples: Examples, scaler: StandardScaler | None) -> Examples:
 
 def as_batches(rows: Tensor, labels: Tensor, net: nn.Module) -> list[tuple[Tensor, Tensor]]:
     """Return rows and labels in chunks; rows on the device and in the precision of a network."""
-    kind = next(parameter for parameter in net.parameters() if parameter.is_floating_point())
+    floats = (parameter for parameter in net.parameters() if parameter.is_floating_point())
+    kind = next(floats, torch.empty(0))
     chunks = [part.to(kind.device, kind.dtype) for part in torch.split(rows, ROWS)]
     return list(zip(chunks, torch.split(labels, ROWS), strict=True))

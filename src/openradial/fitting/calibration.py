@@ -96,14 +96,18 @@ def beta_of(distances: Tensor, labels: Tensor, scale: float) -> float:
 @torch.no_grad()
 def closed_world_beta(net: nn.Module, head: RadialHead, held_out: LabelledBatches) -> float:
     """Return the beta of a softmax over ``-beta * d`` under which held-out examples are most likely."""
-    distances = torch.cat([head.layer.distances(net(x)).cpu() for x, _ in held_out])
-    labels = labels_of(held_out).cpu()
+    distances = torch.cat([head.distances(net(x)).cpu() for x, _ in held_out])
+    return closed_world_beta_of(distances, labels_of(held_out).cpu())
+
+
+def closed_world_beta_of(distances: Tensor, labels: Tensor) -> float:
+    """Return the beta of :func:`closed_world_beta` from the distances to the prototypes, ``(n, k), (n,)``."""
     try:
         softmax = SoftmaxHead(distances.shape[1], temperature="fit").fit(-distances, labels)
     except (HeadError, ShapeError) as error:
         raise OptionError(
             f"beta='fit' needs held-out rows of which some are predicted wrongly, and found no best beta in "
-            f"{len(labels)} rows; hold out more (calibration_fraction), or use beta='safe'"
+            f"{len(labels)} rows; add rows, hold out more of them (calibration_fraction), or use beta='safe'"
         ) from error
     return 1 / float(softmax.fitted_temperature)  # type: ignore[arg-type]
 

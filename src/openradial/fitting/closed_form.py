@@ -49,6 +49,13 @@ def fit_closed_form(
 ) -> OpenClassifier:
     """Return a classifier with head and scorers fitted on the features of all these examples, not yet calibrated."""
     head = recipe.make_closed_form_head(classes, known.z.shape[1], seed).fit(known.z, known.y)
+    return with_scorers(net, head, recipe, known, seed)
+
+
+def with_scorers(
+    net: nn.Module, head: ClosedFormRadialHead, recipe: Recipe, known: FeatureSet, seed: int = 0
+) -> OpenClassifier:
+    """Return a classifier with this fitted head, and with scorers fitted on features of known examples."""
     pairs, kept = recipe.make_scorers(head), reference_rows(len(known.z), seed)
     for _, scorer in pairs:
         if isinstance(scorer, NeighbourScorer):
@@ -56,7 +63,7 @@ def fit_closed_form(
         elif scorer is not head:
             scorer.fit(known.z, known.y)
     merge = recipe.make_combination() if pairs else None
-    return OpenClassifier(net, head, scorers=pairs, combination=merge, classes=classes)
+    return OpenClassifier(net, head, scorers=pairs, combination=merge, classes=head.classes)
 
 
 def calibrate_cross(

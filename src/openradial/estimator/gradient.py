@@ -1,0 +1,78 @@
+"""An estimator with a network that is trained."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from sklearn.utils.class_weight import compute_class_weight  # type: ignore[import-untyped]
+from torch import nn
+
+from openradial.classifier import OpenClassifier
+from openradial.data.examples import Examples
+from openradial.errors import OptionError
+from openradial.estimator.network import inference_copy, make_network, private_random_numbers, train
+from openradial.estimator.rows import as_rows, fit_scaler, scaled
+from openradial.heads import RadialHead
+from openradial.models import MLP
+from openradial.recipe import Recipe, hidden_layer_names
+from openradial.training import DEFAULTS, Settings
+
+if TYPE_CHECKING:
+    from openradial.estimator.classifier import RadialClassifier
+
+
+def make_settings(
+    estimator: "RadialClassifier", epochs: int, schedule: str = "constant", patience: int | None = None
+) -> Settings:
+    """Return the settings of a training."""
+    values = {name: getattr(estimator, name) for name in ("batch_size", "optimiser", "learning_rate", "weight_decay")}
+    values |= {"epochs": epochs, "schedule": schedule, "patience": patience, "seed": estimator._seed}
+    # a search over parameters gives NumPy's numbers
+    return Settings(**{name: v.item() if isinstance(v, np.generic) else v for name, v in values.items()})
+
+
+def make_recipe(estimator: "RadialClassifier", net: nn.Module, has_neighbours: bool) -> Recipe:
+    """Return what the parameters ask for, with neighbours in the first hidden layer if the network has one."""
+    options: dict[str, Any] = {"loss": estimator.loss, "scale": estimator.scale, "beta": estimator.beta}
+    if isinstance(estimator.class_weight, str):
+        options["class_weight"] = estimator.class_weight
+    if has_neighbours and isinstance(net, MLP) and len(net.hidden):
+        options["layers"] = hidden_layer_names(net, "mlp")
+        if hasattr(estimator, "classifier_") and estimator.classifier_.layers and not hasattr(estimator, "_seen"):
+            raise OptionError(
+                "neighbours are searched among the training rows, which a bundle does not hold; fit again, or "
+                "call set_params(neighbours=False) first"
+            )
+    return Recipe(outliers=DEFAULTS["table"], outlier_weight=estimator.outliers, **options)
+
+
+def train_rows(estimator: "RadialClassifier", known: Examples, validation: Examples | None, settings: Settings) -> None:
+    """Train the network of an estimator, or a new one, and set what follows from it."""
+    with private_random_numbers(estimator.device):
+        torch.manual_seed(settings.seed)
+        network = estimator.network_ if hasattr(estimator, "network_") else _new_network(estimator, known)
+        recipe, head = estimator._recipe(network), estimator.head_
+        estimator.classifier_ = OpenClassifier(network, head)  # an earlier calibration no longer holds
+        known = scaled(known, estimator.scaler_)
+        validation = None if validation is None else scaled(validation, estimator.scaler_)
+        weight, classes = None, estimator.classes_
+        if estimator.class_weight is not None:
+            weight = compute_class_weight(estimator.class_weight, classes=classes, y=classes[known.labels.numpy()])
+            weight = torch.tensor(weight).float()
+        objective, verbose = recipe.make_objective(head, weight), bool(estimator.verbose)
+        history = train(network, objective, known, validation, settings, estimator.device, verbose)
+    estimator.history_ += history.records
+    estimator.network_ = network
+    estimator.classifier_ = OpenClassifier(inference_copy(network, estimator.device), head)
+    estimator._remember(recipe, known.inputs)
+
+
+def _new_network(estimator: "RadialClassifier", known: Examples) -> nn.Module:
+    """Return a network with its initial weights; set the scaler and the head that belong to it."""
+    k, X = len(estimator.classes_), known.inputs.numpy()
+    estimator.scaler_ = fit_scaler(X) if estimator.standardise else None
+    network = make_network(estimator.module, estimator.hidden, as_rows(X[:2], estimator.scaler_), k)
+    head = estimator._recipe(network).make_head(k)
+    assert isinstance(head, RadialHead)
+    estimator.head_ = head
+    return network
