@@ -252,7 +252,7 @@ def test_beta_is_fitted_to_each_row_without_its_fold(known):
         ({"class_weight": "heavy"}, "class_weight must be one of 'balanced', 'auto', got 'heavy'"),
         ({"class_weight": {0: 0.0}}, "class_weight must be a finite number above 0, got 0.0"),
         ({"false_reject_rate": 1.5}, "false_reject_rate must be a number above 0 and below 1, got 1.5"),
-        ({"false_reject_rate": 0.001}, "a false-reject rate of 0.001 takes 999 examples to calibrate with, and 600"),
+        ({"false_reject_rate": 0.001}, "a false-reject rate of 0.001 takes 999 examples to calibrate with, and of 600"),
         (
             {"false_reject_rate": 0.005, "calibration": "split"},
             "a false_reject_rate of 0.005 needs at least 199 held-out rows, got 120",
