@@ -1,13 +1,13 @@
 """A baseline beside a model in closed form: logistic regression on the same features and the same examples."""
 
 import warnings
-from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from openradial.errors import MissingError, require
 from openradial.fitting.closed_form import FeatureSet
 from openradial.fitting.cross import assign_folds
 from openradial.fitting.report import Baseline
@@ -15,48 +15,44 @@ from openradial.metrics import auroc
 
 NAME = "logistic regression"
 FOLDS = 5  # pairs of those that the calibration uses
-STEPS = 100  # of the optimiser
+STEPS = 100  # of the optimiser, which need not converge completely
 MOST = 2e8  # examples x features x classes: more takes seconds per fold
 
 
 def fit_baseline(
-    known: FeatureSet, report: FeatureSet | None, novel: FeatureSet | None, seed: int = 0
+    known: FeatureSet, report: FeatureSet | None = None, novel: FeatureSet | None = None, seed: int = 0
 ) -> tuple[Baseline | None, tuple[str, ...]]:
-    """Return the baseline on examples for a report, or else out of fold; and notes about what could not be done."""
-    num_classes = int(known.y.max()) + 1
-    if find_spec("sklearn") is None:
-        return None, (f"no baseline: {NAME} needs scikit-learn; run: pip install 'openradial[sklearn]'",)
-    if known.z.numel() * num_classes > MOST:
-        return None, (f"no baseline: {NAME} on so many examples, features and classes takes longer than the fit",)
-    folds = assign_folds(known.y, FOLDS, known.groups, seed)
-    if report is None and any(len(known.y[folds != fold].unique()) < 2 for fold in range(FOLDS)):
-        return None, (f"no baseline: {NAME} needs two classes in each fold",)
-    complete = _fitted(known.z, known.y) if report is not None or novel is not None else None
-    if report is not None:
-        labels, (nearest, scores) = report.y.numpy(), _predicted(complete, report.z)
-    else:
-        parts = [(folds == fold, _fitted(known.z[folds != fold], known.y[folds != fold])) for fold in range(FOLDS)]
-        labels = np.concatenate([known.y[here].numpy() for here, _ in parts])
-        pairs = [_predicted(model, known.z[here]) for here, model in parts if here.any()]
-        nearest, scores = (np.concatenate(column) for column in zip(*pairs, strict=True))
-    separated = None if novel is None else auroc(scores, _predicted(complete, novel.z)[1])
-    return Baseline(NAME, float((nearest == labels).mean()), separated), ()
+    """Return the baseline on examples for a report, or else out of fold; or why there is none, as a note."""
+    folds = assign_folds(known.y, FOLDS, known.groups, seed) if report is None else torch.zeros_like(known.y) - 1
+    masks = [folds == fold for fold in range(max(1, int(folds.max()) + 1))]
+    try:
+        require("sklearn.linear_model", "sklearn", NAME)
+    except MissingError as error:
+        return None, (f"no baseline: {error}",)
+    if known.z.numel() * len(torch.unique(known.y)) > MOST:
+        return None, (f"no baseline: {NAME} on so many examples, features and classes would take too long",)
+    if any(len(torch.unique(known.y[~here])) < 2 for here in masks):
+        return None, (f"no baseline: {NAME} needs two classes in every fold; add examples",)
+    right, usual, unusual = [], [], []
+    for here in masks:
+        test = FeatureSet(known.z[here], known.y[here]) if report is None else report
+        parts = [test.z, *([] if novel is None else [novel.z])]
+        (nearest, scores), *others = _predictions(known.z[~here], known.y[~here], parts)
+        right.append(nearest == test.y.numpy())
+        usual.append(scores)
+        unusual += [other for _, other in others]
+    separated = auroc(np.concatenate(usual), np.concatenate(unusual)) if unusual else None
+    return Baseline(NAME, float(np.concatenate(right).mean()), separated), ()
 
 
-def _fitted(z: Tensor, y: Tensor) -> Any:
-    """Return logistic regression on standardised features; it need not converge completely."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
+def _predictions(z: Tensor, y: Tensor, inputs: list[Tensor]) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """Fit on standardised features; return the class of each input, and its negative maximum logit."""
+    mean, std = z.double().mean(0), z.double().std(0, correction=0)
+    scale = std.where(std > 0, 1.0)
+    model = require("sklearn.linear_model", "sklearn", NAME).LogisticRegression(max_iter=STEPS)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return make_pipeline(StandardScaler(), LogisticRegression(max_iter=STEPS)).fit(z.double().numpy(), y.numpy())
-
-
-def _predicted(model: Any, z: Tensor) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the predicted classes, and the negative maximum logit as the unknown score."""
-    logits = model.decision_function(z.double().numpy())
-    logits = np.stack([-logits, logits], 1) if logits.ndim == 1 else logits  # one column for two classes
-    return model.classes_[logits.argmax(1)], -logits.max(1)
+        warnings.filterwarnings("ignore", "lbfgs failed to converge")
+        model.fit((z - mean) / scale, y)
+    logits = [model.decision_function((each - mean) / scale) for each in inputs]
+    logits = [np.stack([-each, each], 1) if each.ndim == 1 else each for each in logits]  # two classes have one column
+    return [(model.classes_[each.argmax(1)], -each.max(1)) for each in logits]

@@ -14,7 +14,7 @@ from openradial.conformal.calibration import examples_needed
 from openradial.fitting.calibration import fit_combination
 from openradial.fitting.closed_form import WIDE, FeatureSet
 from openradial.fitting.cross import FOLDS, OUTSIDE, assign_folds, cross_fit
-from openradial.fitting.report import NovelReport
+from openradial.fitting.report import LeftOutReport
 from openradial.heads import ClosedFormRadialHead
 from openradial.metrics import auroc
 from openradial.recipe import Recipe
@@ -28,7 +28,7 @@ MOST_ROWS, SHARE = 2_500, 0.25  # rows that are left out as novel: this number o
 @torch.no_grad()
 def expected_detection(
     model: OpenClassifier, recipe: Recipe, rate: float, known: FeatureSet, seed: int = 0
-) -> NovelReport | None:
+) -> LeftOutReport | None:
     """Return the detection of known classes by classifiers without them, at this false-reject rate.
 
     The head and the scorers of ``model`` are fitted on ``known``. None with fewer than six classes, or with too few
@@ -53,9 +53,9 @@ def expected_detection(
     scores = _combined(model, recipe, columns, columns[~is_novel])
     usual, novel = scores[~is_novel], scores[is_novel]
     rejected = Rejector(rate).fit(usual).rejects(novel)
-    left_out = torch.cat(rounds).sort().values
-    labels = torch.searchsorted(left_out, labels[is_novel])
-    return NovelReport.of([head.classes[k] for k in left_out.tolist()], labels, rejected, usual, novel)
+    shares = {k: rejected[labels[is_novel] == k].double().mean() for k in torch.cat(rounds).sort().values.tolist()}
+    by_class = {head.classes[k]: float(share) for k, share in shares.items()}
+    return LeftOutReport(tuple(by_class), len(novel), auroc(usual, novel), float(rejected.double().mean()), by_class)
 
 
 def classes_by_round(y: Tensor, num_classes: int, rounds: int = ROUNDS, seed: int = 0) -> list[Tensor]:

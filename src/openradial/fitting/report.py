@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -60,21 +60,19 @@ class ClassAccuracy:
 
 @dataclass(frozen=True)
 class NovelReport:
-    """Results on examples of novel classes, or of known classes that a classifier was fitted without."""
+    """Results on examples of novel classes."""
 
     classes: tuple[str, ...]
     examples: int
     auroc: float
     detected: float  # share that is predicted as unknown
-    by_class: Mapping[str, float]  # the same for each class that has examples
 
-    @classmethod
-    def of(cls, classes: Sequence[str], labels: Tensor, rejected: Tensor, known: Tensor, novel: Tensor) -> Self:
-        """Summarise decisions on novel examples of these classes, ``(n,)``, and scores of known and novel ones."""
-        counts = torch.bincount(labels, minlength=len(classes))
-        shares = (torch.bincount(labels, weights=rejected.double(), minlength=len(classes)) / counts).tolist()
-        by_class = {classes[k]: shares[k] for k in counts.nonzero().squeeze(1).tolist()}
-        return cls(tuple(classes), len(novel), auroc(known, novel), float(rejected.double().mean()), by_class)
+
+@dataclass(frozen=True)
+class LeftOutReport(NovelReport):
+    """Results on examples of known classes, from classifiers that were fitted without them."""
+
+    by_class: Mapping[str, float]  # share of each class that is predicted as unknown
 
 
 @dataclass(frozen=True)
@@ -92,8 +90,8 @@ class FitReport:
 
     After cross-fitting, and without test data, they are those of each training example without its fold.
     ``closed_form`` has what was chosen for a head in closed form: ``alpha``, the number of ``random_features`` and
-    their ``width``, and ``class_weight``. ``expected_detection`` is that of known classes left out in turn, and ``weak``
-    has a sentence for each reason not to use the model as it is; they are the first notes, too.
+    their ``width``, and ``class_weight``. ``expected_detection`` is that of known classes left out in turn. ``weak``
+    has a sentence for each reason not to trust the model; they are the first notes too.
     """
 
     accuracy: float | None
@@ -108,7 +106,7 @@ class FitReport:
     guarantee: str = GUARANTEES["split"]
     closed_form: Mapping[str, Any] | None = None
     per_class: tuple[ClassAccuracy, ...] = ()
-    expected_detection: NovelReport | None = None
+    expected_detection: LeftOutReport | None = None
     baseline: Baseline | None = None
     weak: tuple[str, ...] = ()
 
@@ -147,9 +145,8 @@ def make_report(
     accuracy = float((known.nearest == known.labels).double().mean())
     novel_report = None
     if novel is not None:
-        novel_report = NovelReport.of(
-            novel_classes, novel.labels, novel.predicted < 0, known.scores, novel.scores
-        )
+        detected = float((novel.predicted < 0).double().mean())
+        novel_report = NovelReport(novel_classes, len(novel.scores), auroc(known.scores, novel.scores), detected)
     classes, matrix = classifier.classes, None
     if len(classes) <= SMALL:
         matrix = tuple(map(tuple, confusion_matrix(known.labels, known.nearest, len(classes)).tolist()))
@@ -164,12 +161,12 @@ def weaknesses(report: FitReport, rate: float, classes: Sequence[str], counts: T
     if report.accuracy is not None:
         chance = max(each.examples for each in report.per_class) / total
         if binomial_interval(round(report.accuracy * total), total, CONFIDENCE)[0] <= chance:
-            values = f"{100 * report.accuracy:.1f} % of {total:,} inputs is not clearly above {100 * chance:.1f} %"
-            found.append(f"an accuracy of {values}, the share of the most frequent class")
+            values = f"{100 * report.accuracy:.1f} % on {total:,} inputs is not clearly above {100 * chance:.1f} %"
+            found.append(f"accuracy {values}, the share of the most frequent class")
     novel, kind = report.novel or report.expected_detection, "novel" if report.novel else "left-out"
     if novel is not None and novel.detected < rate + LEAST_DETECTED * (1 - rate):
-        share = f"only {100 * novel.detected:.1f} % of the inputs of {kind} classes are called unknown"
-        found.append(f"{share}, and {100 * rate:g} % of the known ones may be")
+        share = f"only {100 * novel.detected:.1f} % of the examples of {kind} classes are called unknown"
+        found.append(f"{share}, against {100 * rate:g} % of known ones")
     used, needed = report.examples.get("calibration", report.examples.get("train", 0)), ENOUGH * examples_needed(rate)
     if used < needed:
         found.append(f"{used} examples set the threshold; a rate of {100 * rate:g} % is reliable with {needed} or more")
