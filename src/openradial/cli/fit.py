@@ -196,9 +196,9 @@ def _lines(report: "FitReport") -> list[tuple[str, str]]:
     if (expected := report.expected_detection) is not None:
         least = [_rate(*pair) for pair in sorted(expected.by_class.items(), key=lambda pair: pair[1])[:SHOWN]]
         lines.append(("expected novel", f"{_detected(expected, 'left-out')}; fewest: {', '.join(least)}"))
-    if report.baseline is not None:
-        auroc = "" if report.baseline.auroc is None else f"; AUROC {100 * report.baseline.auroc:.1f} %"
-        lines.append(("baseline", f"{report.baseline.name}: accuracy {100 * report.baseline.accuracy:.1f} %{auroc}"))
+    if (base := report.baseline) is not None:
+        auroc = "" if base.auroc is None else f"; AUROC {100 * base.auroc:.1f} %"
+        lines.append(("baseline", f"{base.name}: {100 * base.accuracy:.1f} % of {base.examples:,} known inputs{auroc}"))
     if report.confused and report.matrix is None:
         pairs = [f"{pair.true} as {pair.predicted} ({pair.examples})" for pair in report.confused]
         lines.append(("confused", listed(pairs, 5)))

@@ -9,27 +9,28 @@ from torch import Tensor
 
 from openradial.errors import MissingError, require
 from openradial.fitting.closed_form import FeatureSet
-from openradial.fitting.cross import assign_folds
+from openradial.fitting.cross import OUTSIDE, assign_folds
 from openradial.fitting.report import Baseline
 from openradial.metrics import auroc
 
 NAME = "logistic regression"
 FOLDS = 5  # pairs of those that the calibration uses
 STEPS = 100  # of the optimiser, which need not converge completely
-MOST = 2e8  # examples x features x classes: more takes seconds per fold
+ONE_FOLD, MOST = 3e7, 4e8  # examples x features x classes: from here on one fold is measured, or none
 
 
 def fit_baseline(
     known: FeatureSet, report: FeatureSet | None = None, novel: FeatureSet | None = None, seed: int = 0
 ) -> tuple[Baseline | None, tuple[str, ...]]:
-    """Return the baseline on examples for a report, or else out of fold; or why there is none, as a note."""
-    folds = assign_folds(known.y, FOLDS, known.groups, seed) if report is None else torch.zeros_like(known.y) - 1
-    masks = [folds == fold for fold in range(max(1, int(folds.max()) + 1))]
+    """Return the baseline on examples for a report, or out of fold; or why there is none, as a note."""
+    size = known.z.numel() * len(torch.unique(known.y))
+    folds = assign_folds(known.y, FOLDS, known.groups, seed) if report is None else torch.full_like(known.y, OUTSIDE)
+    masks = [folds == fold for fold in range(max(1, int(folds.max()) + 1) if size < ONE_FOLD else 1)]
     try:
         require("sklearn.linear_model", "sklearn", NAME)
     except MissingError as error:
         return None, (f"no baseline: {error}",)
-    if known.z.numel() * len(torch.unique(known.y)) > MOST:
+    if size > MOST:
         return None, (f"no baseline: {NAME} on so many examples, features and classes would take too long",)
     if any(len(torch.unique(known.y[~here])) < 2 for here in masks):
         return None, (f"no baseline: {NAME} needs two classes in every fold; add examples",)
@@ -42,7 +43,8 @@ def fit_baseline(
         usual.append(scores)
         unusual += [other for _, other in others]
     separated = auroc(np.concatenate(usual), np.concatenate(unusual)) if unusual else None
-    return Baseline(NAME, float(np.concatenate(right).mean()), separated), ()
+    correct = np.concatenate(right)
+    return Baseline(NAME, float(correct.mean()), separated, len(correct)), ()
 
 
 def _predictions(z: Tensor, y: Tensor, inputs: list[Tensor]) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
@@ -52,7 +54,7 @@ def _predictions(z: Tensor, y: Tensor, inputs: list[Tensor]) -> list[tuple[NDArr
     model = require("sklearn.linear_model", "sklearn", NAME).LogisticRegression(max_iter=STEPS)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "lbfgs failed to converge")
-        model.fit((z - mean) / scale, y)
-    logits = [model.decision_function((each - mean) / scale) for each in inputs]
+        model.fit(((z - mean) / scale).float(), y)
+    logits = [model.decision_function(((each - mean) / scale).float()) for each in inputs]
     logits = [np.stack([-each, each], 1) if each.ndim == 1 else each for each in logits]  # two classes have one column
     return [(model.classes_[each.argmax(1)], -each.max(1)) for each in logits]

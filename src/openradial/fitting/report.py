@@ -77,11 +77,12 @@ class LeftOutReport(NovelReport):
 
 @dataclass(frozen=True)
 class Baseline:
-    """Another classifier on the same features, measured on the same examples."""
+    """Another classifier on the same features, measured on the same known examples or, of large data, on a fold."""
 
     name: str
     accuracy: float
     auroc: float | None  # of its maximum logit, if there are novel examples
+    examples: int  # known ones
 
 
 @dataclass(frozen=True)
