@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
     from openradial.classifier import OpenClassifier
     from openradial.fitting import FitReport, PreparedData
+    from openradial.fitting.report import NovelReport
     from openradial.training import Settings
 
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
+SHOWN = 3  # classes with the largest rates of a kind
 PAUSE = 5.0  # seconds between two lines of progress
 DATA = "A folder of images per class, a table, or a data set: digits, mnist ..."
 # one option per field of openradial.training.Settings, whose module would import torch to show the help
@@ -79,6 +81,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "beta": (float, "Decay of probabilities; by default fitted."),
         "outliers": (float, "Weight of outliers made from each batch; 0 for none."),
         "no_neighbours": (bool, "Ignore distances to training examples."),
+        "no_baseline": (bool, "closed-form: measure no logistic regression beside the model."),
     },
     "Several processes and machines": {
         "accelerator": (str, "cpu, cuda, mps or auto, the default."),
@@ -108,8 +111,9 @@ def fit_command(
 
     selected = {name: value for name, value in {"data": data, **given}.items() if value is not None}
     config, as_json = selected.pop("config", None), selected.pop("json", False)
-    if selected.pop("no_neighbours", False):
-        selected["neighbours"] = False
+    for name in ("neighbours", "baseline"):
+        if selected.pop(f"no_{name}", False):
+            selected[name] = False
     network_options = dict(map(_pair, selected.pop("option", [])))
     options = {**({} if config is None else read_toml(config)), **selected}
     if network_options:
@@ -181,14 +185,20 @@ def _print_report(model: "OpenClassifier", out: Path) -> None:
 
 
 def _lines(report: "FitReport") -> list[tuple[str, str]]:
-    lines = []
+    lines = [("weak", sentence) for sentence in report.weak]
     if report.accuracy is not None and report.false_rejects is not None:
         lines += known_lines(report.accuracy, report.false_rejects)
+    rejected = sorted((each for each in report.per_class if each.rejected), key=lambda each: -each.rejected)
+    if rates := [_rate(each.name, each.rejected, each.rejected_low, each.rejected_high) for each in rejected[:SHOWN]]:
+        lines.append(("unknown most", ", ".join(rates)))
     if report.novel is not None:
-        novel = report.novel
-        others = "one other class" if len(novel.classes) == 1 else f"{len(novel.classes)} other classes"
-        detected = f"{100 * novel.detected:.1f} % of {novel.examples:,} examples of {others}"
-        lines.append(("detected novel", f"{detected}; AUROC {100 * novel.auroc:.1f} %"))
+        lines.append(("detected novel", _detected(report.novel, "other")))
+    if (expected := report.expected_detection) is not None:
+        least = [_rate(*pair) for pair in sorted(expected.by_class.items(), key=lambda pair: pair[1])[:SHOWN]]
+        lines.append(("expected novel", f"{_detected(expected, 'left-out')}; fewest: {', '.join(least)}"))
+    if (base := report.baseline) is not None:
+        auroc = "" if base.auroc is None else f"; AUROC {100 * base.auroc:.1f} %"
+        lines.append(("baseline", f"{base.name}: {100 * base.accuracy:.1f} % of {base.examples:,} known inputs{auroc}"))
     if report.confused and report.matrix is None:
         pairs = [f"{pair.true} as {pair.predicted} ({pair.examples})" for pair in report.confused]
         lines.append(("confused", listed(pairs, 5)))
@@ -198,6 +208,16 @@ def _lines(report: "FitReport") -> list[tuple[str, str]]:
     if report.closed_form is not None:
         lines.append(("closed form", _chosen(report.closed_form)))
     return [*lines, ("guarantee", report.guarantee), ("time", f"{report.seconds:.1f} s")]
+
+
+def _detected(novel: "NovelReport", kind: str) -> str:
+    others = f"one {kind} class" if len(novel.classes) == 1 else f"{len(novel.classes)} {kind} classes"
+    return f"{100 * novel.detected:.1f} % of {novel.examples:,} examples of {others}; AUROC {100 * novel.auroc:.1f} %"
+
+
+def _rate(name: str, share: float, *interval: float) -> str:
+    limits = " to ".join(f"{100 * limit:.1f}" for limit in interval)
+    return f"{name} {100 * share:.1f} %" + (f" ({limits} %)" if interval else "")
 
 
 def _chosen(values: Mapping[str, Any]) -> str:

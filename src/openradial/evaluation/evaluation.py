@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from openradial import metrics
@@ -19,6 +20,7 @@ from openradial.data.progress import bar
 from openradial.data.sources import RawInput
 from openradial.errors import DataError, HeadError
 from openradial.evaluation.samples import Sample, known_sample, novel_sample
+from openradial.fitting.report import ClassAccuracy, class_accuracies
 from openradial.metrics import Interval
 
 SAMPLES = 300  # of the bootstrap
@@ -76,6 +78,13 @@ class Evaluation:
     threshold: float
     notes: tuple[str, ...] = ()
 
+    @property
+    def per_class(self) -> tuple[ClassAccuracy, ...]:
+        """Return accuracy and rejections of each known class."""
+        labels, nearest = (torch.from_numpy(each) for each in (self.known.labels, self.known.predictions.nearest))
+        rejected = torch.from_numpy(self.known.predictions.labels < 0)
+        return class_accuracies(labels, nearest, rejected, self.classes)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the metrics as JSON-compatible values."""
         return {
@@ -87,6 +96,7 @@ class Evaluation:
                 "accuracy_of_accepted": self.accepted_accuracy,
                 "false_reject_rate": asdict(self.false_rejects),
                 "ece": self.ece,
+                "per_class": [asdict(each) for each in self.per_class],
             },
             "ece_with_novel": self.open_ece,
             "novel": [each.as_dict() for each in self.novel_metrics],

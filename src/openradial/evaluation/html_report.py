@@ -5,6 +5,7 @@ import io
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def render_report(evaluation: Evaluation, bundle: OpenClassifier, title: str = "
         evaluation=evaluation,
         bundle=bundle,
         made=_made(bundle),
-        guarantee=bundle.metadata.get("measured", {}).get("guarantee"),
+        fitted=bundle.metadata.get("measured", {}),
         figures=figures(evaluation),
         mistakes=_mistakes(evaluation, bundle),
         classes=_classes(evaluation),
@@ -90,14 +91,11 @@ def _table(mistakes: Sequence[Mistake]) -> list[list[Any]]:
 def _classes(evaluation: Evaluation) -> list[dict[str, Any]]:
     """Return accuracy, rejections and the most frequent confusion of each known class, the least accurate first."""
     known, rows = evaluation.known, []
-    for k in np.unique(known.labels).tolist():
-        members = known.labels == k
-        confused = np.bincount(known.predictions.nearest[members & ~known.correct], minlength=1)
+    for each in evaluation.per_class:
+        wrong = known.predictions.nearest[(known.labels == evaluation.classes.index(each.name)) & ~known.correct]
+        confused = np.bincount(wrong, minlength=1)
         worst = f"{evaluation.classes[confused.argmax()]} ({confused.max()})" if confused.any() else ""
-        row = {"name": evaluation.classes[k], "examples": int(members.sum()), "confused_with": worst}
-        row["accuracy"] = float(known.correct[members].mean())
-        row["rejected"] = float((known.predictions.labels[members] < 0).mean())
-        rows.append(row)
+        rows.append({**asdict(each), "confused_with": worst})
     return sorted(rows, key=lambda row: row["accuracy"])
 
 

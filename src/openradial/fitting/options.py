@@ -40,6 +40,7 @@ class FitOptions:
         loss: of the radial head, see :class:`openradial.recipe.Recipe`; and so ``scale``, ``beta``.
         outliers: weight of the outliers that are made from each batch; 0 for none; None for the default.
         neighbours: whether distances to training examples in hidden layers count.
+        baseline: in closed form, whether to measure logistic regression on the same features too.
         size: of images, in pixels.
         false_reject_rate: share of known inputs that may be called unknown.
         skip_broken: leave out broken images instead of stopping.
@@ -67,6 +68,7 @@ class FitOptions:
     beta: float | None = None
     outliers: float | None = None
     neighbours: bool = True
+    baseline: bool = True
     size: int | None = None
     false_reject_rate: float = 0.05
     skip_broken: bool = False
@@ -89,7 +91,7 @@ class FitOptions:
             check_count("size", self.size, least=8)
         if self.known is not None and self.novel is not None:
             raise OptionError("name either the known classes or the novel ones, got both; the rest is the other side")
-        for name in ("skip_broken", "flip", "neighbours"):
+        for name in ("skip_broken", "flip", "neighbours", "baseline"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name} must be true or false, got {getattr(self, name)!r}")
         # refuse what no recipe and no setting can be, before anything starts

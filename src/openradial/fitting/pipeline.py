@@ -16,13 +16,15 @@ from openradial import models
 from openradial.classifier import OpenClassifier
 from openradial.data.batches import BatchOptions
 from openradial.errors import OptionError, TrainingError
+from openradial.fitting.baseline import fit_baseline
 from openradial.fitting.calibration import calibrate, calibrate_fitted
 from openradial.fitting.closed_form import FeatureSet, calibrate_cross, fit_closed_form, selected_values
 from openradial.fitting.in_memory import FitData, as_source, name_of
 from openradial.fitting.networks import choose_settings
+from openradial.fitting.novelty import expected_detection
 from openradial.fitting.options import FitOptions
 from openradial.fitting.preparation import PreparedData, prepare
-from openradial.fitting.report import GUARANTEES, Decided, FitReport, decide, make_report
+from openradial.fitting.report import GUARANTEES, Decided, FitReport, decide, make_report, weaknesses
 from openradial.fitting.selection import fit_best
 from openradial.recipe import Recipe, closed_form_recipe, default_recipe
 from openradial.training import Devices, Record, Settings, limited_threads
@@ -118,7 +120,7 @@ def fit(
         raise StoppedError(f"stopped by {history.stopped_by} after {len(history.records)} epochs; resume with --resume")
     net = gathered(net, lambda: build_network(wanted, prepared)[0])
     model = _calibrated(net, head, recipe, wanted, prepared)
-    model.report = _measured(model, prepared, round(time.monotonic() - began, 1))
+    model.report = _measured(model, prepared, began)
     model.metadata = _metadata(wanted, prepared, recipe, settings, len(history.records), model.report)
     if folder is not None and run_devices.is_main:
         model.save(folder, overwrite=overwrite)
@@ -148,8 +150,13 @@ def _fit_closed_form(
         else:
             held_out = None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK)
             model = calibrate_fitted(model, recipe, rate, held_out, prepared.batches(prepared.calibration, CHUNK))
+        values: dict[str, Any] = {"expected_detection": expected_detection(model, recipe, rate, known, seed)}
+    if options.baseline:
+        parts = {"report": prepared.report, "novel": prepared.novel}
+        others = {k: FeatureSet.of(net, prepared.batches(part, CHUNK)) for k, part in parts.items() if part is not None}
+        values["baseline"], values["notes"] = fit_baseline(known, **others, seed=seed)
     model = model.replace(preprocessing=prepared.inputs, network=(prepared.network.name, {}))
-    model.report = _measured(model, prepared, round(time.monotonic() - began, 1), decided)
+    model.report = _measured(model, prepared, began, decided, **values)
     model.metadata = _metadata(options, prepared, recipe, None, 0, model.report)
     if folder is not None:
         model.save(folder, overwrite=overwrite)
@@ -215,17 +222,27 @@ def _calibrated(
 
 
 def _measured(
-    model: OpenClassifier, prepared: PreparedData, seconds: float, out_of_fold: Decided | None = None
+    model: OpenClassifier,
+    prepared: PreparedData,
+    began: float,
+    out_of_fold: Decided | None = None,
+    notes: tuple[str, ...] = (),
+    **values: Any,
 ) -> FitReport:
     """Return the numbers on examples that were used for nothing else, or on each example without its fold."""
     known, novel = (
         None if part is None else decide(model, prepared.batches(part, CHUNK))
         for part in (prepared.report, prepared.novel)
     )
-    guarantee = GUARANTEES["split" if out_of_fold is None else "cross"]
+    values["guarantee"] = GUARANTEES["split" if out_of_fold is None else "cross"]
     known = out_of_fold if known is None else known
-    report = make_report(model, known, novel, prepared.split.novel, prepared.counts(), seconds, prepared.notes)
-    return replace(report, guarantee=guarantee, closed_form=selected_values(model.head))
+    report = make_report(model, known, novel, prepared.split.novel, prepared.counts(), 0.0)
+    report = replace(report, closed_form=selected_values(model.head), **values)
+    assert model.rejector is not None
+    counts = torch.bincount(prepared.train.labels, minlength=len(model.classes))
+    weak = weaknesses(report, model.rejector.false_reject_rate, model.classes, counts)
+    seconds = round(time.monotonic() - began, 1)
+    return replace(report, weak=weak, notes=(*weak, *prepared.notes, *notes), seconds=seconds)
 
 
 def _metadata(
@@ -238,6 +255,7 @@ def _metadata(
 ) -> dict[str, Any]:
     """Return what a bundle says about how the model was made."""
     values = report.as_dict()
+    (values["expected_detection"] or {}).pop("by_class", None)  # may be long, and a card has a line for each
     data = {
         "name": Path(prepared.name).name if Path(prepared.name).exists() else prepared.name,
         "kind": prepared.kind,
@@ -249,7 +267,7 @@ def _metadata(
         "accuracy": report.accuracy,
         "guarantee": report.guarantee,
         "false_reject_rate": values["false_rejects"] or {"asked": options.false_reject_rate},
-        "novel": values["novel"],
+        **{name: values[name] for name in ("novel", "expected_detection", "baseline", "weak")},
     }
     training: dict[str, Any] = {"method": prepared.method, "seconds": report.seconds, **(report.closed_form or {})}
     if settings is not None:

@@ -1,6 +1,6 @@
-"""The report after fitting: accuracy, asked and measured false-reject rate, hard classes, novel classes."""
+"""The report after fitting: accuracy, false-reject rates of all and of each class, novel classes, and weaknesses."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -9,7 +9,9 @@ from torch import Tensor
 
 from openradial.classifier import OpenClassifier
 from openradial.conformal import FalseRejectReport
+from openradial.conformal.calibration import examples_needed
 from openradial.conformal.risk import binomial_interval
+from openradial.errors import listed
 from openradial.fitting.calibration import LabelledBatches
 from openradial.metrics import auroc
 
@@ -21,6 +23,9 @@ GUARANTEES = {
     "cross-conformal prediction, which keeps the models of all folds, is bounded by about twice that share",
 }
 SMALL = 12  # classes up to which the confusion matrix is shown
+LEAST_DETECTED = 0.1  # share of novel inputs beyond the false-reject rate, below which detection is weak
+LEAST_EXAMPLES = 5  # of a class
+ENOUGH = 3  # times the examples that a rate needs: with fewer, the threshold is one of the two highest scores
 
 
 class Decided(NamedTuple):
@@ -43,12 +48,14 @@ class Confusion:
 
 @dataclass(frozen=True)
 class ClassAccuracy:
-    """Accuracy of a class before rejection, and the share of it that was rejected."""
+    """Accuracy of a class before rejection, and the share of it that was rejected, with its 95 % interval."""
 
     name: str
     accuracy: float
     rejected: float
     examples: int
+    rejected_low: float
+    rejected_high: float
 
 
 @dataclass(frozen=True)
@@ -62,12 +69,30 @@ class NovelReport:
 
 
 @dataclass(frozen=True)
+class LeftOutReport(NovelReport):
+    """Results on examples of known classes, from classifiers that were fitted without them."""
+
+    by_class: Mapping[str, float]  # share of each class that is predicted as unknown
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Another classifier on the same features, measured on the same known examples or, of large data, on a fold."""
+
+    name: str
+    accuracy: float
+    auroc: float | None  # of its maximum logit, if there are novel examples
+    examples: int  # known ones
+
+
+@dataclass(frozen=True)
 class FitReport:
     """Numbers on known examples that were used for nothing else; all None with too few examples.
 
     After cross-fitting, and without test data, they are those of each training example without its fold.
     ``closed_form`` has what was chosen for a head in closed form: ``alpha``, the number of ``random_features`` and
-    their ``width``, and ``class_weight``.
+    their ``width``, and ``class_weight``. ``expected_detection`` is that of known classes left out in turn. ``weak``
+    has a sentence for each reason not to trust the model; they are the first notes too.
     """
 
     accuracy: float | None
@@ -81,6 +106,10 @@ class FitReport:
     notes: tuple[str, ...] = ()
     guarantee: str = GUARANTEES["split"]
     closed_form: Mapping[str, Any] | None = None
+    per_class: tuple[ClassAccuracy, ...] = ()
+    expected_detection: LeftOutReport | None = None
+    baseline: Baseline | None = None
+    weak: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -122,8 +151,30 @@ def make_report(
     classes, matrix = classifier.classes, None
     if len(classes) <= SMALL:
         matrix = tuple(map(tuple, confusion_matrix(known.labels, known.nearest, len(classes)).tolist()))
-    pairs, hard = confused(known, classes), hardest(known, classes)
-    return FitReport(accuracy, rejects, matrix, pairs, hard, novel_report, examples, seconds, notes)
+    pairs, each = confused(known, classes), class_accuracies(known.labels, known.nearest, known.predicted < 0, classes)
+    hard = tuple(sorted((one for one in each if one.accuracy < 1), key=lambda one: one.accuracy)[:MOST])
+    return FitReport(accuracy, rejects, matrix, pairs, hard, novel_report, examples, seconds, notes, per_class=each)
+
+
+def weaknesses(report: FitReport, rate: float, classes: Sequence[str], counts: Tensor) -> tuple[str, ...]:
+    """Return a sentence for each reason why a model is weak; ``counts`` are the training examples of each class."""
+    found, total = [], sum(each.examples for each in report.per_class)
+    if report.accuracy is not None:
+        chance = max(each.examples for each in report.per_class) / total
+        if binomial_interval(round(report.accuracy * total), total, CONFIDENCE)[0] <= chance:
+            values = f"{100 * report.accuracy:.1f} % on {total:,} inputs is not clearly above {100 * chance:.1f} %"
+            found.append(f"accuracy {values}, the share of the most frequent class")
+    novel, kind = report.novel or report.expected_detection, "novel" if report.novel else "left-out"
+    if novel is not None and novel.detected < rate + LEAST_DETECTED * (1 - rate):
+        share = f"only {100 * novel.detected:.1f} % of the examples of {kind} classes are called unknown"
+        found.append(f"{share}, against {100 * rate:g} % of known ones")
+    used, needed = report.examples.get("calibration", report.examples.get("train", 0)), ENOUGH * examples_needed(rate)
+    if used < needed:
+        found.append(f"{used} examples set the threshold; a rate of {100 * rate:g} % is reliable with {needed} or more")
+    if few := [name for name, count in zip(classes, counts.tolist(), strict=True) if count < LEAST_EXAMPLES]:
+        number = "1 class has" if len(few) == 1 else f"{len(few)} classes have"
+        found.append(f"{number} fewer than {LEAST_EXAMPLES} examples to train with: {listed(few, 3)}")
+    return tuple(found)
 
 
 def confusion_matrix(labels: Tensor, nearest: Tensor, num_classes: int) -> Tensor:
@@ -145,13 +196,18 @@ def confused(decided: Decided, classes: tuple[str, ...]) -> tuple[Confusion, ...
     return tuple(Confusion(classes[code // len(classes)], classes[code % len(classes)], n) for code, n in pairs)
 
 
-def hardest(decided: Decided, classes: tuple[str, ...]) -> tuple[ClassAccuracy, ...]:
-    """Return the classes with the lowest accuracy below 1."""
-    counts = torch.bincount(decided.labels, minlength=len(classes))
-    right, rejected = (
-        torch.bincount(decided.labels[which], minlength=len(classes)) / counts
-        for which in (decided.labels == decided.nearest, decided.predicted < 0)
+def class_accuracies(
+    labels: Tensor, nearest: Tensor, rejected: Tensor, classes: Sequence[str]
+) -> tuple[ClassAccuracy, ...]:
+    """Return accuracy and rejections of each class with examples; decisions are ``(n,)``."""
+    counts, right, called = (
+        torch.bincount(labels[which], minlength=len(classes)).tolist()
+        for which in (labels >= 0, labels == nearest, rejected)
     )
-    order = right.nan_to_num(1.0).argsort(stable=True)[:MOST].tolist()
-    entries = [ClassAccuracy(classes[k], float(right[k]), float(rejected[k]), int(counts[k])) for k in order]
-    return tuple(entry for entry in entries if entry.accuracy < 1)
+    pairs = set(zip(called, counts, strict=True))  # an interval takes milliseconds, and many classes have the same
+    intervals = {(r, n): binomial_interval(r, n, CONFIDENCE) for r, n in pairs if n}
+    return tuple(
+        ClassAccuracy(name, correct / n, r / n, n, *intervals[r, n])
+        for name, correct, r, n in zip(classes, right, called, counts, strict=True)
+        if n
+    )

@@ -1,0 +1,149 @@
+import numpy as np
+import pytest
+import torch
+
+from openradial import models
+from openradial.conformal import Rejector
+from openradial.fitting import fit
+from openradial.fitting.closed_form import FeatureSet, calibrate_cross, fit_closed_form
+from openradial.fitting.cross import assign_folds
+from openradial.fitting.novelty import classes_by_round, expected_detection
+from openradial.metrics import auroc
+from openradial.recipe import closed_form_recipe
+from openradial.scorers import Combination
+
+NAMES = tuple("abcdefg")
+
+
+def draw(n, classes=7, spread=3.0, seed=0, d=8):
+    """Rows of classes around random means, float32, and their labels."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % classes
+    z = rng.normal(size=(n, d)) + spread * np.eye(classes, d)[y]
+    return FeatureSet(torch.from_numpy(z).float(), torch.from_numpy(y))
+
+
+def fitted(known, recipe, classes=NAMES):
+    net = models.build("features", known.z.shape[1])
+    return calibrate_cross(fit_closed_form(net, recipe, classes, known), recipe, 0.05, known)[0]
+
+
+@pytest.mark.parametrize("kind", ["table", "points"])
+def test_left_out_classes_are_scored_by_a_classifier_fitted_without_them(kind):
+    recipe, known = closed_form_recipe(kind, 210, random_features=40), draw(210)
+    model = fitted(known, recipe)
+    found = expected_detection(model, recipe, 0.05, known)
+    folds, usual, novel, labels = assign_folds(known.y), [], [], []
+    for fold, classes in enumerate(classes_by_round(known.y, 7, 3 if recipe.mahalanobis else 5)):
+        left = torch.isin(known.y, classes)
+        kept = ~left & (folds != fold)
+        # a new head that does not know these classes, with the choices that were made once from all data
+        present, y = torch.unique(known.y[kept], return_inverse=True)
+        head = recipe.make_closed_form_head([NAMES[k] for k in present], 8)
+        head.features, head._kept_alpha = model.head.features, model.head.fitted_alpha
+        head.partial_fit(known.z[kept], y)
+        others = [scorer.fit(known.z[kept], y) for _, scorer in recipe.make_scorers(head)[1:]]
+
+        def score(rows, scorers=(head, *others)):
+            return torch.stack([each.unknown_score(known.z[rows]).double() for each in scorers], 1)
+
+        usual.append(score(~left & (folds == fold)))
+        novel.append(score(left))
+        labels.append(known.y[left])
+    merge = Combination(recipe.combination).fit(torch.cat(usual))
+    usual, novel, labels = (
+        merge.unknown_score(torch.cat(usual)),
+        merge.unknown_score(torch.cat(novel)),
+        torch.cat(labels),
+    )
+    rejected = Rejector(0.05).fit(usual).rejects(novel)
+    assert found.examples == len(novel)
+    assert found.auroc == pytest.approx(auroc(usual, novel), abs=1e-4)
+    assert found.detected == pytest.approx(float(rejected.double().mean()), abs=2 / len(novel))
+    for k in labels.unique().tolist():
+        share = float(rejected[labels == k].double().mean())
+        assert found.by_class[NAMES[k]] == pytest.approx(share, abs=1 / 30 + 1e-9)
+
+
+def test_the_estimate_is_near_the_detection_of_classes_that_are_really_novel():
+    differences = []
+    for seed in range(6):
+        data = draw(560, classes=8, spread=3.5, seed=seed)
+        is_known = data.y < 7
+        recipe = closed_form_recipe("table", 490, random_features=100)
+        known = FeatureSet(data.z[is_known], data.y[is_known])
+        model = fitted(known, recipe)
+        real = float((model.decide(data.z[~is_known]).labels < 0).double().mean())
+        differences.append(expected_detection(model, recipe, 0.05, known).detected - real)
+    # 70 novel examples scatter by 6 %, thresholds by about as much: two standard errors of the mean of six
+    assert np.mean(differences) == pytest.approx(0, abs=0.08)
+
+
+def test_separate_classes_are_detected_and_noise_is_not():
+    recipe = closed_form_recipe("table", 350, random_features=100)
+    good, bad = (draw(350, spread=spread) for spread in (9.0, 0.0))
+    assert expected_detection(fitted(good, recipe), recipe, 0.05, good).detected > 0.9
+    useless = expected_detection(fitted(bad, recipe), recipe, 0.05, bad)
+    assert useless.detected < 0.12
+    assert useless.auroc == pytest.approx(0.5, abs=0.06)
+
+
+def test_the_model_is_not_changed():
+    recipe, known = closed_form_recipe("table", 210, random_features=40), draw(210)
+    model = fitted(known, recipe)
+    before = model.decide(known.z)
+    expected_detection(model, recipe, 0.05, known)
+    after = model.decide(known.z)
+    assert torch.equal(before.unknown_score, after.unknown_score)
+    assert torch.equal(before.labels, after.labels)
+
+
+def test_the_score_of_the_head_alone_is_used_where_the_model_uses_it():
+    recipe = closed_form_recipe("table", 210, random_features=40, layers=())
+    known = draw(210, spread=6.0)
+    assert expected_detection(fitted(known, recipe), recipe, 0.05, known).detected > 0.5
+
+
+def test_there_is_no_estimate_for_few_classes_or_examples():
+    recipe, known = closed_form_recipe("table", 200, random_features=20), draw(200, classes=5)
+    assert expected_detection(fitted(known, recipe, NAMES[:5]), recipe, 0.05, known) is None
+    few = draw(28)
+    assert expected_detection(fitted(few, recipe), recipe, 0.05, few) is None
+
+
+@pytest.mark.parametrize(
+    ("counts", "rounds", "sizes"),
+    [
+        ([10] * 6, 5, [1] * 5),
+        ([10] * 77, 5, [15] * 5),
+        ([10] * 77, 3, [15] * 3),
+        ([2_000] * 10, 5, [1] * 5),  # more rows than may be left out: one class per round
+        ([1_000] * 20, 5, [1] * 5),
+        ([500] * 40, 5, [2] * 5),
+    ],
+)
+def test_classes_are_left_out_in_rounds_without_repetition(counts, rounds, sizes):
+    y = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+    made = classes_by_round(y, len(counts), rounds)
+    assert [len(classes) for classes in made] == sizes
+    assert len(torch.cat(made).unique()) == sum(sizes)
+    assert not torch.equal(torch.cat(made), torch.cat(classes_by_round(y, len(counts), rounds, seed=1)))
+
+
+@pytest.mark.parametrize("calibration", ["cross", "split"])
+def test_fit_reports_the_estimate_and_saves_it(calibration, tmp_path):
+    known = draw(420, spread=8.0)
+    model = fit((known.z.numpy(), known.y.numpy()), calibration=calibration, out=tmp_path / "m", baseline=False)
+    expected = model.report.expected_detection
+    assert expected.detected > 0.8
+    assert set(expected.by_class) == set(expected.classes)
+    assert model.report.as_dict()["expected_detection"]["by_class"] == expected.by_class
+    saved = model.metadata["measured"]["expected_detection"]
+    assert saved == {
+        "classes": list(expected.classes),
+        "examples": expected.examples,
+        "auroc": expected.auroc,
+        "detected": expected.detected,
+    }
+    assert "expected\\_detection" in (tmp_path / "m" / "card.md").read_text()
+    assert model.report.weak == model.report.notes == ()
