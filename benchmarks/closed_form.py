@@ -30,7 +30,8 @@ from benchmarks.run import RESULTS, table
 from benchmarks.timing import Run, Timing, duel
 from openradial.classifier import OpenClassifier
 from openradial.files import write_text as write
-from openradial.fitting.closed_form import FeatureSet, calibrate_cross, fit_closed_form
+from openradial.fitting.closed_form import calibrate_cross, with_scorers
+from openradial.fitting.cross import FeatureSet
 from openradial.heads import ClosedFormRadialHead
 from openradial.heads.ridge import RidgePath, alphas, solve
 from openradial.models.features import Features
@@ -139,7 +140,8 @@ def measure_fit(quick: bool) -> dict[str, Any]:
 def fit(z: Tensor, y: Tensor, recipe: Recipe) -> OpenClassifier:
     """Fit head and scorers, choose alpha and calibrate by cross-fitting."""
     known, classes = FeatureSet(z, y), tuple(map(str, range(CLASSES)))
-    model = fit_closed_form(Features(z.shape[1]), recipe, classes, known)
+    head = recipe.make_closed_form_head(classes, z.shape[1]).fit(z, y)
+    model = with_scorers(Features(z.shape[1]), head, recipe, known)
     return calibrate_cross(model, recipe, 0.05, known)[0]
 
 

@@ -29,7 +29,9 @@ from openradial.data import Examples, sources
 from openradial.data.inputs import ImageInputs
 from openradial.data.sets.tiny_imagenet import tiny_imagenet
 from openradial.files import cache_home, read_tensors, write_tensors, write_text
-from openradial.fitting.closed_form import FeatureSet, calibrate_cross, fit_closed_form
+from openradial.fitting.closed_form import calibrate_cross, fit_closed_form, with_scorers
+from openradial.fitting.cross import FeatureSet
+from openradial.heads import ClosedFormRadialHead
 from openradial.metrics import auroc
 from openradial.models.features import Features
 from openradial.recipe import closed_form_recipe
@@ -108,16 +110,17 @@ def rivals(z: Tensor, y: Tensor) -> tuple[Callable[[Tensor], Tensor], dict[str, 
 
 
 def ours(z: Tensor, y: Tensor, seed: int) -> tuple[Callable[[Tensor], Tensor], dict[str, Callable[[Tensor], Tensor]]]:
-    """Return the classes and the unknown scores of the closed-form recipe: alone and combined."""
+    """Return the classes and the unknown scores of the closed-form recipe: each alone, and combined as fit does."""
     recipe = closed_form_recipe("points", len(z))
     known, classes = FeatureSet(z, y), tuple(map(str, range(KNOWN)))
-    model = fit_closed_form(Features(z.shape[1]), recipe, classes, known, seed)
+    model, _ = fit_closed_form(Features(z.shape[1]), recipe, classes, known, seed)
     model, _ = calibrate_cross(model, recipe, 0.05, known, seed)
-    parts = dict(zip(("radial distance", "Mahalanobis++", "nearest neighbour, cosine"), model.scorers, strict=True))
+    every = with_scorers(Features(z.shape[1]), cast("ClosedFormRadialHead", model.head), recipe, known, seed, (1, 1, 1))
+    parts = dict(zip(("radial distance", "Mahalanobis++", "nearest neighbour, cosine"), every.scorers, strict=True))
     scores: dict[str, Callable[[Tensor], Tensor]] = {
         name: cast("Scorer", scorer).unknown_score for name, scorer in parts.items()
     }
-    scores["closed-form recipe: all three"] = lambda x: model.decide(x).unknown_score
+    scores["closed-form recipe"] = lambda x: model.decide(x).unknown_score
     relative = MahalanobisScorer(relative=True, normalise=True, shrinkage="oas").fit(z, y)
     scores["relative Mahalanobis++"] = relative.unknown_score
     return model.head.predict, scores

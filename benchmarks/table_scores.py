@@ -19,7 +19,8 @@ from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table
 from openradial.data.download import Package, Source, fetch
 from openradial.files import write_text
-from openradial.fitting.closed_form import FeatureSet, calibrate_cross, fit_closed_form
+from openradial.fitting.closed_form import calibrate_cross, fit_closed_form, with_scorers
+from openradial.fitting.cross import FeatureSet
 from openradial.metrics import auroc
 from openradial.models.features import Features
 from openradial.recipe import Recipe, closed_form_recipe
@@ -36,14 +37,16 @@ HASHES = {
     "vowel": "f2fb56d217deb2f73f14555fd56c699a8c4689e57cfc15f3117656c19de4b283",
 }
 FEATURES = 1_000
+CHOSEN = "weights chosen on left-out known classes"
 RECIPES: dict[str, dict[str, Any]] = {
     "radial distance, no random features": {"layers": (), "random_features": 0},
     "radial distance": {"layers": ()},
-    "and nearest neighbour": {},
-    "and nearest neighbour, no random features": {"random_features": 0},
-    "and nearest neighbour, cosine": {"cosine": True},
-    "and nearest neighbour, Mahalanobis": {"mahalanobis": True},
-    "and nearest neighbour, Mahalanobis, cosine": {"mahalanobis": True, "cosine": True},
+    "radial distance and nearest neighbour": {"weights": (1.0, 0.0, 1.0)},
+    "the same without random features": {"weights": (1.0, 0.0, 1.0), "random_features": 0},
+    "the same, cosine": {"weights": (1.0, 0.0, 1.0), "cosine": True},
+    "radial and Mahalanobis distance": {"weights": (1.0, 1.0, 0.0)},
+    "all three": {"weights": (1.0, 1.0, 1.0)},
+    CHOSEN: {},
 }
 
 
@@ -77,7 +80,12 @@ def measure(x: Tensor, y: Tensor, seed: int) -> dict[str, dict[str, float]]:
     for name, options in RECIPES.items():
         recipe: Recipe = closed_form_recipe("table", len(z), **{"random_features": FEATURES} | options)
         data = FeatureSet(z, code[y[train]])
-        model = fit_closed_form(Features(z.shape[1]), recipe, tuple(map(str, range(len(known)))), data, seed)
+        names, net = tuple(map(str, range(len(known)))), Features(z.shape[1])
+        if name == CHOSEN:
+            model, _ = fit_closed_form(net, recipe, names, data, seed)
+        else:
+            head = recipe.make_closed_form_head(names, z.shape[1], seed).fit(data.z, data.y)
+            model = with_scorers(net, head, recipe, data, seed)
         model, _ = calibrate_cross(model, recipe, 0.05, data, seed)
         decided = model.decide(tested)
         accuracy = float((decided.nearest == code[y[test]]).double().mean())

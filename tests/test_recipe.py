@@ -84,25 +84,36 @@ def test_scorers_are_the_head_and_neighbours_in_each_layer():
 
 
 def test_in_closed_form_a_layer_may_have_two_scorers():
-    recipe = Recipe(method="closed-form", layers=("outputs",), mahalanobis=True, cosine=True)
+    recipe = Recipe(method="closed-form", layers=("outputs",), weights=(1.0, 1.0, 2.0), cosine=True)
     head = recipe.make_closed_form_head(("a", "b"), 3)
     scorers = recipe.make_scorers(head)
     assert [layer for layer, _ in scorers] == ["outputs"] * 3
     assert [type(each) for _, each in scorers] == [ClosedFormRadialHead, MahalanobisScorer, NeighbourScorer]
     assert (scorers[1][1].normalise, scorers[1][1].shrinkage) == (True, "oas")
+    assert recipe.make_combination().settings()["weights"] == [1.0, 1.0, 2.0]
+
+
+def test_in_closed_form_scores_without_weight_are_left_out():
+    recipe = Recipe(method="closed-form", layers=("outputs",), weights=(2.0, 1.0, 0.0))
+    head = recipe.make_closed_form_head(("a", "b"), 3)
+    assert [type(each) for _, each in recipe.make_scorers(head)] == [ClosedFormRadialHead, MahalanobisScorer]
+    assert recipe.make_combination().settings()["weights"] == [2.0, 1.0]
+    assert [type(each) for _, each in recipe.make_scorers(head, (1, 0, 1))] == [ClosedFormRadialHead, NeighbourScorer]
+    assert recipe.make_combination((1, 0, 1)).settings()["weights"] == [1.0, 1.0]
+    assert recipe.make_scorers(head, (1, 0, 0)) == []
 
 
 @pytest.mark.parametrize(("examples", "count"), [(500, 500), (1_000, 500), (1_001, 1_000), (10_001, 2_000)])
 def test_tables_in_closed_form_get_more_random_features_with_more_examples(examples, count):
     recipe = closed_form_recipe("table", examples)
     assert (recipe.method, recipe.random_features, recipe.layers) == ("closed-form", count, ("outputs",))
-    assert (recipe.cosine, recipe.mahalanobis) == (False, False)
+    assert (recipe.cosine, recipe.weights) == (False, (1.0, 0.0, 1.0))
     assert closed_form_recipe("table", examples, random_features=7, layers=()).random_features == 7
 
 
 def test_other_features_in_closed_form_are_compared_by_direction():
     recipe = closed_form_recipe("points", 500)
-    assert (recipe.random_features, recipe.cosine, recipe.mahalanobis) == (0, True, True)
+    assert (recipe.random_features, recipe.cosine, recipe.weights) == (0, True, (2.0, 1.0, 0.0))
 
 
 def test_the_closed_form_head_has_the_settings_of_the_recipe():
@@ -135,7 +146,8 @@ def test_classes_are_weighted_in_the_loss():
         ({"method": "magic"}, "method must be one of 'gradient', 'closed-form', got 'magic'"),
         ({"random_features": -1}, "random_features must be a whole number of at least 0"),
         ({"random_features": 8}, "random_features is for method='closed-form', got method='gradient'; leave it out"),
-        ({"mahalanobis": True}, "mahalanobis is for method='closed-form'"),
+        ({"weights": (0.0, 1.0, 1.0)}, "weights must be three numbers of at least 0, the first above 0, got"),
+        ({"weights": (1.0, -1.0, 1.0)}, "weights must be three numbers of at least 0, the first above 0, got"),
         ({"class_weight": "equal"}, "class_weight must be one of 'balanced', 'auto', got 'equal'"),
         ({"class_weight": "auto"}, "class_weight='auto' is for method='closed-form'; use 'balanced' or None"),
         ({"method": "closed-form", "head": "cac"}, "head='cac' and loss='squared'; use method='gradient'"),

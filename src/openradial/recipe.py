@@ -34,6 +34,7 @@ REFERENCES = 10_000  # training examples among which neighbours are searched
 MIN_COMBINATION = 20  # held-out examples that a combination of scores needs
 RANDOM_FEATURES = ((1_000, 500), (10_000, 1_000))  # of tables: up to so many examples, so many random features
 MOST_RANDOM_FEATURES = 2_000  # for more examples
+EMBEDDING = 64  # numbers from which rows that are no table are compared by direction
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,9 @@ class Recipe:
         combination: how the scores of the outputs and of the layers become one.
         method: ``"gradient"``, or ``"closed-form"``, which solves the radial head on features that are not trained, see
             :class:`openradial.heads.ClosedFormRadialHead`; and so ``random_features``.
-        mahalanobis: in closed form, whether the Mahalanobis distance of the features counts.
+        weights: in closed form, those of the radial distance, the Mahalanobis distance and the nearest neighbour; 0
+            leaves a score out. With six classes or more, :func:`openradial.fit` chooses others if they are clearly
+            better for known classes that are left out.
         class_weight: None, ``"balanced"``, or in closed form ``"auto"``, by the leave-one-out macro error, or a weight
             per class.
     """
@@ -72,12 +75,14 @@ class Recipe:
     combination: CombinationName = "standardised"
     method: MethodName = "gradient"
     random_features: int = 0
-    mahalanobis: bool = False
+    weights: tuple[float, float, float] = (1.0, 0.0, 1.0)
     class_weight: ClassWeightName | tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, ("gradient", "closed-form"))
         check_count("random_features", self.random_features, least=0)
+        if len(self.weights) != 3 or min(self.weights) < 0 or not 0 < self.weights[0] < float("inf"):
+            raise OptionError(f"weights must be three numbers of at least 0, the first above 0, got {self.weights!r}")
         if isinstance(self.class_weight, str):
             check_choice("class_weight", self.class_weight, ("balanced", "auto"))
         self._check_method()
@@ -119,24 +124,30 @@ class Recipe:
         has_outliers = self.outliers and self.outlier_weight
         return OutlierObjective(loss, self.outliers, self.outlier_weight) if has_outliers else Objective(loss)
 
-    def make_scorers(self, head: Head) -> list[tuple[str, Scorer]]:
-        """Return the scorers with their layers: the score of the head, and neighbours in the hidden layers."""
+    def make_scorers(self, head: Head, weights: Sequence[float] | None = None) -> list[tuple[str, Scorer]]:
+        """Return the scorers with their layers: the score of the head, and others of the hidden layers.
+
+        In closed form they are those with a weight above 0: in ``weights``, or in those of the recipe.
+        """
         others: list[tuple[str, Scorer]] = []
+        _, mahalanobis, near = (0.0, 0.0, 1.0) if self.method == "gradient" else weights or self.weights
         for layer in self.layers:
-            if self.mahalanobis:
+            if mahalanobis:
                 others.append((layer, MahalanobisScorer(normalise=self.cosine, shrinkage="oas")))
-            others.append((layer, NeighbourScorer(self.neighbours, normalise=self.cosine)))
+            if near:
+                others.append((layer, NeighbourScorer(self.neighbours, normalise=self.cosine)))
         return [(OUTPUTS, head), *others] if others else []
 
-    def make_combination(self) -> Combination:
-        """Return how the scores become one, not yet fitted."""
-        return Combination(self.combination)
+    def make_combination(self, weights: Sequence[float] | None = None) -> Combination:
+        """Return how the scores become one, not yet fitted; ``weights`` as in :meth:`make_scorers`."""
+        if self.method == "gradient":
+            return Combination(self.combination)
+        return Combination("standardised", weights=[weight for weight in weights or self.weights if weight])
 
     def _check_method(self) -> None:
         if self.method == "gradient":
-            for name in ("random_features", "mahalanobis"):
-                if getattr(self, name):
-                    raise OptionError(f"{name} is for method='closed-form', got method='gradient'; leave it out")
+            if self.random_features:
+                raise OptionError("random_features is for method='closed-form', got method='gradient'; leave it out")
             if self.class_weight not in (None, "balanced"):
                 raise OptionError(
                     f"class_weight={self.class_weight!r} is for method='closed-form'; use 'balanced' or None"
@@ -149,7 +160,7 @@ class Recipe:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the recipe as JSON values."""
-        return asdict(self) | {"outliers": list(self.outliers), "layers": list(self.layers)}
+        return asdict(self) | {name: list(getattr(self, name)) for name in ("outliers", "layers", "weights")}
 
 
 def default_recipe(net: nn.Module, network: str, kind: str, **options: Any) -> Recipe:
@@ -178,7 +189,7 @@ def closed_form_recipe(kind: str, examples: int, **options: Any) -> Recipe:
         few = (count for most, count in RANDOM_FEATURES if examples <= most)
         defaults["random_features"] = next(few, MOST_RANDOM_FEATURES)
     else:
-        defaults |= {"cosine": True, "mahalanobis": True}
+        defaults |= {"cosine": True, "weights": (2.0, 1.0, 0.0)}
     return Recipe(**defaults | {"method": "closed-form"} | options)
 
 

@@ -13,8 +13,8 @@ from openradial.errors import OptionError
 from openradial.evaluation.html_report import render_report
 from openradial.export import OnnxModel
 from openradial.fitting import FitOptions, fit, prepare
-from openradial.fitting.closed_form import FeatureSet, calibrate_cross, fit_closed_form
-from openradial.fitting.cross import assign_folds, cross_fit
+from openradial.fitting.closed_form import calibrate_cross, fit_closed_form
+from openradial.fitting.cross import FeatureSet, assign_folds, cross_fit
 from openradial.fitting.report import GUARANTEES
 from openradial.heads import ClosedFormRadialHead
 from openradial.recipe import closed_form_recipe
@@ -35,7 +35,7 @@ def draw(n, seed, d=4):
 
 def fitted(known, recipe=RECIPE, rate=0.05, seed=0):
     net = models.build("features", known.z.shape[1])
-    return calibrate_cross(fit_closed_form(net, recipe, NAMES, known, seed), recipe, rate, known, seed)
+    return calibrate_cross(fit_closed_form(net, recipe, NAMES, known, seed)[0], recipe, rate, known, seed)
 
 
 def rows_and_labels(n=180, seed=0):
@@ -85,12 +85,19 @@ def test_all_examples_train_the_head_and_are_neighbours():
     assert len(model.scorers[1].references) == 120
 
 
-def test_other_features_also_have_a_mahalanobis_score():
-    z, y = draw(120, 0)
+def test_other_features_have_a_mahalanobis_score():
+    z, y = draw(120, 0, d=64)
     model, _ = fitted(FeatureSet(z, y), closed_form_recipe("points", 120))
-    assert [type(each) for each in model.scorers] == [ClosedFormRadialHead, MahalanobisScorer, NeighbourScorer]
+    assert [type(each) for each in model.scorers] == [ClosedFormRadialHead, MahalanobisScorer]
     assert model.combination is not None
-    assert (model.decide(draw(100, 1)[0] - 8).labels < 0).double().mean() > 0.8
+    assert (model.decide(draw(100, 1, d=64)[0] - 8).labels < 0).double().mean() > 0.8
+
+
+@pytest.mark.parametrize(("d", "directions"), [(8, False), (64, True)])
+def test_few_columns_are_not_taken_for_an_embedding(d, directions):
+    z, y = draw(120, 0, d=d)
+    model = fit((z, y), method="closed-form", baseline=False)
+    assert model.metadata["recipe"]["cosine"] is directions
 
 
 def test_beta_is_given_or_calibrated_on_known_examples_and_outliers():
@@ -143,7 +150,7 @@ def test_a_held_out_part_can_calibrate_instead():
     assert model.combination is not None
     few = fit(rows_and_labels(60), calibration="split")
     assert few.combination is None
-    assert "the score of the head alone decides" in few.report.notes[0]
+    assert "the score of the head alone decides" in " ".join(few.report.notes)
 
 
 def test_test_data_are_used_for_the_report():
@@ -175,7 +182,7 @@ def test_a_class_with_one_example_a_constant_column_and_two_classes():
     names[0] = "rare"
     model = fit((z, names))
     assert model.classes == ("a", "b", "rare")
-    assert "1 class has a single example, the first is 'rare'" in model.report.notes[0]
+    assert "1 class has a single example, the first is 'rare'" in " ".join(model.report.notes)
     assert model.report.matrix[2][2] == 0  # without its fold it has never been seen
     two = fit((z[1:], names[1:]), random_features=0)
     assert two.classes == ("a", "b")
@@ -186,7 +193,7 @@ def test_a_class_with_one_example_a_constant_column_and_two_classes():
 def test_very_few_examples_are_decided_by_the_head_alone():
     model = fit(rows_and_labels(18), false_reject_rate=0.2)
     assert model.layers == ()
-    assert "the score of the head alone decides" in model.report.notes[0]
+    assert "the score of the head alone decides" in " ".join(model.report.notes)
     with pytest.raises(OptionError, match=r"a false-reject rate of 0\.05 takes 19 examples .* or add examples"):
         fit(rows_and_labels(18))
 

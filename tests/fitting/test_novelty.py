@@ -5,9 +5,9 @@ import torch
 from openradial import models
 from openradial.conformal import Rejector
 from openradial.fitting import fit
-from openradial.fitting.closed_form import FeatureSet, calibrate_cross, fit_closed_form
-from openradial.fitting.cross import assign_folds
-from openradial.fitting.novelty import classes_by_round, expected_detection
+from openradial.fitting.closed_form import calibrate_cross, fit_closed_form
+from openradial.fitting.cross import FeatureSet, assign_folds
+from openradial.fitting.novelty import LeftOut, classes_by_round, expected_detection
 from openradial.metrics import auroc
 from openradial.recipe import closed_form_recipe
 from openradial.scorers import Combination
@@ -24,17 +24,66 @@ def draw(n, classes=7, spread=3.0, seed=0, d=8):
 
 
 def fitted(known, recipe, classes=NAMES):
+    """A calibrated model, and the scores of left-out classes."""
     net = models.build("features", known.z.shape[1])
-    return calibrate_cross(fit_closed_form(net, recipe, classes, known), recipe, 0.05, known)[0]
+    model, left_out = fit_closed_form(net, recipe, classes, known)
+    return calibrate_cross(model, recipe, 0.05, known)[0], left_out
+
+
+def detection(known, recipe, classes=NAMES):
+    model, left_out = fitted(known, recipe, classes)
+    return expected_detection(model, 0.05, left_out)
+
+
+def made_scores(novel_at, n=400, seed=0):
+    """Three positive scores; novel examples are larger in some columns."""
+    rng = np.random.default_rng(seed)
+    is_novel = torch.arange(n) % 2 == 1
+    logs = torch.from_numpy(rng.normal(size=(n, 3)))
+    for column, shift in novel_at.items():
+        logs[is_novel, column] += shift
+    return LeftOut(logs.exp(), torch.arange(n) % 7, is_novel)
+
+
+@pytest.mark.parametrize(
+    ("novel_at", "weights"),
+    [({0: 3.0}, (1.0, 0.0, 0.0)), ({0: 1.0, 1: 2.0}, (1.0, 2.0, 0.0)), ({0: 1.5, 2: 1.5}, (1.0, 0.0, 1.0))],
+)
+def test_weights_are_those_that_separate_left_out_classes_best(novel_at, weights):
+    left_out = made_scores(novel_at, n=4_000)
+    assert left_out.best_weights((1.0, 1.0, 1.0)) == weights
+
+
+def test_other_weights_than_the_default_must_be_clearly_better():
+    left_out = made_scores({0: 1.5, 2: 1.5}, n=4_000)
+    assert left_out.best_weights((1.0, 0.0, 1.1)) == (1.0, 0.0, 1.1)
+    assert made_scores({}).best_weights((2.0, 1.0, 0.0))[0] > 0
+
+
+def test_zeros_and_constants_do_not_break_the_choice():
+    left_out = made_scores({0: 3.0})
+    left_out.scores[:5, 2] = 0.0
+    left_out.scores[:, 1] = 0.0
+    assert left_out.best_weights((1.0, 0.0, 1.0)) == (1.0, 0.0, 1.0)  # a column without a value above 0
+    left_out.scores[:, 1] = 2.0
+    assert left_out.best_weights((1.0, 1.0, 1.0))[0] > 0
+
+
+def test_a_score_without_weight_is_not_part_of_the_model():
+    known = draw(350, spread=6.0)
+    model, left_out = fitted(known, closed_form_recipe("table", 350, random_features=60))
+    assert left_out.scores.shape[1] == max(1, len(model.layers))
+    weights = None if model.combination is None else model.combination.settings()["weights"]
+    assert weights is None or (len(weights) == len(model.layers) and min(weights) > 0)
 
 
 @pytest.mark.parametrize("kind", ["table", "points"])
 def test_left_out_classes_are_scored_by_a_classifier_fitted_without_them(kind):
     recipe, known = closed_form_recipe(kind, 210, random_features=40), draw(210)
-    model = fitted(known, recipe)
-    found = expected_detection(model, recipe, 0.05, known)
+    model, left_out = fitted(known, recipe)
+    found = expected_detection(model, 0.05, left_out)
     folds, usual, novel, labels = assign_folds(known.y), [], [], []
-    for fold, classes in enumerate(classes_by_round(known.y, 7, 3 if recipe.mahalanobis else 5)):
+    for fold, classes in enumerate(classes_by_round(known.y, 7, 5)):
         left = torch.isin(known.y, classes)
         kept = ~left & (folds != fold)
         # a new head that does not know these classes, with the choices that were made once from all data
@@ -42,7 +91,7 @@ def test_left_out_classes_are_scored_by_a_classifier_fitted_without_them(kind):
         head = recipe.make_closed_form_head([NAMES[k] for k in present], 8)
         head.features, head._kept_alpha = model.head.features, model.head.fitted_alpha
         head.partial_fit(known.z[kept], y)
-        others = [scorer.fit(known.z[kept], y) for _, scorer in recipe.make_scorers(head)[1:]]
+        others = [type(each)(**each.settings()).fit(known.z[kept], y) for each in list(model.scorers)[1:]]
 
         def score(rows, scorers=(head, *others)):
             return torch.stack([each.unknown_score(known.z[rows]).double() for each in scorers], 1)
@@ -50,7 +99,7 @@ def test_left_out_classes_are_scored_by_a_classifier_fitted_without_them(kind):
         usual.append(score(~left & (folds == fold)))
         novel.append(score(left))
         labels.append(known.y[left])
-    merge = Combination(recipe.combination).fit(torch.cat(usual))
+    merge = Combination(**model.combination.settings()).fit(torch.cat(usual))
     usual, novel, labels = (
         merge.unknown_score(torch.cat(usual)),
         merge.unknown_score(torch.cat(novel)),
@@ -72,9 +121,9 @@ def test_the_estimate_is_near_the_detection_of_classes_that_are_really_novel():
         is_known = data.y < 7
         recipe = closed_form_recipe("table", 490, random_features=100)
         known = FeatureSet(data.z[is_known], data.y[is_known])
-        model = fitted(known, recipe)
+        model, left_out = fitted(known, recipe)
         real = float((model.decide(data.z[~is_known]).labels < 0).double().mean())
-        differences.append(expected_detection(model, recipe, 0.05, known).detected - real)
+        differences.append(expected_detection(model, 0.05, left_out).detected - real)
     # 70 novel examples scatter by 6 %, thresholds by about as much: two standard errors of the mean of six
     assert np.mean(differences) == pytest.approx(0, abs=0.08)
 
@@ -82,17 +131,17 @@ def test_the_estimate_is_near_the_detection_of_classes_that_are_really_novel():
 def test_separate_classes_are_detected_and_noise_is_not():
     recipe = closed_form_recipe("table", 350, random_features=100)
     good, bad = (draw(350, spread=spread) for spread in (9.0, 0.0))
-    assert expected_detection(fitted(good, recipe), recipe, 0.05, good).detected > 0.9
-    useless = expected_detection(fitted(bad, recipe), recipe, 0.05, bad)
+    assert detection(good, recipe).detected > 0.9
+    useless = detection(bad, recipe)
     assert useless.detected < 0.12
     assert useless.auroc == pytest.approx(0.5, abs=0.06)
 
 
 def test_the_model_is_not_changed():
     recipe, known = closed_form_recipe("table", 210, random_features=40), draw(210)
-    model = fitted(known, recipe)
+    model, left_out = fitted(known, recipe)
     before = model.decide(known.z)
-    expected_detection(model, recipe, 0.05, known)
+    expected_detection(model, 0.05, left_out)
     after = model.decide(known.z)
     assert torch.equal(before.unknown_score, after.unknown_score)
     assert torch.equal(before.labels, after.labels)
@@ -101,14 +150,14 @@ def test_the_model_is_not_changed():
 def test_the_score_of_the_head_alone_is_used_where_the_model_uses_it():
     recipe = closed_form_recipe("table", 210, random_features=40, layers=())
     known = draw(210, spread=6.0)
-    assert expected_detection(fitted(known, recipe), recipe, 0.05, known).detected > 0.5
+    assert detection(known, recipe).detected > 0.5
 
 
 def test_there_is_no_estimate_for_few_classes_or_examples():
     recipe, known = closed_form_recipe("table", 200, random_features=20), draw(200, classes=5)
-    assert expected_detection(fitted(known, recipe, NAMES[:5]), recipe, 0.05, known) is None
+    assert detection(known, recipe, NAMES[:5]) is None
     few = draw(28)
-    assert expected_detection(fitted(few, recipe), recipe, 0.05, few) is None
+    assert detection(few, recipe) is None
 
 
 @pytest.mark.parametrize(

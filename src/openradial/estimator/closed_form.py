@@ -14,8 +14,8 @@ from openradial.estimator.labels import Classes, class_names
 from openradial.estimator.network import private_random_numbers
 from openradial.estimator.rows import GroupedExamples, as_batches, fit_scaler, scaled
 from openradial.fitting.calibration import LabelledBatches, calibrate_fitted, closed_world_beta_of
-from openradial.fitting.closed_form import FeatureSet, calibrate_cross, fit_closed_form, with_scorers
-from openradial.fitting.cross import assign_folds, cross_fit
+from openradial.fitting.closed_form import calibrate_cross, fit_closed_form, with_scorers
+from openradial.fitting.cross import FeatureSet, assign_folds, cross_fit
 from openradial.heads import ClosedFormRadialHead
 from openradial.heads.random_features import median_distance
 from openradial.recipe import OUTPUTS, Recipe, closed_form_recipe
@@ -41,7 +41,7 @@ def solve_rows(estimator: "RadialClassifier", rows: GroupedExamples, *, is_cross
     net, recipe = _begin(estimator, rows.examples)
     known = _features(net, estimator, rows.examples, rows.groups)
     with private_random_numbers("cpu"), limited_threads(known.threads(recipe)):
-        model = fit_closed_form(net, recipe, class_names(estimator.classes_), known, seed)
+        model, _ = fit_closed_form(net, recipe, class_names(estimator.classes_), known, seed)
         head = model.head
         assert isinstance(head, ClosedFormRadialHead)
         if is_cross and rate is not None:

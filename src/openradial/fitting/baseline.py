@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.errors import MissingError, require
-from openradial.fitting.closed_form import FeatureSet
-from openradial.fitting.cross import OUTSIDE, assign_folds
+from openradial.fitting.cross import OUTSIDE, FeatureSet, assign_folds
 from openradial.fitting.report import Baseline
 from openradial.metrics import auroc
 

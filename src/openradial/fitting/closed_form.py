@@ -1,7 +1,7 @@
 """Fit a classifier in closed form: the features are not trained, the head is solved, all examples calibrate it."""
 
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,59 +10,49 @@ from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
 from openradial.conformal.calibration import examples_needed
 from openradial.errors import OptionError
-from openradial.fitting.calibration import LabelledBatches, beta_of, fit_combination
-from openradial.fitting.cross import FOLDS, MOST, OutOfFold, assign_folds, cross_fit, reference_rows
+from openradial.fitting.calibration import beta_of, fit_combination
+from openradial.fitting.cross import FOLDS, MOST, WIDE, FeatureSet, OutOfFold, assign_folds, cross_fit, reference_rows
 from openradial.fitting.held_out import rounded_up
+from openradial.fitting.novelty import LeftOut, leave_classes_out
 from openradial.fitting.report import Decided
 from openradial.heads import ClosedFormRadialHead, Head
 from openradial.recipe import Recipe
 from openradial.scorers import NeighbourScorer
 
-ONE_THREAD_BELOW = 1e10  # products of numbers in a fit
-WIDE, FEW_FOLDS = 1_000, 5  # beyond so many features, solving again takes long, and fewer folds are made
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureSet:
-    """Features ``(n, d)``, labels ``(n,)``, and the group of each example, which no fold separates."""
-
-    z: Tensor
-    y: Tensor
-    groups: Tensor | None = None
-
-    @classmethod
-    @torch.no_grad()
-    def of(cls, net: nn.Module, batches: LabelledBatches, groups: Tensor | None = None) -> Self:
-        """Compute the features of all examples."""
-        net.eval()
-        z, y = (torch.cat(column) for column in zip(*((net(x), y) for x, y in batches), strict=True))
-        return cls(z, y, groups)
-
-    def threads(self, recipe: Recipe) -> int:
-        """Return the number of threads for a fit: one for small data, where others wait more than they compute."""
-        width = recipe.random_features or self.z.shape[1]
-        return 1 if len(self.z) * width**2 < ONE_THREAD_BELOW else torch.get_num_threads()
+FEW_FOLDS = 5  # with wide features, where solving again takes long
 
 
 def fit_closed_form(
     net: nn.Module, recipe: Recipe, classes: tuple[str, ...], known: FeatureSet, seed: int = 0
-) -> OpenClassifier:
-    """Return a classifier with head and scorers fitted on the features of all these examples, not yet calibrated."""
+) -> tuple[OpenClassifier, LeftOut | None]:
+    """Fit head and scorers on the features of all these examples; the classifier is not calibrated yet.
+
+    Return it with the scores of known classes that were left out, on which the weights of the scores were chosen.
+    """
     head = recipe.make_closed_form_head(classes, known.z.shape[1], seed).fit(known.z, known.y)
-    return with_scorers(net, head, recipe, known, seed)
+    left_out, weights = leave_classes_out(head, recipe, known, seed), recipe.weights
+    if left_out is not None and recipe.layers:
+        weights = left_out.best_weights(weights)
+        left_out = left_out.select(weights)
+    return with_scorers(net, head, recipe, known, seed, weights), left_out
 
 
 def with_scorers(
-    net: nn.Module, head: ClosedFormRadialHead, recipe: Recipe, known: FeatureSet, seed: int = 0
+    net: nn.Module,
+    head: ClosedFormRadialHead,
+    recipe: Recipe,
+    known: FeatureSet,
+    seed: int = 0,
+    weights: Sequence[float] | None = None,
 ) -> OpenClassifier:
     """Return a classifier with this fitted head, and with scorers fitted on features of known examples."""
-    pairs, kept = recipe.make_scorers(head), reference_rows(len(known.z), seed)
+    pairs, kept = recipe.make_scorers(head, weights), reference_rows(len(known.z), seed)
     for _, scorer in pairs:
         if isinstance(scorer, NeighbourScorer):
             scorer.fit(known.z[kept], known.y[kept])
         elif scorer is not head:
             scorer.fit(known.z, known.y)
-    merge = recipe.make_combination() if pairs else None
+    merge = recipe.make_combination(weights) if pairs else None
     return OpenClassifier(net, head, scorers=pairs, combination=merge, classes=head.classes)
 
 

@@ -7,12 +7,14 @@ examples. So every example trains the final classifier, and those in folds have 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from openradial.fitting.calibration import LabelledBatches
 from openradial.heads import ClosedFormRadialHead
-from openradial.recipe import REFERENCES
+from openradial.recipe import REFERENCES, Recipe
 from openradial.scorers import MahalanobisScorer, NeighbourScorer, Scorer
 from openradial.scorers.base import unit_length
 from openradial.scorers.statistics import ClassStatistics
@@ -21,6 +23,30 @@ from openradial.training import make_outliers
 FOLDS = 10
 MOST = 5_000  # examples in folds: a rate of 5 % is then known to about ± 0.6 %
 OUTSIDE = -1  # the fold of other examples, which every fit has
+ONE_THREAD_BELOW = 1e10  # products of numbers in a fit
+WIDE = 1_000  # features beyond which solving again takes long
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureSet:
+    """Features ``(n, d)``, labels ``(n,)``, and the group of each example, which no fold separates."""
+
+    z: Tensor
+    y: Tensor
+    groups: Tensor | None = None
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, net: nn.Module, batches: LabelledBatches, groups: Tensor | None = None) -> Self:
+        """Compute the features of all examples."""
+        net.eval()
+        z, y = (torch.cat(column) for column in zip(*((net(x), y) for x, y in batches), strict=True))
+        return cls(z, y, groups)
+
+    def threads(self, recipe: Recipe) -> int:
+        """Return the number of threads for a fit: one for small data, where others wait more than they compute."""
+        width = recipe.random_features or self.z.shape[1]
+        return 1 if len(self.z) * width**2 < ONE_THREAD_BELOW else torch.get_num_threads()
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from openradial.data.batches import BatchOptions
 from openradial.errors import OptionError, TrainingError
 from openradial.fitting.baseline import fit_baseline
 from openradial.fitting.calibration import calibrate, calibrate_fitted
-from openradial.fitting.closed_form import FeatureSet, calibrate_cross, fit_closed_form, selected_values
+from openradial.fitting.closed_form import calibrate_cross, fit_closed_form, selected_values
+from openradial.fitting.cross import FeatureSet
 from openradial.fitting.in_memory import FitData, as_source, name_of
 from openradial.fitting.networks import choose_settings
 from openradial.fitting.novelty import expected_detection
@@ -26,7 +27,7 @@ from openradial.fitting.options import FitOptions
 from openradial.fitting.preparation import PreparedData, prepare
 from openradial.fitting.report import GUARANTEES, Decided, FitReport, decide, make_report, weaknesses
 from openradial.fitting.selection import fit_best
-from openradial.recipe import Recipe, closed_form_recipe, default_recipe
+from openradial.recipe import EMBEDDING, Recipe, closed_form_recipe, default_recipe
 from openradial.training import Devices, Record, Settings, limited_threads
 from openradial.training import fit as train
 from openradial.training.checkpoint import LAST, load
@@ -140,17 +141,19 @@ def _fit_closed_form(
     if on_start is not None:
         on_start(prepared, None)
     classes, rate, seed = prepared.split.known, options.false_reject_rate, options.seed
-    recipe = closed_form_recipe(prepared.kind, len(prepared.train), **options.recipe_options())
+    kind = prepared.kind if prepared.num_features >= EMBEDDING else "table"
+    recipe = closed_form_recipe(kind, len(prepared.train), **options.recipe_options())
     net = models.build(prepared.network.name, prepared.num_features)
     known = FeatureSet.of(net, prepared.batches(prepared.train, CHUNK), prepared.groups)
     with limited_threads(known.threads(recipe)):
-        model, decided = fit_closed_form(net, recipe, classes, known, seed), None
+        model, left_out = fit_closed_form(net, recipe, classes, known, seed)
+        decided = None
         if prepared.calibration is None:
             model, decided = calibrate_cross(model, recipe, rate, known, seed)
         else:
             held_out = None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK)
             model = calibrate_fitted(model, recipe, rate, held_out, prepared.batches(prepared.calibration, CHUNK))
-        values: dict[str, Any] = {"expected_detection": expected_detection(model, recipe, rate, known, seed)}
+        values: dict[str, Any] = {"expected_detection": expected_detection(model, rate, left_out)}
     if options.baseline:
         parts = {"report": prepared.report, "novel": prepared.novel}
         others = {k: FeatureSet.of(net, prepared.batches(part, CHUNK)) for k, part in parts.items() if part is not None}

@@ -1,13 +1,14 @@
 """The combination of several unknown scores into one, calibrated again."""
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar, Literal, Self, get_args
 
 import torch
 from torch import Tensor
 
 from openradial.conformal import conformal_p_values
-from openradial.errors import OptionError, ShapeError, check_choice, check_count
+from openradial.errors import OptionError, ShapeError, check_choice, check_count, check_positive
 from openradial.scorers.base import Scorer, ScorerInput, at_least_float32, check_known, check_rows
 
 CombinationMethod = Literal["fisher", "mean", "min", "cauchy", "standardised"]
@@ -27,7 +28,7 @@ class Combination(Scorer):
     - ``"cauchy"``: :math:`-\log` of the p-value of their mean :math:`\cot(\pi p_j)` (Liu and Xie 2020): like the
       smallest, but agreement counts;
     - ``"standardised"``: no p-values, but the sum of the log scores, each less its mean and divided by its standard
-      deviation on that half. It takes scores above 0, such as distances.
+      deviation on that half, and times its weight in ``weights``. It takes scores above 0, such as distances.
 
     Between two calibration scores p is interpolated, so that equal counts are no ties. Beyond the largest one, where
     counting would give 1/(n+1) for every score, p falls off exponentially, as fast as the highest tenth of the
@@ -47,11 +48,18 @@ class Combination(Scorer):
     columns: Tensor
     merged: Tensor
 
-    def __init__(self, method: CombinationMethod = "fisher", *, seed: int = 0) -> None:
+    def __init__(
+        self, method: CombinationMethod = "fisher", *, seed: int = 0, weights: Sequence[float] | None = None
+    ) -> None:
         super().__init__()
         check_choice("method", method, METHODS)
         check_count("seed", seed, least=0)
+        for weight in weights or ():
+            check_positive("a weight", weight)
+        if weights is not None and method != "standardised":
+            raise OptionError(f"weights are for the standardised method, got {method!r}; leave them out")
         self.method, self.seed = method, int(seed)
+        self.weights = None if weights is None else [float(weight) for weight in weights]
 
     def fit(self, scores: Tensor, y: Tensor | None = None) -> Self:
         """Fit on the scores of known data, ``(n, m)``; ``seed`` decides which half each row belongs to."""
@@ -59,6 +67,8 @@ class Combination(Scorer):
         check_known("scores", scores)
         if len(scores) < 4:
             raise ShapeError(f"a combination needs at least 4 rows of known data to learn from, got {len(scores)}")
+        if self.weights is not None and len(self.weights) != scores.shape[1]:
+            raise ShapeError(f"each score needs a weight, got {scores.shape[1]} scores and {len(self.weights)} weights")
         rows = scores.detach().double()
         order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(self.seed)).to(rows.device)
         half = len(rows) // 2
@@ -94,7 +104,8 @@ class Combination(Scorer):
         if self.method == "standardised":
             known = self.columns.double().log()
             logs = scores.clamp_min(self.columns[0]).log()  # (b, m)
-            return ((logs - known.mean(0)) / known.std(0)).sum(1)
+            standardised = (logs - known.mean(0)) / known.std(0)
+            return standardised.sum(1) if self.weights is None else standardised @ logs.new_tensor(self.weights)
         log_p = self._log_p(scores)
         if self.method == "fisher":
             return -log_p.sum(1)
