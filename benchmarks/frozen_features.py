@@ -151,8 +151,6 @@ def markdown(results: dict[str, Any]) -> str:
     rows = [[name, *(f"{median(run[name][kind] for run in runs):.3f}" for kind in kinds)] for name in names]
     accuracy = {group: median(run[f"accuracy {group}"] for run in runs) for group in ("ours", "rival")}
     lines = [
-        "# Frozen image features, pre-trained: near and far",
-        "",
         f"AUROC, median over {len(runs)} splits of Tiny-ImageNet's classes into {KNOWN} known and 180 novel ones,",
         f"{TRAIN} images per class, EfficientNet-Lite0 at {SIZE} pixels. The encoder was trained on ImageNet,",
         "which has the novel classes.",

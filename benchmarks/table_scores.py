@@ -102,7 +102,7 @@ def main() -> None:
         console.print(name)
     results: dict[str, Any] = {"environment": machine(COMMAND), "sets": sets}
     write_text(RESULTS / "table_scores.json", json.dumps(results, indent=1))
-    lines = ["# Scores of the closed-form recipe on development tables", ""]
+    lines: list[str] = []
     for what, title in (("auroc", "AUROC of left-out classes"), ("accuracy", "Accuracy")):
         rows = [
             [recipe, *(f"{mean(run[recipe][what] for run in runs):.3f}" for runs in sets.values())]

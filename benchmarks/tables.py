@@ -69,8 +69,6 @@ def markdown(results: dict[str, Any]) -> str:
             seconds = statistics.median(run["seconds"] for run in runs)
             rows.append([name, f"{each['rows']:,}", str(each["classes"]), method, *cells, f"{seconds:.1f}"])
     lines = [
-        "# Tables: closed form and gradient training",
-        "",
         f"Median over {SPLITS} splits of classes, smallest and largest in brackets. 60 % of the classes are known,",
         "70 % of their rows are fitted on. Breast cancer has two classes, so none is left out.",
         "False rejects: 5 % asked.",
