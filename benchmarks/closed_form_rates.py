@@ -27,7 +27,7 @@ def measure_set(name: str, most: int, splits: int) -> dict[str, Any]:
         train, test = order.tensor_split([int(TRAINED_ON * len(order))])
         source = DataSource(name, "table", table.select(train), table.select(test))
         options: dict[str, Any] = {"calibration": "cross", "false_reject_rate": RATE, "seed": seed}
-        report = openradial.fit(source, show_progress=False, **options).report
+        report = openradial.fit(source, baseline=False, show_progress=False, **options).report
         rejected.append(report.false_rejects.measured)
         accuracy.append(report.accuracy)
     cuts = statistics.quantiles(rejected, n=20, method="inclusive")

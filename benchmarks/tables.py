@@ -48,7 +48,7 @@ def measure(data: Table, method: str, seed: int) -> dict[str, Any]:
     source, novel = split(data, seed)
     began = time.perf_counter()
     options: dict[str, Any] = {"novel": novel} if novel else {}
-    model = openradial.fit(source, method=method, seed=seed, show_progress=False, **options)
+    model = openradial.fit(source, method=method, seed=seed, baseline=False, show_progress=False, **options)
     report = model.report
     return {
         "seconds": time.perf_counter() - began,
