@@ -32,7 +32,7 @@ def fitted(known, recipe, classes=NAMES):
 def test_left_out_classes_are_scored_by_a_classifier_fitted_without_them(kind):
     recipe, known = closed_form_recipe(kind, 210, random_features=40), draw(210)
     model = fitted(known, recipe)
-    found = expected_detection(model, recipe, 0.05, known)
+    estimate = expected_detection(model, recipe, 0.05, known)
     folds, usual, novel, labels = assign_folds(known.y), [], [], []
     for fold, classes in enumerate(classes_by_round(known.y, 7, 3 if recipe.mahalanobis else 5)):
         left = torch.isin(known.y, classes)
@@ -57,12 +57,12 @@ def test_left_out_classes_are_scored_by_a_classifier_fitted_without_them(kind):
         torch.cat(labels),
     )
     rejected = Rejector(0.05).fit(usual).rejects(novel)
-    assert found.examples == len(novel)
-    assert found.auroc == pytest.approx(auroc(usual, novel), abs=1e-4)
-    assert found.detected == pytest.approx(float(rejected.double().mean()), abs=2 / len(novel))
+    assert estimate.examples == len(novel)
+    assert estimate.auroc == pytest.approx(auroc(usual, novel), abs=1e-4)
+    assert estimate.detected == pytest.approx(float(rejected.double().mean()), abs=2 / len(novel))
     for k in labels.unique().tolist():
         share = float(rejected[labels == k].double().mean())
-        assert found.by_class[NAMES[k]] == pytest.approx(share, abs=1 / 30 + 1e-9)
+        assert estimate.by_class[NAMES[k]] == pytest.approx(share, abs=1 / 30 + 1e-9)
 
 
 def test_the_estimate_is_near_the_detection_of_classes_that_are_really_novel():

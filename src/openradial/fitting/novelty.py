@@ -50,7 +50,11 @@ def expected_detection(
     columns, labels, is_novel = (torch.cat(column) for column in zip(*parts, strict=True))
     if int((~is_novel).sum()) < examples_needed(rate):
         return None
-    scores = _combined(model, recipe, columns, columns[~is_novel])
+    scores = columns[:, 0]
+    if model.combination is not None:
+        model = model.replace(combination=recipe.make_combination())
+        if fit_combination(model, columns[~is_novel]):
+            scores = model.combination.unknown_score(columns)  # type: ignore[union-attr]
     usual, novel = scores[~is_novel], scores[is_novel]
     rejected = Rejector(rate).fit(usual).rejects(novel)
     shares = {k: rejected[labels[is_novel] == k].double().mean() for k in torch.cat(rounds).sort().values.tolist()}
@@ -69,12 +73,3 @@ def classes_by_round(y: Tensor, num_classes: int, rounds: int = ROUNDS, seed: in
     few = int((rows <= max(MOST_ROWS, SHARE * len(y))).sum())
     kept = order[: max(rounds, min(few, rounds * round(PER_ROUND * num_classes)))]
     return [part.sort().values for part in kept.tensor_split(rounds)]
-
-
-def _combined(model: OpenClassifier, recipe: Recipe, scores: Tensor, known: Tensor) -> Tensor:
-    """Return one score per row ``(n, m) -> (n,)``, combined as in the model, on the scale of known examples."""
-    if model.combination is not None:
-        model = model.replace(combination=recipe.make_combination())
-        if fit_combination(model, known):
-            return model.combination.unknown_score(scores)  # type: ignore[union-attr]
-    return scores[:, 0]
