@@ -59,6 +59,11 @@ def test_of_large_data_one_fold_or_none_is_measured(monkeypatch):
     assert "would take too long" in notes[0]
 
 
+def test_it_need_not_converge(monkeypatch):
+    monkeypatch.setattr(baseline, "STEPS", 1)  # warnings are errors here
+    assert 0 < fit_baseline(draw(150))[0].accuracy < 1
+
+
 def test_without_scikit_learn_a_note_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
     made, notes = fit_baseline(draw(60))

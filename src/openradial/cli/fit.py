@@ -199,6 +199,7 @@ def _lines(report: "FitReport") -> list[tuple[str, str]]:
     if (base := report.baseline) is not None:
         auroc = "" if base.auroc is None else f"; AUROC {100 * base.auroc:.1f} %"
         lines.append(("baseline", f"{base.name}: {100 * base.accuracy:.1f} % of {base.examples:,} known inputs{auroc}"))
+    lines += [("note", note) for note in report.notes if note.startswith("no baseline")]  # others are printed before
     if report.confused and report.matrix is None:
         pairs = [f"{pair.true} as {pair.predicted} ({pair.examples})" for pair in report.confused]
         lines.append(("confused", listed(pairs, 5)))

@@ -56,10 +56,10 @@ def expected_detection(
         if fit_combination(model, columns[~is_novel]):
             scores = model.combination.unknown_score(columns)  # type: ignore[union-attr]
     usual, novel = scores[~is_novel], scores[is_novel]
-    rejected = Rejector(rate).fit(usual).rejects(novel)
-    shares = {k: rejected[labels[is_novel] == k].double().mean() for k in torch.cat(rounds).sort().values.tolist()}
-    by_class = {head.classes[k]: float(share) for k, share in shares.items()}
-    return LeftOutReport(tuple(by_class), len(novel), auroc(usual, novel), float(rejected.double().mean()), by_class)
+    rejected = Rejector(rate).fit(usual).rejects(novel).double()
+    left_out, labels = torch.cat(rounds).sort().values.tolist(), labels[is_novel]
+    by_class = {head.classes[k]: float(rejected[labels == k].mean()) for k in left_out}
+    return LeftOutReport(tuple(by_class), len(novel), auroc(usual, novel), float(rejected.mean()), by_class)
 
 
 def classes_by_round(y: Tensor, num_classes: int, rounds: int = ROUNDS, seed: int = 0) -> list[Tensor]:
