@@ -1,12 +1,14 @@
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import types
 import typing
 
+import numpy as np
 import pytest
 import torch
 
@@ -37,6 +39,10 @@ def test_fit_reports_what_it_does_and_prints_its_numbers_as_json(folder):
         "notes",
         "guarantee",
         "closed_form",
+        "per_class",
+        "expected_detection",
+        "baseline",
+        "weak",
     }
     assert numbers["closed_form"] is None
     assert numbers["guarantee"].startswith("split conformal")
@@ -52,6 +58,35 @@ def test_fit_prints_accuracy_rates_and_the_next_commands(call, folder, tmp_path)
     for line in ("accuracy ", "called unknown ", "predicted class (rows: true class)", "time ", "95 % interval"):
         assert line in out
     assert f"model in {tmp_path / 'm'}" in out
+
+
+def test_fit_prints_what_to_expect_of_novel_classes_and_a_baseline(call, tmp_path):
+    random, y = np.random.default_rng(0), np.arange(350) % 7
+    for name, spread in (("good", 8), ("noise", 0)):
+        np.savez(tmp_path / f"{name}.npz", x=random.normal(size=(350, 6)) + spread * np.eye(7, 6)[y], y=y)
+    code, out, err = call("fit", tmp_path / "good.npz", "--label", "y", "--out", tmp_path / "m")
+    assert code == 0, err
+    assert re.search(r"^unknown most    \d [\d.]+ % \([\d.]+ to [\d.]+ %\), \d ", out, re.MULTILINE)
+    assert re.search(
+        r"^expected novel  [\d.]+ % of 250 examples of 5 left-out classes; AUROC [\d.]+ %; fewest: \d [\d.]+ %, ",
+        out,
+        re.MULTILINE,
+    )
+    assert re.search(r"^baseline        logistic regression: [\d.]+ % of 350 known inputs$", out, re.MULTILINE)
+    assert "weak " not in out
+    assert "expected_detection" in call("inspect", tmp_path / "m")[1]
+    code, out, err = call("fit", tmp_path / "noise.npz", "--label", "y", "--no-baseline", "--out", tmp_path / "n")
+    assert code == 0, err
+    assert out.startswith("weak            accuracy ")
+    assert "weak            only " in out
+    assert "baseline" not in out
+
+
+def test_fit_says_why_there_is_no_baseline(call, folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
+    code, out, err = call("fit", folder[0] / "t.csv", "--label", "kind", "--out", tmp_path / "m")
+    assert code == 0, err
+    assert "note            no baseline: logistic regression needs the package sklearn" in out
 
 
 def test_fit_of_a_table_prints_method_choices_and_guarantee(call, folder, tmp_path):

@@ -9,7 +9,7 @@ from evaluation_models import image_bundle, table_bundle
 
 from openradial.data.sources import RawInput
 from openradial.evaluation import Sample, evaluate, write_report
-from openradial.evaluation.html_report import figures, thumbnail
+from openradial.evaluation.html_report import figures, render_report, thumbnail
 
 
 def image_samples(n=40, unseen=20, seed=0):
@@ -139,3 +139,30 @@ def test_a_thumbnail_is_small_and_shows_few_grey_values():
     assert image.getpixel((90, 5)) == (255, 255, 255)
     assert thumbnail(RawInput("x", "no.png"), image_bundle().preprocessing) is None
     assert thumbnail(RawInput("x", {}), table_bundle().preprocessing) is None
+
+
+def test_the_page_shows_rates_of_each_class_with_intervals_and_what_the_fit_found():
+    bundle = image_bundle()
+    found = evaluate(bundle, image_samples()[0], [])
+    bundle.metadata["measured"] = {
+        "accuracy": 0.9,
+        "novel": None,
+        "expected_detection": {"detected": 0.123, "auroc": 0.456},
+        "baseline": {"name": "logistic regression", "accuracy": 0.876, "auroc": None},
+        "weak": ["few <examples>"],
+    }
+    text = render_report(found, bundle)
+    for each in found.per_class:
+        interval = f"{100 * each.rejected_low:.1f}–{100 * each.rejected_high:.1f}"
+        assert f"<td>{100 * each.rejected:.1f} % ({interval})</td>" in text
+    assert "<b>Weak model:</b> few &lt;examples&gt;." in text
+    assert "12.3 % of novel inputs are called unknown; AUROC 45.6 %" in text
+    assert "logistic regression: accuracy 87.6 %. The model: 90.0 %." in text
+
+
+def test_rates_of_each_class_are_in_the_json_values(page):
+    rows = page[0].as_dict()["known"]["per_class"]
+    assert [row["name"] for row in rows] == ["a", "b"]
+    assert sum(row["examples"] for row in rows) == 40
+    for row in rows:
+        assert row["rejected_low"] <= row["rejected"] <= row["rejected_high"]

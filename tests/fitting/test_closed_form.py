@@ -150,7 +150,12 @@ def test_a_held_out_part_can_calibrate_instead():
     assert model.combination is not None
     few = fit(rows_and_labels(60), calibration="split")
     assert few.combination is None
-    assert "the score of the head alone decides" in " ".join(few.report.notes)
+    assert (
+        few.report.notes[0]
+        == few.report.weak[0]
+        == "19 examples set the threshold; a rate of 5 % is reliable with 57 or more"
+    )
+    assert "the score of the head alone decides" in few.report.notes[1]
 
 
 def test_test_data_are_used_for_the_report():
@@ -182,7 +187,7 @@ def test_a_class_with_one_example_a_constant_column_and_two_classes():
     names[0] = "rare"
     model = fit((z, names))
     assert model.classes == ("a", "b", "rare")
-    assert "1 class has a single example, the first is 'rare'" in " ".join(model.report.notes)
+    assert model.report.notes == model.report.weak == ("1 class has fewer than 5 examples to train with: rare",)
     assert model.report.matrix[2][2] == 0  # without its fold it has never been seen
     two = fit((z[1:], names[1:]), random_features=0)
     assert two.classes == ("a", "b")
@@ -239,3 +244,16 @@ def test_a_model_is_saved_loaded_evaluated_exported_and_described(tmp_path):
     page = render_report(evaluation, model)
     assert "closed-form head on 4 features" in page
     assert GUARANTEES["cross"] in page
+
+
+def test_a_useless_model_is_called_weak_and_a_good_one_is_not():
+    random = np.random.default_rng(0)
+    y = np.arange(420) % 7
+    noise = random.normal(size=(420, 6))
+    weak, good = fit((noise, y)), fit((noise + 8 * np.eye(7, 6)[y], y))
+    assert ["accuracy" in each for each in weak.report.weak] == [True, False]
+    assert "of left-out classes are called unknown, against 5 % of known ones" in weak.report.weak[1]
+    assert weak.report.notes[:2] == weak.report.weak
+    assert weak.metadata["measured"]["weak"] == list(weak.report.weak)
+    assert (good.report.weak, good.report.notes) == ((), ())
+    assert good.report.accuracy > good.report.baseline.accuracy - 0.05

@@ -81,7 +81,7 @@ def test_a_score_without_weight_is_not_part_of_the_model():
 def test_left_out_classes_are_scored_by_a_classifier_fitted_without_them(kind):
     recipe, known = closed_form_recipe(kind, 210, random_features=40), draw(210)
     model, left_out = fitted(known, recipe)
-    found = expected_detection(model, 0.05, left_out)
+    estimate = expected_detection(model, 0.05, left_out)
     folds, usual, novel, labels = assign_folds(known.y), [], [], []
     for fold, classes in enumerate(classes_by_round(known.y, 7, 5)):
         left = torch.isin(known.y, classes)
@@ -106,12 +106,12 @@ def test_left_out_classes_are_scored_by_a_classifier_fitted_without_them(kind):
         torch.cat(labels),
     )
     rejected = Rejector(0.05).fit(usual).rejects(novel)
-    assert found.examples == len(novel)
-    assert found.auroc == pytest.approx(auroc(usual, novel), abs=1e-4)
-    assert found.detected == pytest.approx(float(rejected.double().mean()), abs=2 / len(novel))
+    assert estimate.examples == len(novel)
+    assert estimate.auroc == pytest.approx(auroc(usual, novel), abs=1e-4)
+    assert estimate.detected == pytest.approx(float(rejected.double().mean()), abs=2 / len(novel))
     for k in labels.unique().tolist():
         share = float(rejected[labels == k].double().mean())
-        assert found.by_class[NAMES[k]] == pytest.approx(share, abs=1 / 30 + 1e-9)
+        assert estimate.by_class[NAMES[k]] == pytest.approx(share, abs=1 / 30 + 1e-9)
 
 
 def test_the_estimate_is_near_the_detection_of_classes_that_are_really_novel():

@@ -4,11 +4,25 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import nn
 
 from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
-from openradial.fitting.report import GUARANTEES, Decided, confused, confusion_matrix, decide, hardest, make_report
+from openradial.fitting.report import (
+    GUARANTEES,
+    ClassAccuracy,
+    Decided,
+    FitReport,
+    LeftOutReport,
+    NovelReport,
+    class_accuracies,
+    confused,
+    confusion_matrix,
+    decide,
+    make_report,
+    weaknesses,
+)
 from openradial.heads import RadialHead
 from openradial.metrics import auroc
 
@@ -31,10 +45,89 @@ def test_confusions_are_counted():
     assert [astuple(pair) for pair in confused(DECIDED, NAMES)] == [("a", "b", 2), ("b", "a", 1)]
 
 
-def test_the_hardest_classes_have_the_lowest_accuracy():
-    hard = hardest(DECIDED, NAMES)
+def test_the_hardest_classes_have_the_lowest_accuracy(model):
+    hard = make_report(model, DECIDED, None, (), examples={}, seconds=1.0).hardest
     assert [(each.name, each.examples) for each in hard] == [("a", 3), ("b", 2)]
     assert (hard[0].accuracy, hard[0].rejected) == pytest.approx((1 / 3, 1 / 3))
+
+
+def test_rejections_of_each_class_have_the_interval_of_clopper_and_pearson():
+    random = np.random.default_rng(0)
+    labels, rejected = torch.from_numpy(random.integers(0, 3, 200)), torch.from_numpy(random.random(200) < 0.1)
+    made = class_accuracies(labels, labels, rejected, (*NAMES, "empty"))
+    assert [each.name for each in made] == list(NAMES)
+    for k, each in enumerate(made):
+        count, total = int(rejected[labels == k].sum()), int((labels == k).sum())
+        assert (each.accuracy, each.rejected, each.examples) == (1, count / total, total)
+        expected = stats.beta.ppf([0.025, 0.975], [count, count + 1], [total - count + 1, total - count])
+        assert (each.rejected_low, each.rejected_high) == pytest.approx(tuple(expected), rel=1e-8)
+
+
+def test_a_report_has_all_classes(model):
+    report = make_report(model, DECIDED, None, (), examples={}, seconds=1.0)
+    assert [each.name for each in report.per_class] == list(NAMES)
+    assert report.as_dict()["per_class"][2] == {
+        "name": "c",
+        "accuracy": 1.0,
+        "rejected": 0.0,
+        "examples": 1,
+        "rejected_low": 0.0,
+        "rejected_high": pytest.approx(0.975),
+    }
+
+
+def summary(accuracy=0.9, share=0.5, total=400, novel=None, expected=None, **examples):
+    """A report on two classes, of which the first has this share of the examples."""
+    first = round(share * total)
+    classes = tuple(ClassAccuracy(name, accuracy, 0.05, n, 0, 1) for name, n in (("a", first), ("b", total - first)))
+    parts = {
+        "novel": novel and NovelReport(("x",), 50, 0.6, novel),
+        "expected_detection": expected and LeftOutReport(("a",), 50, 0.6, expected, {"a": expected}),
+    }
+    counts = {"train": 400} | examples
+    empty = {"false_rejects": None, "matrix": None, "confused": (), "hardest": (), "seconds": 1.0}
+    return FitReport(accuracy=accuracy, **empty, examples=counts, per_class=classes, **parts)
+
+
+def reasons(report, rate=0.05, counts=(200, 200)):
+    return weaknesses(report, rate, ("a", "b"), torch.tensor(counts))
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        summary(),
+        summary(share=0.85),  # the interval of 90 % of 400 begins at 86.6 %
+        summary(novel=0.4, expected=0.01),  # novel examples count for more than an estimate
+        summary(expected=0.15),
+        summary(calibration=57),
+    ],
+)
+def test_a_good_model_is_not_called_weak(report):
+    assert reasons(report) == ()
+
+
+@pytest.mark.parametrize(
+    ("report", "counts", "sentence"),
+    [
+        (summary(share=0.88), (200, 200), "accuracy 90.0 % on 400 inputs is not clearly above 88.0 %"),
+        (summary(accuracy=0.53), (200, 200), "accuracy 53.0 % on 400 inputs is not clearly above 50.0 %"),
+        (summary(total=6), (200, 200), "accuracy 90.0 % on 6 inputs is not clearly above 50.0 %"),
+        (summary(novel=0.017), (200, 200), "only 1.7 % of the examples of novel classes are called unknown"),
+        (summary(expected=0.14), (200, 200), "only 14.0 % of the examples of left-out classes are called unknown"),
+        (summary(calibration=56), (200, 200), "56 examples set the threshold; a rate of 5 % is reliable with 57"),
+        (summary(train=40), (20, 20), "40 examples set the threshold"),
+        (summary(), (200, 4), "1 class has fewer than 5 examples to train with: b"),
+        (summary(), (1, 4), "2 classes have fewer than 5 examples to train with: a, b"),
+    ],
+)
+def test_a_weak_model_is_called_weak_in_a_sentence(report, counts, sentence):
+    (reason,) = reasons(report, counts=counts)
+    assert sentence in reason
+
+
+def test_every_reason_is_named():
+    assert len(reasons(summary(accuracy=0.5, expected=0.05, train=30), counts=(2, 2))) == 4
 
 
 def test_decisions_are_those_of_the_classifier(model):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from openradial.classifier import OpenClassifier
     from openradial.fitting import FitReport, PreparedData
-    from openradial.fitting.report import NovelReport
+    from openradial.fitting.report import ClassAccuracy, NovelReport
     from openradial.training import Settings
 
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
@@ -188,17 +188,18 @@ def _lines(report: "FitReport") -> list[tuple[str, str]]:
     lines = [("weak", sentence) for sentence in report.weak]
     if report.accuracy is not None and report.false_rejects is not None:
         lines += known_lines(report.accuracy, report.false_rejects)
-    rejected = sorted((each for each in report.per_class if each.rejected), key=lambda each: -each.rejected)
-    if rates := [_rate(each.name, each.rejected, each.rejected_low, each.rejected_high) for each in rejected[:SHOWN]]:
-        lines.append(("unknown most", ", ".join(rates)))
+    if rejected := sorted((each for each in report.per_class if each.rejected), key=lambda each: -each.rejected):
+        lines.append(("unknown most", ", ".join(map(_rejected, rejected[:SHOWN]))))
     if report.novel is not None:
         lines.append(("detected novel", _detected(report.novel, "other")))
     if (expected := report.expected_detection) is not None:
-        least = [_rate(*pair) for pair in sorted(expected.by_class.items(), key=lambda pair: pair[1])[:SHOWN]]
-        lines.append(("expected novel", f"{_detected(expected, 'left-out')}; fewest: {', '.join(least)}"))
+        least = sorted(expected.by_class.items(), key=lambda pair: pair[1])[:SHOWN]
+        fewest = ", ".join(f"{name} {100 * share:.1f} %" for name, share in least)
+        lines.append(("expected novel", f"{_detected(expected, 'left-out')}; fewest: {fewest}"))
     if (base := report.baseline) is not None:
         auroc = "" if base.auroc is None else f"; AUROC {100 * base.auroc:.1f} %"
         lines.append(("baseline", f"{base.name}: {100 * base.accuracy:.1f} % of {base.examples:,} known inputs{auroc}"))
+    lines += [("note", note) for note in report.notes if note.startswith("no baseline")]  # others are printed before
     if report.confused and report.matrix is None:
         pairs = [f"{pair.true} as {pair.predicted} ({pair.examples})" for pair in report.confused]
         lines.append(("confused", listed(pairs, 5)))
@@ -215,9 +216,9 @@ def _detected(novel: "NovelReport", kind: str) -> str:
     return f"{100 * novel.detected:.1f} % of {novel.examples:,} examples of {others}; AUROC {100 * novel.auroc:.1f} %"
 
 
-def _rate(name: str, share: float, *interval: float) -> str:
-    limits = " to ".join(f"{100 * limit:.1f}" for limit in interval)
-    return f"{name} {100 * share:.1f} %" + (f" ({limits} %)" if interval else "")
+def _rejected(each: "ClassAccuracy") -> str:
+    interval = f"{100 * each.rejected_low:.1f} to {100 * each.rejected_high:.1f} %"
+    return f"{each.name} {100 * each.rejected:.1f} % ({interval})"
 
 
 def _chosen(values: Mapping[str, Any]) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from openradial import metrics
@@ -81,9 +80,8 @@ class Evaluation:
     @property
     def per_class(self) -> tuple[ClassAccuracy, ...]:
         """Return accuracy and rejections of each known class."""
-        labels, nearest = (torch.from_numpy(each) for each in (self.known.labels, self.known.predictions.nearest))
-        rejected = torch.from_numpy(self.known.predictions.labels < 0)
-        return class_accuracies(labels, nearest, rejected, self.classes)
+        predictions = self.known.predictions
+        return class_accuracies(self.known.labels, predictions.nearest, predictions.labels < 0, self.classes)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the metrics as JSON-compatible values."""

@@ -68,7 +68,7 @@ def hold_out_nothing(known: Examples) -> HeldOut:
     """Return all examples for training: each of them is scored without its fold later."""
     _check(known)
     notes = [_few(known) + ALONE] if len(known) < MIN_COMBINATION else []
-    return HeldOut(known, None, None, None, (*notes, *_single(known)))
+    return HeldOut(known, None, None, None, tuple(notes))
 
 
 def _taken(rest: Examples, size: int, least: int, seed: int, groups: Tensor | None) -> tuple[Examples, Examples]:
@@ -109,17 +109,8 @@ def _notes(known: Examples, wanted: list[str], has_test_data: bool) -> tuple[str
         notes.append(few + ALONE)
     if "report" not in wanted and not has_test_data:
         notes.append(f"{few}: none is left for a report; keep some and run openradial evaluate")
-    return (*notes, *_single(known))
+    return tuple(notes)
 
 
 def _few(known: Examples) -> str:
     return f"{len(known)} known examples in {len(known.classes)} classes are few"
-
-
-def _single(known: Examples) -> tuple[str, ...]:
-    """Return a note about classes with one example."""
-    single = [name for name, count in zip(known.classes, known.counts().tolist(), strict=True) if count < 2]
-    if not single:
-        return ()
-    number = "1 class has" if len(single) == 1 else f"{len(single)} classes have"
-    return (f"{number} a single example, the first is {single[0]!r}: it is used for training",)

@@ -225,27 +225,22 @@ def _calibrated(
 
 
 def _measured(
-    model: OpenClassifier,
-    prepared: PreparedData,
-    began: float,
-    out_of_fold: Decided | None = None,
-    notes: tuple[str, ...] = (),
-    **values: Any,
+    model: OpenClassifier, prepared: PreparedData, began: float, out_of_fold: Decided | None = None, **values: Any
 ) -> FitReport:
     """Return the numbers on examples that were used for nothing else, or on each example without its fold."""
     known, novel = (
         None if part is None else decide(model, prepared.batches(part, CHUNK))
         for part in (prepared.report, prepared.novel)
     )
-    values["guarantee"] = GUARANTEES["split" if out_of_fold is None else "cross"]
+    values |= {"guarantee": GUARANTEES["split" if out_of_fold is None else "cross"]}
     known = out_of_fold if known is None else known
-    report = make_report(model, known, novel, prepared.split.novel, prepared.counts(), 0.0)
+    notes, seconds = (*prepared.notes, *values.pop("notes", ())), round(time.monotonic() - began, 1)
+    report = make_report(model, known, novel, prepared.split.novel, prepared.counts(), seconds)
     report = replace(report, closed_form=selected_values(model.head), **values)
     assert model.rejector is not None
     counts = torch.bincount(prepared.train.labels, minlength=len(model.classes))
     weak = weaknesses(report, model.rejector.false_reject_rate, model.classes, counts)
-    seconds = round(time.monotonic() - began, 1)
-    return replace(report, weak=weak, notes=(*weak, *prepared.notes, *notes), seconds=seconds)
+    return replace(report, weak=weak, notes=(*weak, *notes))
 
 
 def _metadata(

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,7 +26,7 @@ GUARANTEES = {
 SMALL = 12  # classes up to which the confusion matrix is shown
 LEAST_DETECTED = 0.1  # share of novel inputs beyond the false-reject rate, below which detection is weak
 LEAST_EXAMPLES = 5  # of a class
-ENOUGH = 3  # times the examples that a rate needs: with fewer, the threshold is one of the two highest scores
+ENOUGH = 3  # times the examples that a rate needs: with fewer, the threshold depends on one or two scores
 
 
 class Decided(NamedTuple):
@@ -151,30 +152,32 @@ def make_report(
     classes, matrix = classifier.classes, None
     if len(classes) <= SMALL:
         matrix = tuple(map(tuple, confusion_matrix(known.labels, known.nearest, len(classes)).tolist()))
-    pairs, each = confused(known, classes), class_accuracies(known.labels, known.nearest, known.predicted < 0, classes)
-    hard = tuple(sorted((one for one in each if one.accuracy < 1), key=lambda one: one.accuracy)[:MOST])
-    return FitReport(accuracy, rejects, matrix, pairs, hard, novel_report, examples, seconds, notes, per_class=each)
+    pairs, rows = confused(known, classes), class_accuracies(known.labels, known.nearest, known.predicted < 0, classes)
+    hard = tuple(sorted((row for row in rows if row.accuracy < 1), key=lambda row: row.accuracy)[:MOST])
+    return FitReport(accuracy, rejects, matrix, pairs, hard, novel_report, examples, seconds, notes, per_class=rows)
 
 
 def weaknesses(report: FitReport, rate: float, classes: Sequence[str], counts: Tensor) -> tuple[str, ...]:
     """Return a sentence for each reason why a model is weak; ``counts`` are the training examples of each class."""
-    found, total = [], sum(each.examples for each in report.per_class)
+    reasons, total = [], sum(each.examples for each in report.per_class)
     if report.accuracy is not None:
         chance = max(each.examples for each in report.per_class) / total
         if binomial_interval(round(report.accuracy * total), total, CONFIDENCE)[0] <= chance:
             values = f"{100 * report.accuracy:.1f} % on {total:,} inputs is not clearly above {100 * chance:.1f} %"
-            found.append(f"accuracy {values}, the share of the most frequent class")
+            reasons.append(f"accuracy {values}, the share of the most frequent class")
     novel, kind = report.novel or report.expected_detection, "novel" if report.novel else "left-out"
     if novel is not None and novel.detected < rate + LEAST_DETECTED * (1 - rate):
         share = f"only {100 * novel.detected:.1f} % of the examples of {kind} classes are called unknown"
-        found.append(f"{share}, against {100 * rate:g} % of known ones")
+        reasons.append(f"{share}, against {100 * rate:g} % of known ones")
     used, needed = report.examples.get("calibration", report.examples.get("train", 0)), ENOUGH * examples_needed(rate)
     if used < needed:
-        found.append(f"{used} examples set the threshold; a rate of {100 * rate:g} % is reliable with {needed} or more")
+        reasons.append(
+            f"{used} examples set the threshold; a rate of {100 * rate:g} % is reliable with {needed} or more"
+        )
     if few := [name for name, count in zip(classes, counts.tolist(), strict=True) if count < LEAST_EXAMPLES]:
         number = "1 class has" if len(few) == 1 else f"{len(few)} classes have"
-        found.append(f"{number} fewer than {LEAST_EXAMPLES} examples to train with: {listed(few, 3)}")
-    return tuple(found)
+        reasons.append(f"{number} fewer than {LEAST_EXAMPLES} examples to train with: {listed(few, 3)}")
+    return tuple(reasons)
 
 
 def confusion_matrix(labels: Tensor, nearest: Tensor, num_classes: int) -> Tensor:
@@ -196,13 +199,10 @@ def confused(decided: Decided, classes: tuple[str, ...]) -> tuple[Confusion, ...
     return tuple(Confusion(classes[code // len(classes)], classes[code % len(classes)], n) for code, n in pairs)
 
 
-def class_accuracies(
-    labels: Tensor, nearest: Tensor, rejected: Tensor, classes: Sequence[str]
-) -> tuple[ClassAccuracy, ...]:
-    """Return accuracy and rejections of each class with examples; decisions are ``(n,)``."""
+def class_accuracies(y: Any, nearest: Any, rejected: Any, classes: Sequence[str]) -> tuple[ClassAccuracy, ...]:
+    """Return accuracy and rejections of each class that has examples; tensors or arrays of labels ``(n,)``."""
     counts, right, called = (
-        torch.bincount(labels[which], minlength=len(classes)).tolist()
-        for which in (labels >= 0, labels == nearest, rejected)
+        np.bincount(np.asarray(y[which]), minlength=len(classes)).tolist() for which in (y >= 0, y == nearest, rejected)
     )
     pairs = set(zip(called, counts, strict=True))  # an interval takes milliseconds, and many classes have the same
     intervals = {(r, n): binomial_interval(r, n, CONFIDENCE) for r, n in pairs if n}
