@@ -130,6 +130,12 @@ def test_classes_are_left_out_in_rounds_without_repetition(counts, rounds, sizes
     assert not torch.equal(torch.cat(made), torch.cat(classes_by_round(y, len(counts), rounds, seed=1)))
 
 
+def test_a_class_of_more_than_half_of_the_examples_is_not_left_out():
+    y = torch.cat([torch.zeros(40), torch.arange(1, 6).repeat(7)]).long()
+    for seed in range(5):
+        assert torch.cat(classes_by_round(y, 6, seed=seed)).sort().values.tolist() == [1, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("calibration", ["cross", "split"])
 def test_fit_reports_the_estimate_and_saves_it(calibration, tmp_path):
     known = draw(420, spread=8.0)
