@@ -62,6 +62,8 @@ def test_of_large_data_one_fold_or_none_is_measured(monkeypatch):
 def test_it_need_not_converge(monkeypatch):
     monkeypatch.setattr(baseline, "STEPS", 1)  # warnings are errors here
     assert 0 < fit_baseline(draw(150))[0].accuracy < 1
+    few = FeatureSet(draw(40).z, torch.arange(40) % 30)
+    assert fit_baseline(few)[0].accuracy < 0.5
 
 
 def test_without_scikit_learn_a_note_says_how_to_install_it(monkeypatch):

@@ -7,7 +7,7 @@ from openradial.conformal import Rejector
 from openradial.fitting import fit
 from openradial.fitting.closed_form import calibrate_cross, fit_closed_form
 from openradial.fitting.cross import FeatureSet, assign_folds
-from openradial.fitting.novelty import LeftOut, classes_by_round, expected_detection
+from openradial.fitting.novelty import Choice, LeftOut, classes_by_round, expected_detection
 from openradial.metrics import auroc
 from openradial.recipe import closed_form_recipe
 from openradial.scorers import Combination
@@ -35,46 +35,59 @@ def detection(known, recipe, classes=NAMES):
     return expected_detection(model, 0.05, left_out)
 
 
-def made_scores(novel_at, n=400, seed=0):
-    """Three positive scores; novel examples are larger in some columns."""
+def made_scores(novel_at, n=4_000, seed=0):
+    """Three positive scores and a projection, column 3; novel examples are larger in some columns."""
     rng = np.random.default_rng(seed)
     is_novel = torch.arange(n) % 2 == 1
-    logs = torch.from_numpy(rng.normal(size=(n, 3)))
+    logs = torch.from_numpy(rng.normal(size=(n, 4)))
     for column, shift in novel_at.items():
         logs[is_novel, column] += shift
-    return LeftOut(logs.exp(), torch.arange(n) % 7, is_novel)
+    return LeftOut(logs[:, :3].exp(), torch.arange(n) % 7, is_novel, logs[:, 3].exp())
 
 
 @pytest.mark.parametrize(
-    ("novel_at", "weights"),
-    [({0: 3.0}, (1.0, 0.0, 0.0)), ({0: 1.0, 1: 2.0}, (1.0, 2.0, 0.0)), ({0: 1.5, 2: 1.5}, (1.0, 0.0, 1.0))],
+    ("novel_at", "score", "weights"),
+    [
+        ({0: 1.0, 1: 2.0}, "distance", (1.0, 2.0, 0.0)),
+        ({0: 1.5, 2: 1.5}, "distance", (1.0, 0.0, 1.0)),
+        ({3: 2.0, 1: 1.0}, "projection", (2.0, 1.0, 0.0)),
+    ],
 )
-def test_weights_are_those_that_separate_left_out_classes_best(novel_at, weights):
-    left_out = made_scores(novel_at, n=4_000)
-    assert left_out.best_weights((1.0, 1.0, 1.0)) == weights
+def test_score_and_weights_are_those_that_separate_left_out_classes_best(novel_at, score, weights):
+    choice = made_scores(novel_at).choose((1.0, 1.0, 1.0))
+    assert (choice.score, choice.weights) == (score, weights)
 
 
 def test_other_weights_than_the_default_must_be_clearly_better():
-    left_out = made_scores({0: 1.5, 2: 1.5}, n=4_000)
-    assert left_out.best_weights((1.0, 0.0, 1.1)) == (1.0, 0.0, 1.1)
-    assert made_scores({}).best_weights((2.0, 1.0, 0.0))[0] > 0
+    assert made_scores({0: 1.5, 2: 1.5}).choose((1.0, 0.0, 1.1))[:2] == ("distance", (1.0, 0.0, 1.1))
+
+
+def test_the_distance_to_the_data_always_counts():
+    for novel_at in ({0: 3.0}, {3: 3.0}):
+        assert any(made_scores(novel_at).choose((1.0, 0.0, 1.0)).weights[1:])
 
 
 def test_zeros_and_constants_do_not_break_the_choice():
     left_out = made_scores({0: 3.0})
     left_out.scores[:5, 2] = 0.0
     left_out.scores[:, 1] = 0.0
-    assert left_out.best_weights((1.0, 0.0, 1.0)) == (1.0, 0.0, 1.0)  # a column without a value above 0
+    assert left_out.choose((1.0, 0.0, 1.0))[:2] == ("distance", (1.0, 0.0, 1.0))  # a column without a value above 0
     left_out.scores[:, 1] = 2.0
-    assert left_out.best_weights((1.0, 1.0, 1.0))[0] > 0
+    assert left_out.choose((1.0, 1.0, 1.0)).auroc > 0.9
+
+
+def test_the_chosen_scores_are_selected():
+    left_out = made_scores({})
+    selected = left_out.select(Choice("projection", (1.0, 0.0, 2.0), 0.5))
+    assert torch.equal(selected.scores, torch.stack([left_out.projections, left_out.scores[:, 2]], 1))
 
 
 def test_a_score_without_weight_is_not_part_of_the_model():
     known = draw(350, spread=6.0)
     model, left_out = fitted(known, closed_form_recipe("table", 350, random_features=60))
-    assert left_out.scores.shape[1] == max(1, len(model.layers))
-    weights = None if model.combination is None else model.combination.settings()["weights"]
-    assert weights is None or (len(weights) == len(model.layers) and min(weights) > 0)
+    weights = model.combination.settings()["weights"]
+    assert left_out.scores.shape[1] == len(model.layers) == len(weights)
+    assert min(weights) > 0
 
 
 @pytest.mark.parametrize("kind", ["table", "points"])
@@ -89,7 +102,7 @@ def test_left_out_classes_are_scored_by_a_classifier_fitted_without_them(kind):
         # a new head that does not know these classes, with the choices that were made once from all data
         present, y = torch.unique(known.y[kept], return_inverse=True)
         head = recipe.make_closed_form_head([NAMES[k] for k in present], 8)
-        head.features, head._kept_alpha = model.head.features, model.head.fitted_alpha
+        head.features, head._kept_alpha, head.score = model.head.features, model.head.fitted_alpha, model.head.score
         head.partial_fit(known.z[kept], y)
         others = [type(each)(**each.settings()).fit(known.z[kept], y) for each in list(model.scorers)[1:]]
 
@@ -177,6 +190,12 @@ def test_classes_are_left_out_in_rounds_without_repetition(counts, rounds, sizes
     assert [len(classes) for classes in made] == sizes
     assert len(torch.cat(made).unique()) == sum(sizes)
     assert not torch.equal(torch.cat(made), torch.cat(classes_by_round(y, len(counts), rounds, seed=1)))
+
+
+def test_a_class_of_more_than_half_of_the_examples_is_not_left_out():
+    y = torch.cat([torch.zeros(40), torch.arange(1, 6).repeat(7)]).long()
+    for seed in range(5):
+        assert torch.cat(classes_by_round(y, 6, seed=seed)).sort().values.tolist() == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("calibration", ["cross", "split"])

@@ -211,7 +211,7 @@ def test_restore_takes_what_tensors_gave():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"score": "energy"}, "score must be one of 'distance', 'probability', got 'energy'"),
+        ({"score": "energy"}, "score must be one of 'distance', 'probability', 'projection', got 'energy'"),
         ({"loss": "hinge"}, "loss must be one of 'distance', 'squared', got 'hinge'"),
         ({"beta": 0}, "beta must be a finite number above 0, got 0; the paper uses beta=1.0"),
         ({"prototypes": MATRIX[:2]}, "num_classes and prototypes must agree: num_classes=3 but 2 prototypes"),
@@ -226,3 +226,18 @@ def test_wrong_options_are_named(options, message):
 def test_a_head_is_a_module_whose_layer_moves_with_it():
     net = nn.ModuleList([RadialHead(3, prototypes=LearnedPrototypes(3, 3), axis_scale=torch.ones(3))]).double()
     assert {tensor.dtype for tensor in net.state_dict().values()} == {torch.float64}
+
+
+def test_the_projection_is_the_largest_output_along_its_axis():
+    head = RadialHead(3, scale=2.0, score="projection")
+    o = torch.tensor([[2.0, 0.0, 0.0], [0.0, 4.0, 1.0], [-1.0, -2.0, -3.0]], dtype=torch.float64)
+    naive = torch.tensor([math.exp(-1.0), math.exp(-2.0), math.exp(0.5)], dtype=torch.float64)
+    torch.testing.assert_close(head.unknown_score(o), naive)
+    torch.testing.assert_close(head.compute(o).unknown_score, naive)
+    assert RadialHead.from_parts(head.settings(), head.tensors()).score == "projection"
+
+
+def test_the_projection_needs_axis_prototypes():
+    head = RadialHead(2, prototypes=torch.eye(2), score="projection")
+    with pytest.raises(OptionError, match="score='projection' needs axis prototypes; use score='distance'"):
+        head.unknown_score(torch.zeros(1, 2))

@@ -52,7 +52,7 @@ def _predictions(z: Tensor, y: Tensor, inputs: list[Tensor]) -> list[tuple[NDArr
     scale = std.where(std > 0, 1.0)
     model = require("sklearn.linear_model", "sklearn", NAME).LogisticRegression(max_iter=STEPS)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "lbfgs failed to converge")
+        warnings.simplefilter("ignore")  # about convergence, and about classes with few examples
         model.fit(((z - mean) / scale).float(), y)
     logits = [model.decision_function(((each - mean) / scale).float()) for each in inputs]
     logits = [np.stack([-each, each], 1) if each.ndim == 1 else each for each in logits]  # two classes have one column

@@ -27,13 +27,13 @@ def fit_closed_form(
 ) -> tuple[OpenClassifier, LeftOut | None]:
     """Fit head and scorers on the features of all these examples; the classifier is not calibrated yet.
 
-    Return it with the scores of known classes that were left out, on which the weights of the scores were chosen.
+    Return it with the scores of known classes that were left out: they choose the score of the head and the weights.
     """
     head = recipe.make_closed_form_head(classes, known.z.shape[1], seed).fit(known.z, known.y)
     left_out, weights = leave_classes_out(head, recipe, known, seed), recipe.weights
     if left_out is not None and recipe.layers:
-        weights = left_out.best_weights(weights)
-        left_out = left_out.select(weights)
+        choice = left_out.choose(weights)
+        head.score, weights, left_out = choice.score, choice.weights, left_out.select(choice)
     return with_scorers(net, head, recipe, known, seed, weights), left_out
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from openradial.fitting.calibration import LabelledBatches
 from openradial.heads import ClosedFormRadialHead
+from openradial.heads.radial import projection
 from openradial.recipe import REFERENCES, Recipe
 from openradial.scorers import MahalanobisScorer, NeighbourScorer, Scorer
 from openradial.scorers.base import unit_length
@@ -59,6 +60,7 @@ class OutOfFold:
     nearest: Tensor  # (n,)
     distances: Tensor  # (n, k) to the prototypes
     scores: Tensor  # (n, m) of the head and of each other scorer
+    projections: Tensor  # (n,) of the outputs, see openradial.heads.RadialHead
     outlier_distances: Tensor  # (o, k) of outliers made from the examples of each fold
 
 
@@ -104,15 +106,19 @@ def cross_fit(
         without = head.without(head.sums_of(x, labels))
         result = without.compute(x)
         columns = [result.unknown_score, *(make(fold).unknown_score(x) for make in others)]
-        parts.append((rows, result.labels, result.distances, torch.stack([each.double() for each in columns], 1)))
+        scores = torch.stack([each.double() for each in columns], 1)
+        parts.append(
+            (rows, result.labels, result.distances, scores, projection(without.outputs(x).double(), head.scale))
+        )
         if outliers:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed + fold)
                 made.append(without.distances(make_outliers(x, labels, outliers)))
-    rows, nearest, distances, scores = (torch.cat(column) for column in zip(*parts, strict=True))
+    rows, *columns = (torch.cat(column) for column in zip(*parts, strict=True))
     back = rows.argsort()
-    rows, outside = rows[back], torch.cat(made) if made else distances[:0]
-    return OutOfFold(rows, folds[rows], y[rows], nearest[back], distances[back], scores[back], outside)
+    rows, nearest, distances, scores, projections = rows[back], *(column[back] for column in columns)
+    outside = torch.cat(made) if made else distances[:0]
+    return OutOfFold(rows, folds[rows], y[rows], nearest, distances, scores, projections, outside)
 
 
 def _without_fold(scorer: Scorer, z: Tensor, y: Tensor, folds: Tensor, seed: int) -> Callable[[int], Scorer]:

@@ -7,6 +7,7 @@ known examples. So the classifier of a round has seen neither, as if it had been
 
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,8 +27,11 @@ LEAST_CLASSES = 6
 ROUNDS, FEW_ROUNDS = 5, 3  # few with wide features: a round takes as long as a fold
 PER_ROUND = 0.2  # share of the classes
 MOST_ROWS, SHARE = 2_500, 0.25  # rows that are left out as novel: this number or share, whichever is larger
-WEIGHTS = (0.0, 1.0, 2.0)  # to choose from, for each score; the radial distance always counts
+WEIGHTS = (0.0, 1.0, 2.0)  # to choose from, for each score
+# the head always counts, and one of the others: left-out classes do not show what is far from all data
+CHOICES = tuple(each for each in product(WEIGHTS, WEIGHTS, WEIGHTS) if each[0] and any(each[1:]))
 Weights = tuple[float, float, float]
+RadialScore = Literal["distance", "projection"]
 MARGIN = 0.003  # of the AUROC, by which other weights must be better than those of the recipe
 
 
@@ -38,28 +42,57 @@ class LeftOut:
     scores: Tensor  # (n, m)
     labels: Tensor  # (n,)
     is_novel: Tensor  # (n,) whether the class was left out
+    projections: Tensor  # (n,) the other score of the head, see openradial.heads.RadialHead
 
-    def best_weights(self, default: Weights) -> Weights:
-        """Return the weights of the scores with the highest AUROC; others than the default only if clearly better."""
-        known = self.scores[~self.is_novel]
+    def choose(self, default: Weights) -> "Choice":
+        """Return the score of the head and the weights with the highest AUROC.
+
+        They differ from the radial distance with the default weights only if they are clearly better.
+        """
+        best, usual = Choice("distance", default, 0.0), 0.0
+        scores: tuple[RadialScore, ...] = ("distance", "projection")
+        for score in scores:
+            rows = self._standardised(score)
+            if rows is None:
+                continue
+            for weights in (default, *CHOICES):
+                merged = rows @ rows.new_tensor(weights)
+                found = auroc(merged[~self.is_novel], merged[self.is_novel])
+                if (score, weights) == ("distance", default):
+                    usual = found
+                if found > max(best.auroc, usual + MARGIN if usual else 0.0):
+                    best = Choice(score, weights, found)
+        return best
+
+    def select(self, choice: "Choice") -> "LeftOut":
+        """Return the chosen scores: that of the head, and the others whose weight is above 0."""
+        columns = self._with_score(choice.score)
+        return replace(self, scores=columns[:, [at for at, weight in enumerate(choice.weights) if weight]])
+
+    def _with_score(self, score: str) -> Tensor:
+        """Return the scores with this one of the head."""
+        if score == "distance":
+            return self.scores
+        return torch.cat([self.projections.unsqueeze(1), self.scores[:, 1:]], 1)
+
+    def _standardised(self, score: str) -> Tensor | None:
+        """Return standardised logarithms, as :class:`Combination` adds them; None if a score is never above 0."""
+        columns = self._with_score(score)
+        known = columns[~self.is_novel]
         floor = known.where(known > 0, torch.inf).amin(0)
         if not floor.isfinite().all():
-            return default
-        logs = self.scores.clamp_min(floor).log()
+            return None
+        logs = columns.clamp_min(floor).log()
         centre, spread = logs[~self.is_novel].mean(0), logs[~self.is_novel].std(0)
-        rows = (logs - centre) / spread.where(spread > 0, torch.inf)
+        return (logs - centre) / spread.where(spread > 0, torch.inf)
 
-        def separation(weights: Weights) -> float:
-            score = rows @ rows.new_tensor(weights)
-            return auroc(score[~self.is_novel], score[self.is_novel])
 
-        choices = [weights for weights in product(WEIGHTS, WEIGHTS, WEIGHTS) if weights[0]]
-        best = max(choices, key=separation)
-        return best if separation(best) > separation(default) + MARGIN else default
+class Choice(NamedTuple):
+    """The score of the head, the weights of all scores, and the AUROC on left-out classes."""
 
-    def select(self, weights: Weights) -> "LeftOut":
-        """Return the scores whose weight is above 0."""
-        return replace(self, scores=self.scores[:, [at for at, weight in enumerate(weights) if weight]])
+    score: RadialScore
+    weights: Weights
+    auroc: float
 
 
 @torch.no_grad()
@@ -78,7 +111,7 @@ def leave_classes_out(head: ClosedFormRadialHead, recipe: Recipe, known: Feature
         is_novel = torch.isin(known.y, classes)
         out = torch.where(is_novel | (folds == fold), 0, OUTSIDE)  # an empty class is never the nearest one
         result = cross_fit(head, scorers, known.z, known.y, out, seed=seed)
-        parts.append((result.scores, result.labels, is_novel[result.rows]))
+        parts.append((result.scores, result.labels, is_novel[result.rows], result.projections))
     return LeftOut(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
@@ -97,13 +130,14 @@ def expected_detection(model: OpenClassifier, rate: float, left_out: LeftOut | N
 
 
 def classes_by_round(y: Tensor, num_classes: int, rounds: int = ROUNDS, seed: int = 0) -> list[Tensor]:
-    """Return the classes to leave out in each round, in random order: a fifth of them, fewer with many rows.
+    """Return the classes to leave out in each round, in random order: a fifth of them, fewer of many rows.
 
     >>> [len(classes) for classes in classes_by_round(torch.arange(9), 9)]
     [2, 2, 2, 2, 1]
     """
-    order = torch.randperm(num_classes, generator=torch.Generator().manual_seed(seed))
-    rows = torch.bincount(y, minlength=num_classes)[order].cumsum(0)
+    order, counts = torch.randperm(num_classes, generator=torch.Generator().manual_seed(seed)), torch.bincount(y)
+    order = order[counts[order] <= len(y) / 2]  # without the majority, little is left to learn from
+    rows = counts[order].cumsum(0)
     few = int((rows <= max(MOST_ROWS, SHARE * len(y))).sum())
     kept = order[: max(rounds, min(few, rounds * round(PER_ROUND * num_classes)))]
     return [part.sort().values for part in kept.tensor_split(rounds)]

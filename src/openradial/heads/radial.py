@@ -13,7 +13,7 @@ from openradial.heads.base import Head, HeadOutput
 from openradial.nn import RadialLayer
 from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, Prototypes, SimplexPrototypes
 
-RadialScore = Literal["distance", "probability"]
+RadialScore = Literal["distance", "probability", "projection"]
 RadialLossName = Literal["distance", "squared"]
 POINTS = "prototypes.points"
 
@@ -25,7 +25,9 @@ class RadialHead(Head):
         beta: how fast the probability falls with the distance.
         scale: distance of the axis prototypes to the origin.
         score: ``"distance"``, that of the nearest prototype, or ``"probability"``, 1 minus the probability of the
-            nearest prototype, with the cut-off. In float32 the second is 1 for all inputs beyond ``17.4 / beta``.
+            nearest prototype, with the cut-off. In float32 the second is 1 for all inputs beyond ``17.4 / beta``. Or
+            ``"projection"``, ``exp(-o_k / scale)`` of the largest output, with axis prototypes: after the squared loss
+            ``o_k / scale`` estimates the probability of class k. An output beyond a prototype is then not unknown.
         loss: ``"distance"``, the paper's :math:`\beta d_y`, or ``"squared"``, :math:`d_y^2`.
 
     The other arguments are those of :class:`~openradial.RadialLayer`. There is nothing to fit.
@@ -50,7 +52,7 @@ class RadialHead(Head):
         loss: RadialLossName = "distance",
     ) -> None:
         super().__init__(num_classes)
-        check_choice("score", score, ("distance", "probability"))
+        check_choice("score", score, ("distance", "probability", "projection"))
         check_choice("loss", loss, ("distance", "squared"))
         self.score, self.loss_name = score, loss
         self.layer = RadialLayer(
@@ -76,7 +78,8 @@ class RadialHead(Head):
 
     def unknown_score(self, o: Tensor) -> Tensor:
         self._check(o)
-        return self._score(self.layer.nearest(self._outputs(o))[0].squeeze(-1))
+        o = self._outputs(o)
+        return self._score(o, self.layer.nearest(o)[0].squeeze(-1))
 
     def predict(self, o: Tensor) -> Tensor:
         """Return the nearest prototype, also where rounding makes the log-probabilities of far outputs equal."""
@@ -91,7 +94,7 @@ class RadialHead(Head):
         by_outputs = isinstance(self.layer.prototypes, AxisPrototypes) and self.layer.axis_scale is None
         labels = o.argmax(-1) if by_outputs else d.argmin(-1)
         nearest = d.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-        return HeadOutput(self._log_probs(d), self._score(nearest), labels, d)
+        return HeadOutput(self._log_probs(d), self._score(o, nearest), labels, d)
 
     def loss(self, o: Tensor, y: Tensor) -> Tensor:
         self._check(o, y)
@@ -137,19 +140,32 @@ class RadialHead(Head):
         """Return the outputs whose distances count: here those of the network."""
         return o
 
+    def _axis_length(self) -> float:
+        """Return the distance of the axis prototypes to the origin."""
+        if not isinstance(self.layer.prototypes, AxisPrototypes):
+            raise OptionError("score='projection' needs axis prototypes; use score='distance'")
+        return self.layer.prototypes.scale
+
     def _log_probs(self, d: Tensor) -> Tensor:
         scaled = -self.layer.beta * d
         return torch.where(d.isinf(), scaled, scaled.clamp_min(torch.finfo(d.dtype).min))  # finite for finite distances
 
-    def _score(self, nearest: Tensor) -> Tensor:
-        """Return the unknown score for the distance to the nearest prototype, ``(b,) -> (b,)``."""
+    def _score(self, o: Tensor, nearest: Tensor) -> Tensor:
+        """Return the unknown score of outputs, ``(b, k)``, at these distances to the nearest prototype, ``(b,)``."""
         if self.score == "distance":
             return nearest
+        if self.score == "projection":
+            return projection(o, self._axis_length())
         missing, radius = -torch.expm1(-self.layer.beta * nearest), self.layer.cutoff  # 1 - p
         if radius == "disjoint":
             metric = make_metric(self.layer.metric, self.layer.axis_scale)
             radius = self.layer.prototypes.geometry().half_separation(metric)
         return missing if radius is None else torch.where(nearest >= radius, 1.0, missing)
+
+
+def projection(o: Tensor, scale: float) -> Tensor:
+    """Return ``exp(-o_k / scale)`` of the largest output, ``(b, k) -> (b,)``: small where a class is probable."""
+    return (-o.amax(-1) / scale).exp()
 
 
 def _describe(prototypes: Prototypes) -> dict[str, Any]:
