@@ -12,7 +12,7 @@ from openradial.bundle.record import BundleRecord
 from openradial.bundle.saving import RECORD, WEIGHTS, first_with_nan
 from openradial.classifier import OpenClassifier
 from openradial.data.download import file_matches
-from openradial.data.inputs import ImageInputs, Inputs, PointInputs, SequenceInputs, TableInputs, TextInputs
+from openradial.data.inputs import ImageInputs, Inputs, PointInputs, SequenceInputs, TableInputs, TextInputs, TokenInputs
 from openradial.errors import BundleError, OpenRadialError
 from openradial.files import Failure, read_tensors
 
@@ -45,7 +45,8 @@ def load(folder: Path | str, *, modules: Iterable[str] = ()) -> OpenClassifier:
         if kind not in KINDS:
             raise BundleError(f"there are no inputs of the kind {kind!r}")
         model = make_classifier(record, tensors)
-        model.preprocessing = KINDS[kind].from_record(settings)
+        inputs = TokenInputs if "tokenizer" in settings else KINDS[kind]
+        model.preprocessing = inputs.from_record(settings)
         return model
     except (OpenRadialError, *DAMAGE) as error:
         raise BundleError(f"the bundle in {folder} cannot be loaded: {_one_line(error)}") from error
