@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from openradial import models
 from openradial.classifier import OpenClassifier
 from openradial.data.batches import BatchOptions
+from openradial.encoders import Encoder
 from openradial.errors import OptionError, TrainingError
 from openradial.fitting.calibration import calibrate, calibrate_fitted
 from openradial.fitting.closed_form import FeatureSet, calibrate_cross, fit_closed_form, selected_values
+from openradial.fitting.encoding import encode_source
 from openradial.fitting.in_memory import FitData, as_source, name_of
 from openradial.fitting.networks import choose_settings
 from openradial.fitting.options import FitOptions
@@ -56,14 +58,15 @@ def fit(
     """Fit a classifier that answers a class or "unknown"; its ``report`` has the measured numbers.
 
     Known data are split into parts without a common example: to train, to combine scores, to calibrate the false-reject
-    rate and to measure. Tables are fitted in closed form; up to 20,000 examples all of them train, and each is scored
+    rate and to measure. Tables, photographs and texts are fitted in closed form, the last two on
+    the features of a frozen encoder; up to 20,000 examples all of them train, and each is scored
     by a classifier without its fold. With ``out`` the model is saved there. While a network is trained, the folder
     ``out`` with the suffix ``.training`` holds checkpoints, and ``resume`` continues from them.
 
     Args:
-        data: a folder of images, a table, or the name of a data set, see :class:`openradial.fitting.FitOptions`; an
-            ``Examples``, ``Table``, ``ImageFolder`` or ``DataSource`` of :mod:`openradial.data`; or a pair of arrays
-            ``(inputs, labels)``.
+        data: a folder of images or texts, a table, or the name of a data set, see
+            :class:`openradial.fitting.FitOptions`; an ``Examples``, ``Table``, ``ImageFolder`` or ``DataSource`` of
+            :mod:`openradial.data`; or a pair ``(inputs, labels)`` of arrays, or of a list of texts and their labels.
         out: folder for the model.
         resume: continue a run that was stopped.
         overwrite: replace an existing model.
@@ -77,7 +80,7 @@ def fit(
     """
     began = time.monotonic()
     wanted = FitOptions.from_mapping({"data": name_of(data), **options})
-    source = as_source(data, wanted.label)
+    source = as_source(data, wanted.label, wanted.text)
     folder = None if out is None else _checked_folder(out, overwrite)
     if wanted.method == "best":
         run: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "nodes": nodes, "strategy": strategy}
@@ -85,9 +88,12 @@ def fit(
         if folder is not None:
             model.save(folder, overwrite=overwrite)
         return model
-    prepared = prepare(wanted, source)
+    features, encoder, notes = encode_source(wanted, source)
+    as_features = wanted if encoder is None else replace(wanted, method="closed-form", size=None, encoder="auto")
+    prepared = prepare(as_features, features)
+    prepared = replace(prepared, kind=source.kind, notes=(*notes, *prepared.notes))
     if prepared.method == "closed-form":
-        return _fit_closed_form(wanted, prepared, folder, overwrite, began, on_start)
+        return _fit_closed_form(as_features, prepared, encoder, folder, overwrite, began, on_start)
     settings = choose_settings(wanted, prepared.network, len(prepared.train))
     run_devices = Devices(settings, accelerator=accelerator, devices=devices, nodes=nodes, strategy=strategy)
     if on_start is not None and run_devices.is_main:
@@ -129,6 +135,7 @@ def fit(
 def _fit_closed_form(
     options: FitOptions,
     prepared: PreparedData,
+    encoder: Encoder | None,
     folder: Path | None,
     overwrite: bool,
     began: float,
@@ -148,9 +155,12 @@ def _fit_closed_form(
         else:
             held_out = None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK)
             model = calibrate_fitted(model, recipe, rate, held_out, prepared.batches(prepared.calibration, CHUNK))
-    model = model.replace(preprocessing=prepared.inputs, network=(prepared.network.name, {}))
-    model.report = _measured(model, prepared, round(time.monotonic() - began, 1), decided)
-    model.metadata = _metadata(options, prepared, recipe, None, 0, model.report)
+    report = _measured(model, prepared, round(time.monotonic() - began, 1), decided)
+    if encoder is None:
+        model = model.replace(preprocessing=prepared.inputs, network=(prepared.network.name, {}))
+    else:
+        model = model.replace(net=encoder.net, preprocessing=encoder.inputs, network=encoder.network)
+    model.report, model.metadata = report, _metadata(options, prepared, recipe, None, 0, report)
     if folder is not None:
         model.save(folder, overwrite=overwrite)
     return model
