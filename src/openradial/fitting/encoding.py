@@ -1,7 +1,6 @@
 """Encode a source of images or texts, so that the closed-form head is fitted to features."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,9 @@ def encode_source(options: FitOptions, source: DataSource) -> tuple[DataSource, 
     encoder, notes = _choose(options, source)
     if encoder is None:
         return source, None, notes
-    parts = {name: _features(encoder, getattr(source, name), options.skip_broken) for name in ("train", "test")}
-    return replace(source, kind="points", text=None, image_statistics=None, **parts), encoder, notes
+    train = _features(encoder, source.train, options.skip_broken)
+    test = None if source.test is None else _features(encoder, source.test, options.skip_broken)
+    return DataSource(source.name, "points", train, test, source.label), encoder, notes
 
 
 def _choose(options: FitOptions, source: DataSource) -> tuple[Encoder | None, tuple[str, ...]]:
@@ -71,9 +71,7 @@ def _load(name: str, options: FitOptions, source: DataSource) -> Encoder:
     return encoders.fit_tfidf(texts, column=source.text, seed=options.seed)
 
 
-def _features(encoder: Encoder, data: Data | None, skip_broken: bool) -> Examples | None:
-    if data is None:
-        return None
+def _features(encoder: Encoder, data: Data, skip_broken: bool) -> Examples:
     cache = None if encoder.name == "tfidf" else FeatureCache(encoder.key)
     features, kept = encoders.encode(encoder, _raw(data), cache=cache, skip_broken=skip_broken)
     if not len(kept):

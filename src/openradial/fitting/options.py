@@ -23,7 +23,7 @@ class FitOptions:
             a table (CSV, Parquet, NPZ, JSON Lines) with its ``label`` column; an NPZ file of uint8 images; or the name
             of a data set.
         label: the column of a table that holds the classes.
-        text: the column of a table that holds texts; found by itself where it is the only one besides the label.
+        text: the column of a table that holds texts; found where it is the only one besides the label.
         group: a column of a table; rows with the same value are never separated by a split.
         known: names of known classes, or a rule such as ``"random:6"``; the other classes are novel.
         novel: names of novel classes; the others are known.
@@ -35,7 +35,8 @@ class FitOptions:
         head: ``"radial"``, ``"softmax"``, ``"doc"`` or ``"cac"``.
         method: ``"gradient"`` trains a network; ``"closed-form"`` solves the head on the columns of a table or on other
             features, see :class:`openradial.heads.ClosedFormRadialHead`; ``"auto"`` is closed form for tables, and
-            for photographs and texts on the features of an encoder; ``"best"`` fits a table in both ways and keeps the model with the higher accuracy on held-out known rows.
+            for photographs and texts on the features of an encoder; ``"best"`` fits a table in both ways and keeps the
+            model with the higher accuracy on held-out known rows.
         calibration: ``"split"`` holds a part out; ``"cross"``, in closed form, scores each example without its fold;
             ``"auto"`` is cross up to 20,000 examples in closed form.
         class_weight: None, ``"balanced"``, or in closed form ``"auto"``.

@@ -92,7 +92,7 @@ def build(
     are those of the network, see :func:`options`.
 
     Args:
-        weights: a safetensors or PyTorch file, or ``"imagenet"`` for published weights (EfficientNet-Lite0 to 2, ResNet-50).
+        weights: a safetensors or PyTorch file, or ``"imagenet"`` for published weights, see :func:`imagenet_weights`.
         reset: layers that are initialised again despite ``weights``: as in the paper all fully connected ones, or
             ``"classifier"``, the last one, or ``"none"``. See :func:`load_weights`.
 
