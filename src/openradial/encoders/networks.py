@@ -9,6 +9,7 @@ from torch.nn import functional as TF
 from openradial import models
 from openradial.models import Network
 
+PART = 4  # images at a time: more leave the cache of a CPU, and take twice as long each
 CHUNK = 32  # texts that are padded to one length
 LAYER = {  # names of the parts of a layer in published files -> ours
     "attention.self.": "",
@@ -39,7 +40,8 @@ class ImageEncoder(nn.Module):
         return cls(models.build(network, 1, **models.imagenet_weights(network).options))  # type: ignore[arg-type]
 
     def forward(self, x: Tensor) -> Tensor:
-        return TF.normalize(self.body(x.contiguous(memory_format=torch.channels_last)))
+        parts = (x,) if torch.compiler.is_compiling() else torch.split(x, PART)
+        return TF.normalize(torch.cat([self.body(part) for part in parts]))
 
 
 class TokenEncoder(nn.Module):
@@ -90,6 +92,8 @@ class BertEncoder(nn.Module):
         self.layers = nn.ModuleList(BertLayer(width, heads, eps) for _ in range(layers))
 
     def forward(self, tokens: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():
+            return self._encode(tokens)
         lengths = (tokens != 0).sum(1)
         features = tokens.new_empty(len(tokens), self.num_features, dtype=self.norm.weight.dtype)
         for rows in torch.split(lengths.argsort(), CHUNK):  # texts of similar length together: less padding is computed
