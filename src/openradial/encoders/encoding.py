@@ -44,13 +44,13 @@ def encode(
         with bar("encoding", len(missing), unit=kind) as advance:
             batches = _prepared(encoder, inputs, in_parts(missing, BATCH[kind]), skip_broken, pool)
             for part in in_parts(batches, SAVED // BATCH[kind]):
-                found: dict[Key, Tensor] = {}
+                encoded: dict[Key, Tensor] = {}
                 for indices, x in part:
-                    found |= zip((keys[i] for i in indices), encoder.features(x), strict=True)
+                    encoded |= zip((keys[i] for i in indices), encoder.features(x), strict=True)
                     advance(len(indices))
-                rows |= found
+                rows |= encoded
                 if cache is not None:
-                    cache.write(found)
+                    cache.write(encoded)
     kept = [i for i, key in enumerate(keys) if key in rows]
     features = torch.stack([rows[keys[i]] for i in kept]) if kept else torch.empty(0, encoder.num_features)
     return features, torch.tensor(kept, dtype=torch.int64)
