@@ -174,3 +174,11 @@ def test_arrays_of_images_are_encoded_on_request(monkeypatch):
     features, encoder, _ = encode_source(FitOptions("a", encoder="efficientnet_lite0", size=32), source)
     assert encoder.inputs.size == 32
     assert features.train.inputs.shape == (12, 1280)
+
+
+def test_a_model_of_word_vectors_is_exported(model, tmp_path):
+    model.export(tmp_path / "model.onnx")
+    from openradial.export import OnnxModel
+
+    texts = sentences(20, seed=1)[0]
+    assert OnnxModel(tmp_path / "model.onnx").predict(texts).names == model.predict(texts).names

@@ -78,6 +78,11 @@ class TextInputs(_Texts):
             check_count("max_words", self.max_words)
         object.__setattr__(self, "_vocabulary", Vocabulary(tuple(self.words)))
 
+    @property
+    def num_tokens(self) -> int:
+        """The number of different tokens."""
+        return len(self._vocabulary)
+
     def _tokens(self, texts: list[str]) -> Tensor:
         return self._vocabulary.encode(texts, max_words=self.max_words)
 
@@ -112,6 +117,11 @@ class TokenInputs(_Texts):
         tokenizer.no_padding()
         tokenizer.enable_truncation(self.max_tokens)
         object.__setattr__(self, "_tokenizer", tokenizer)
+
+    @property
+    def num_tokens(self) -> int:
+        """The number of different tokens."""
+        return int(self._tokenizer.get_vocab_size())
 
     def _tokens(self, texts: list[str]) -> Tensor:
         most = LETTERS * self.max_tokens
