@@ -182,14 +182,14 @@ def closed_form_recipe(kind: str, examples: int, **options: Any) -> Recipe:
     """Return the recipe for features that are not trained, of a kind of data and a number of examples.
 
     Columns of a table get random features and Euclidean distances; other features, such as embeddings, are compared by
-    direction.
+    direction. Texts get random features, photographs the Mahalanobis distance: each hurts the other kind.
     """
     defaults: dict[str, Any] = {"outliers": DEFAULTS["table"], "layers": (OUTPUTS,)}
-    if kind == "table":
+    if kind in ("table", "texts"):
         few = (count for most, count in RANDOM_FEATURES if examples <= most)
         defaults["random_features"] = next(few, MOST_RANDOM_FEATURES)
-    else:
-        defaults |= {"cosine": True, "weights": (2.0, 1.0, 0.0)}
+    if kind != "table":
+        defaults |= {"cosine": True, "weights": (1.0, 0.0, 1.0) if kind == "texts" else (2.0, 1.0, 0.0)}
     return Recipe(**defaults | {"method": "closed-form"} | options)
 
 

@@ -9,8 +9,7 @@ from sklearn.preprocessing import StandardScaler
 
 from openradial.fitting import baseline, fit
 from openradial.fitting.baseline import fit_baseline
-from openradial.fitting.closed_form import FeatureSet
-from openradial.fitting.cross import assign_folds
+from openradial.fitting.cross import FeatureSet, assign_folds
 from openradial.metrics import auroc
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from openradial.errors import DTypeError, OptionError, ShapeError
-from openradial.models import VGG19, AlexNet, EfficientNetLite0, MnistCNN, ResNet, build
+from openradial.models import VGG19, AlexNet, EfficientNetLite, MnistCNN, ResNet, build
 from openradial.models.imagenet import SameConv2d
 
 
@@ -22,7 +22,7 @@ def test_the_smallest_image_works_and_one_pixel_less_names_the_least(make, least
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize("make", [lambda: ResNet(5, width=4), lambda: EfficientNetLite0(5)])
+@pytest.mark.parametrize("make", [lambda: ResNet(5, width=4), lambda: EfficientNetLite(5)])
 @pytest.mark.parametrize("size", [1, 17, 32])
 def test_resnet_and_efficientnet_take_images_of_any_size(make, size):
     assert make().eval()(torch.zeros(1, 3, size, size + 2)).shape == (1, 5)

@@ -18,6 +18,8 @@ PUBLISHED = {
     "resnet34": 21_797_672,
     "resnet50": 25_557_032,
     "efficientnet_lite0": 4_652_008,
+    "efficientnet_lite1": 5_416_680,
+    "efficientnet_lite2": 6_092_072,
 }
 
 

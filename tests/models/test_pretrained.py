@@ -37,7 +37,8 @@ def test_what_inputs_the_weights_expect_is_known_without_fetching():
 
 def test_a_network_without_published_weights_is_answered_with_the_others():
     message = (
-        "ImageNet weights exist for efficientnet_lite0 and resnet50, not for 'vgg19_bn'; "
+        "ImageNet weights exist for efficientnet_lite0, efficientnet_lite1, efficientnet_lite2, resnet50, not for "
+        "'vgg19_bn'; "
         "pass the path of your own file as weights"
     )
     with pytest.raises(OptionError) as caught:
@@ -80,11 +81,13 @@ def test_an_installed_weights_package_is_used_when_its_file_is_the_known_one(tmp
     (package / "models").mkdir(parents=True)
     (package / "__init__.py").write_text("raise AssertionError('never imported')")
     monkeypatch.syspath_prepend(tmp_path)
-    assert pretrained._installed_lite0() is None
-    (package / "models" / pretrained.LITE0_FILE).write_bytes(b"another file")
-    assert pretrained._installed_lite0() is None
-    monkeypatch.setattr(pretrained, "file_matches", lambda path, checksum: checksum == pretrained.LITE0_SUM)
-    assert pretrained._installed_lite0() == package / "models"
+    weights = imagenet_weights("efficientnet_lite0")
+    ((file, known),) = weights.source.files.items()
+    assert weights.installed() is None
+    (package / "models" / file).write_bytes(b"another file")
+    assert weights.installed() is None
+    monkeypatch.setattr(pretrained, "file_matches", lambda path, checksum: checksum == known)
+    assert weights.installed() == package / "models"
 
 
 def test_efficientnet_with_published_weights_gives_the_published_outputs():
@@ -96,6 +99,23 @@ def test_efficientnet_with_published_weights_gives_the_published_outputs():
         o[:6], torch.tensor([-0.4592, -0.127, 0.9363, 0.6261, 0.8094, 0.9117]), rtol=0, atol=1e-3
     )
     assert o.argmax() == 782
+
+
+@pytest.mark.parametrize(
+    ("variant", "size", "expected", "best"),
+    [
+        (1, 240, [-0.0942, -0.0096, 1.6365, 1.4627, 2.6041, 1.6556], 701),
+        (2, 260, [-0.1422, 1.2091, 0.8211, 0.6847, 1.5806, 1.5277], 437),
+    ],
+)
+def test_larger_efficientnets_give_the_published_outputs(variant, size, expected, best):
+    model = had(lambda: build(f"efficientnet_lite{variant}", 1000, weights="imagenet", reset="none")).eval()
+    assert imagenet_weights(f"efficientnet_lite{variant}").size == size
+    with torch.inference_mode():
+        o = model(torch.linspace(-1, 1, 3 * size * size).reshape(1, 3, size, size))[0]
+    # From efficientnet_lite_pytorch 0.1.0, too.
+    torch.testing.assert_close(o[:6], torch.tensor(expected), rtol=0, atol=1e-3)
+    assert o.argmax() == best
 
 
 def test_resnet50_with_published_weights_gives_what_keras_gives():

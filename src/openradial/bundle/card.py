@@ -82,7 +82,7 @@ def _part(record: Mapping[str, Any]) -> str:
 
 def _inputs(preprocessing: Mapping[str, Any]) -> dict[str, Any]:
     """Return how inputs are prepared, without long lists: categories and words are counted."""
-    values = {name: value for name, value in preprocessing.items() if name not in ("encoder", "words")}
+    values = {name: value for name, value in preprocessing.items() if name not in ("encoder", "words", "tokenizer")}
     if "words" in preprocessing:
         values["vocabulary"] = f"{len(preprocessing['words']):,} words"
     if "encoder" in preprocessing:

@@ -1,6 +1,6 @@
 """Read a bundle. What is damaged, changed or of another version is refused in one sentence; no code comes with it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,15 @@ from openradial.bundle.record import BundleRecord
 from openradial.bundle.saving import RECORD, WEIGHTS, first_with_nan
 from openradial.classifier import OpenClassifier
 from openradial.data.download import file_matches
-from openradial.data.inputs import ImageInputs, Inputs, PointInputs, SequenceInputs, TableInputs, TextInputs
+from openradial.data.inputs import (
+    ImageInputs,
+    Inputs,
+    PointInputs,
+    SequenceInputs,
+    TableInputs,
+    TextInputs,
+    TokenInputs,
+)
 from openradial.errors import BundleError, OpenRadialError
 from openradial.files import Failure, read_tensors
 
@@ -39,16 +47,20 @@ def load(folder: Path | str, *, modules: Iterable[str] = ()) -> OpenClassifier:
             f"if you trust it, load with modules=[{module!r}] (--module {module})"
         )
     tensors = _read_weights(folder)
-    settings: dict[str, Any] = dict(record.preprocessing)
-    kind = settings.pop("kind")
     try:
-        if kind not in KINDS:
-            raise BundleError(f"there are no inputs of the kind {kind!r}")
         model = make_classifier(record, tensors)
-        model.preprocessing = KINDS[kind].from_record(settings)
+        model.preprocessing = make_inputs(record.preprocessing)
         return model
     except (OpenRadialError, *DAMAGE) as error:
         raise BundleError(f"the bundle in {folder} cannot be loaded: {_one_line(error)}") from error
+
+
+def make_inputs(record: Mapping[str, Any]) -> Inputs:
+    """Return the inputs that ``record`` describes."""
+    kind = TokenInputs if "tokenizer" in record else KINDS.get(record["kind"])
+    if kind is None:
+        raise BundleError(f"there are no inputs of the kind {record['kind']!r}")
+    return kind.from_record({name: value for name, value in record.items() if name != "kind"})
 
 
 def describe(folder: Path | str) -> BundleRecord:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from openradial import models
+from openradial import encoders, models
 from openradial.bundle.record import BundleRecord, NetworkRecord
 from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
@@ -119,7 +119,10 @@ def make_network(record: NetworkRecord, outputs: int, tensors: Tensors) -> nn.Mo
             f"options are those of the network, whose weights are in the bundle, and {wrong!r} is not one"
         )
     with torch.random.fork_rng(devices=[]):  # initial weights are drawn and discarded
-        net = models.build(record["name"], outputs, **record["options"])
+        if record["name"] == "encoder":
+            net = encoders.build(record["options"])
+        else:
+            net = models.build(record["name"], outputs, **record["options"])
     expected = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
     actual = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     for name in [*expected, *actual]:

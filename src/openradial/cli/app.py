@@ -10,7 +10,7 @@ import openradial
 
 OWN_DATA, RESEARCH, DATA_SETS = "Your own data", "Networks and experiments", "Data sets"
 COMMANDS = {  # help and panel in the list of commands
-    "fit": ("Fit a calibrated model to a folder of images or a table.", OWN_DATA),
+    "fit": ("Fit a calibrated model to images, texts or a table.", OWN_DATA),
     "evaluate": ("Evaluate a model on known and novel data.", OWN_DATA),
     "predict": ("Predict a class or unknown for each input.", OWN_DATA),
     "inspect": ("Show classes, network and decision of a model.", OWN_DATA),
@@ -19,6 +19,7 @@ COMMANDS = {  # help and panel in the list of commands
     "play": ("Open a page that compares softmax and radial.", OWN_DATA),
     "compare": ("Compare methods for open-world classification.", RESEARCH),
     "data": ("List, download and check data sets.", DATA_SETS),
+    "cache": ("Show or clear the features of encoders.", DATA_SETS),
 }
 HELP = """Open-world classification: a class, or unknown.
 

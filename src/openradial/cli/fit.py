@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 SHOWN = 3  # classes with the largest rates of a kind
 PAUSE = 5.0  # seconds between two lines of progress
-DATA = "A folder of images per class, a table, or a data set: digits, mnist ..."
+DATA = "A folder of images or texts per class, a table, or a data set: digits, mnist ..."
 # one option per field of openradial.training.Settings, whose module would import torch to show the help
 SETTINGS: dict[str, tuple[Any, str]] = {
     "batch_size": (int, "Examples per step, of all processes together."),
@@ -52,6 +52,7 @@ SETTINGS: dict[str, tuple[Any, str]] = {
 OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
     None: {
         "label": (str, "The column of a table that holds the classes."),
+        "text": (str, "The column of a table that holds texts; found if it is the only one."),
         "group": (str, "A column of a table: rows with the same value stay in one part of a split."),
         "false_reject_rate": (float, "Share of known inputs that may be called unknown; by default 0.05."),
         "known": (str, "Known classes, as in cat,dog, or random:6; the others are novel."),
@@ -68,11 +69,15 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
     },
     "Network, head and scores": {
         "model": (str, "A network by name, or module:factory; by default one for the kind of data."),
+        "encoder": (str, "A frozen encoder by name; by default one for photographs and for texts."),
         "option": (list[str], "An option of the network, as name=value. Repeatable."),
         "weights": (str, "Initial weights: imagenet, or a file."),
         "reset": (str, "Layers that ignore the weights: classifier, fully_connected or none."),
         "head": (str, "radial, softmax, doc or cac."),
-        "method": (str, "gradient, closed-form, best of both, or auto, the default: closed-form for tables."),
+        "method": (
+            str,
+            "gradient, closed-form, best of both, or auto, the default: closed-form where it can.",
+        ),
         "calibration": (str, "split, cross (nothing is held out; closed-form only) or auto, the default."),
         "class_weight": (str, "balanced, or auto (closed-form only); by default none."),
         "random_features": (int, "closed-form: number of random Fourier features; by default by the data."),
@@ -101,8 +106,8 @@ def fit_command(
 ) -> None:
     """Fit a model that answers a class or unknown, calibrate it and save it.
 
-    Known data are split by class into parts: to train, to combine scores, to calibrate and to measure. Tables are
-    fitted in closed form; up to 20,000 rows all of them serve, each scored without its fold.
+    Known data are split by class into parts: to train, to combine scores, to calibrate and to measure. Tables, photos
+    and texts are fitted in closed form; up to 20,000 examples all of them serve, each scored without its fold.
     """
     from rich.console import Console
 

@@ -24,6 +24,7 @@ from openradial.data.readers.folder import ImageFolder, free_memory, image_files
 from openradial.data.readers.images import ImageStatistics, image_statistics
 from openradial.data.readers.table_files import CSV, NPZ, TABLES, TABLES_TEXT, ending_of, read_arrays, table_errors
 from openradial.data.readers.tables import Table, classes_of, read_table
+from openradial.data.readers.texts import COLUMN, free_text_column, holds_texts, read_text_folder
 from openradial.errors import DataError, OptionError, listed, nearest
 
 Data = Examples | Table | ImageFolder
@@ -41,6 +42,7 @@ class DataSource:
     train: Data
     test: Data | None = None
     label: str | None = None  # the column or array that holds the classes
+    text: str | None = None  # the column of a table that holds texts; no other column is read
     image_statistics: ImageStatistics | None = None  # of a folder of images
 
     @property
@@ -63,8 +65,9 @@ def open(
     labelled: bool = True,
     features: Sequence[str] | None = None,
     words: Collection[str] = (),
+    text: str | None = None,
 ) -> DataSource:
-    """Open a folder of images, a table, an NPZ file of images, or a data set by its name.
+    """Open a folder of images or of text files, a table, an NPZ file of images, or a data set by its name.
 
     Image files are listed and not yet decoded. Folders ``train`` and ``test`` (or ``val``, ``validation``) are the two
     parts of one data set.
@@ -76,13 +79,15 @@ def open(
             in any folder.
         features: The columns of a table to read; by default all but the label.
         words: Columns of a table whose numbers are codes and not quantities.
+        text: The column of a table that holds texts, which is then the only one that is read. Without it, the only
+            column besides the label holds texts if most of its values differ and have several words.
     """
     path = Path(source).expanduser()
     if path.is_dir():
         return _open_folder(path, label, labelled)
     if ending_of(path) in TABLES:
         images = _open_images(path, label, labelled) if ending_of(path) in NPZ and path.is_file() else None
-        return images or _open_table(path, label, labelled, features, words)
+        return images or _open_table(path, label, labelled, features, words, text)
     if path.exists():
         wanted = f"a folder of images, a table ({TABLES_TEXT}) or the name of a data set"
         raise OptionError(f"data must be {wanted}, got {path}")
@@ -96,8 +101,8 @@ def stream(
 
     Images: files, folders (with their sub-folders) and NPZ files; from the standard input one path per line.
     Tables: every format that :func:`open` reads, with the given columns; from the standard input CSV or JSON Lines.
-    Texts: one per file, or one per line of the standard input. Points and sequences: NPZ, points also CSV.
-    ``kind`` is that of the inputs that the model takes, as in :class:`DataSource`.
+    Texts: one per file, a column of a table, or one per line of the standard input. Points and sequences: NPZ, points
+    also CSV. ``kind`` is that of the inputs that the model takes, as in :class:`DataSource`.
     """
     for path in map(str, paths):
         if path == STDIN:
@@ -114,7 +119,7 @@ def count_inputs(paths: Iterable[str | Path], kind: str) -> int | None:
         return None
     total = 0
     for path in map(str, paths):
-        if path == STDIN or ending_of(Path(path)) in NPZ:
+        if path == STDIN or ending_of(Path(path)) in (NPZ if kind == "images" else TABLES):
             return None
         total += sum(1 for _ in image_files(path, [])) if Path(path).is_dir() else 1
     return total
@@ -146,6 +151,10 @@ def _open_folder(path: Path, label: str | None, labelled: bool) -> DataSource:
         raise OptionError(f"label names a column of a table, but {path} is a folder: its sub-folders are the classes")
     test = next((path / name for name in TESTS if (path / "train").is_dir() and (path / name).is_dir()), None)
     train_path = path if test is None else path / "train"
+    if holds_texts(train_path):
+        table = read_text_folder(train_path)
+        held_texts = None if test is None else read_text_folder(test, table.classes)
+        return DataSource(str(path), "texts", table, held_texts, text=COLUMN)
     if not labelled:
         held_out = None if test is None else scan_unlabelled(test)
         return DataSource(str(path), "images", scan_unlabelled(train_path), held_out)
@@ -155,13 +164,22 @@ def _open_folder(path: Path, label: str | None, labelled: bool) -> DataSource:
 
 
 def _open_table(
-    path: Path, label: str | None, labelled: bool, features: Sequence[str] | None, words: Collection[str]
+    path: Path,
+    label: str | None,
+    labelled: bool,
+    features: Sequence[str] | None,
+    words: Collection[str],
+    text: str | None,
 ) -> DataSource:
     with table_errors(path):
         table_files.check_table(path)
     if label is None and labelled:
         raise OptionError(f"a table needs the column that holds the classes: name it with label (--label), for {path}")
-    return DataSource(str(path), "table", read_table(path, label=label, features=features, words=words), label=label)
+    if text is not None:
+        features, words = (text,), (text,)
+    table = read_table(path, label=label, features=features, words=words)
+    column = text or (free_text_column(table) if features is None else None)
+    return DataSource(str(path), "table" if column is None else "texts", table, label=label, text=column)
 
 
 def _open_images(path: Path, label: str | None, labelled: bool) -> DataSource | None:
@@ -229,13 +247,14 @@ def _stream_path(path: Path, kind: str, columns: Sequence[str]) -> Iterator[RawI
         return _stream_images(path)
     if path.is_dir():
         raise OptionError(f"this model takes {kind}, but {path} is a folder; name files")
-    if kind == "texts":
+    is_table = kind == "table" or (bool(columns) and ending_of(path) in TABLES and not path.name.endswith(".txt"))
+    if kind == "texts" and not is_table:
         try:
             return iter([RawInput(str(path), path.read_text(encoding="utf-8"))])
         except (OSError, UnicodeDecodeError) as error:
             message = f"cannot be read as text in UTF-8 ({error})"
             return iter([RawInput(str(path), None, DataError(message, path=path))])
-    if kind == "table":
+    if is_table:
         rows = table_files.stream_table(path, columns)
         return (RawInput(f"{path}:{number}", values, error) for number, values, error in rows)
     return _stream_arrays(path, kind)

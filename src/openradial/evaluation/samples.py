@@ -35,7 +35,7 @@ def known_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
     """
     fitted = bundle.metadata.get("data")
     fitted = fitted if isinstance(fitted, dict) else {}
-    if isinstance(bundle.preprocessing, TableInputs) and label is None:
+    if bundle.preprocessing.columns and label is None and not Path(data).is_dir():
         label = fitted.get("label")
     examples, has_test = _open(bundle, data, label, labelled=True)
     labels = _labels(bundle, examples)
@@ -72,7 +72,9 @@ def _open(bundle: OpenClassifier, data: str, label: str | None, labelled: bool) 
     """Open data of the kind that the bundle takes; return the test part if there is one, and whether there is."""
     inputs = bundle.preprocessing
     encoder = inputs.encoder if isinstance(inputs, TableInputs) else None
-    options = {} if encoder is None else {"features": encoder.columns, "words": encoder.word_columns}
+    options: dict[str, Any] = {} if encoder is None else {"features": encoder.columns, "words": encoder.word_columns}
+    if inputs.kind == "texts" and inputs.columns:
+        options = {"text": inputs.columns[0]}
     source = sources.open(data, label=label, labelled=labelled, **options)
     if source.kind != inputs.kind:
         raise DataError(f"the model takes {inputs.kind}, but {data} holds {source.kind}")

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from openradial.bundle.loading import KINDS
+from openradial.bundle.loading import make_inputs
 from openradial.classifier import OpenClassifier, Predictions, check_rate_has_rejector
 from openradial.conformal.inputs import check_rate
 from openradial.data.inputs import Inputs
@@ -43,8 +43,7 @@ class ExportedModel(ABC):
     """An exported graph; :meth:`predict` works like that of :class:`openradial.bundle.OpenClassifier`."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
-        given = dict(facts["preprocessing"])
-        self.preprocessing: Inputs = KINDS[given.pop("kind")].from_record(given)
+        self.preprocessing: Inputs = make_inputs(facts["preprocessing"])
         self.classes = tuple(facts["classes"])
         self.outputs = tuple(facts["outputs"])
         self.false_reject_rate: float | None = facts["false_reject_rate"]

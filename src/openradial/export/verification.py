@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.classifier import OpenClassifier, Predictions
-from openradial.data.inputs import ImageInputs, Inputs, TextInputs
+from openradial.data.inputs import ImageInputs, Inputs, TextInputs, TokenInputs
 from openradial.errors import ExportError
 
 RELATIVE, ABSOLUTE = 1e-3, 1e-4  # tolerances for another order of rounding
@@ -116,8 +116,8 @@ def random_inputs(inputs: Inputs, count: int = SAMPLES) -> Tensor:
         x = torch.randint(256, shape, dtype=torch.uint8, generator=generator)
         x[0], x[1] = 0, 255
         return x
-    if isinstance(inputs, TextInputs):
-        return torch.randint(1, len(inputs.words) + 2, shape, generator=generator)
+    if isinstance(inputs, TextInputs | TokenInputs):
+        return torch.randint(1, inputs.num_tokens, shape, generator=generator)
     x = torch.randn(shape, generator=generator)
     if len(shape) == 2 and count > 3:  # not for sequences, which end at the first NaN
         x[0], x[1], x[2] = torch.nan, 1e4, -1e4

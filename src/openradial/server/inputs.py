@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.classifier import OpenClassifier
-from openradial.data.inputs import ImageInputs, PointInputs, SequenceInputs, TableInputs, TextInputs
+from openradial.data.inputs import ImageInputs, PointInputs, SequenceInputs, TableInputs, TextInputs, TokenInputs
 from openradial.data.readers.images import FORMATS, jpeg_size, png_size
 from openradial.errors import DataError, DTypeError, ShapeError, require
 from openradial.server.requests import RequestError
@@ -133,5 +133,6 @@ READERS: dict[type[Any], Callable[[Any, Limits], Any]] = {
     PointInputs: lambda value, limits: _numbers("a point", value),
     SequenceInputs: _sequence,
     TextInputs: _text,
+    TokenInputs: _text,
     TableInputs: _row,
 }

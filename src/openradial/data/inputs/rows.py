@@ -1,7 +1,7 @@
-"""Points, sequences and texts."""
+"""Points, sequences and tensors."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from openradial.data.inputs.base import Inputs, set_statistics
-from openradial.data.vocabulary import Vocabulary
 from openradial.errors import DataError, OptionError, check_count
 
 
@@ -110,52 +109,6 @@ class TensorInputs(Inputs):
 
     def record(self) -> dict[str, Any]:
         raise OptionError("a model is saved with its preprocessing, and this one has none; set preprocessing=...")
-
-
-@dataclass(frozen=True)
-class TextInputs(Inputs):
-    """Texts as tokens of the training texts' vocabulary, the first ``max_words`` words of each.
-
-    >>> TextInputs(("profit", "fell"), max_words=2).prepare(["Profit fell sharply", "profit"])
-    tensor([[2, 3],
-            [2, 0]])
-    """
-
-    kind: ClassVar[str] = "texts"
-    dtype: ClassVar[torch.dtype] = torch.int64
-
-    words: tuple[str, ...]
-    max_words: int | None = None
-    _vocabulary: Vocabulary = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.max_words is not None:
-            check_count("max_words", self.max_words)
-        object.__setattr__(self, "_vocabulary", Vocabulary(tuple(self.words)))
-
-    @property
-    def shape(self) -> tuple[int | None, ...]:
-        return (None,)
-
-    def prepare(self, raw: str | Sequence[str]) -> Tensor:
-        texts = list(self.items(raw))
-        wrong = next((text for text in texts if not isinstance(text, str)), None)
-        if wrong is not None:
-            raise DataError(f"a text must be a str, got {type(wrong).__name__}; decode it first")
-        return self._vocabulary.encode(texts, max_words=self.max_words)
-
-    def check(self, x: Tensor) -> None:
-        super().check(x)
-        if x.numel() and not (x.min() >= 0 and x.max() < len(self._vocabulary)):
-            wanted, actual = f"0..{len(self._vocabulary) - 1}", f"{int(x.min())}..{int(x.max())}"
-            message = f"tokens must lie in {wanted}, the words of this vocabulary, got {actual}"
-            raise DataError(f"{message}; encode the texts with TextInputs.prepare")
-
-    def items(self, raw: Any) -> Any:
-        return [raw] if isinstance(raw, str) else raw
-
-    def rows_at_once(self, items: Any) -> int:
-        return max(1, super().rows_at_once(items) // 32)  # each token becomes a vector
 
 
 def _floats(what: str, raw: ArrayLike) -> Any:

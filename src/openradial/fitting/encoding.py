@@ -1,0 +1,89 @@
+"""Encode a source of images or texts, so that the closed-form head is fitted to features."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from openradial import encoders
+from openradial.data.examples import Examples
+from openradial.data.readers.folder import ImageFolder
+from openradial.data.readers.tables import Table
+from openradial.data.sources import Data, DataSource
+from openradial.encoders import Encoder, FeatureCache
+from openradial.errors import DataError, FetchError, MissingError, OptionError
+from openradial.fitting.options import FitOptions
+
+LEAST_SIDE = 40  # pixels of photographs; smaller images are drawings and digits, for which a network is trained
+
+
+def encode_source(options: FitOptions, source: DataSource) -> tuple[DataSource, Encoder | None, tuple[str, ...]]:
+    """Return the source as features, the encoder and notes; the source itself and None where a network is trained."""
+    encoder, notes = _choose(options, source)
+    if encoder is None:
+        return source, None, notes
+    train = _features(encoder, source.train, options.skip_broken)
+    test = None if source.test is None else _features(encoder, source.test, options.skip_broken)
+    return DataSource(source.name, "points", train, test, source.label), encoder, notes
+
+
+def _choose(options: FitOptions, source: DataSource) -> tuple[Encoder | None, tuple[str, ...]]:
+    """Return the encoder of the options, or the best one that is here or can be fetched."""
+    is_closed = options.choose_method("table") == "closed-form" and not options.flip
+    if source.text is not None and not is_closed:
+        raise OptionError("texts are fitted in closed form on features of an encoder; leave out what trains a network")
+    if not (is_closed and (source.text is not None or _are_photographs(options, source))):
+        return None, ()
+    kind = "texts" if source.text is not None else "images"
+    names = encoders.names(kind) if kind == "texts" else encoders.names(kind)[:1]
+    if options.encoder != "auto":
+        if options.encoder in encoders.names() and options.encoder not in encoders.names(kind):
+            raise OptionError(f"the encoder {options.encoder} does not take {kind}, which {source.name} holds")
+        names = [options.encoder]
+    notes: list[str] = []
+    for name in names:
+        try:
+            encoder = _load(name, options, source)
+        except (FetchError, MissingError) as error:
+            if options.encoder != "auto":
+                raise
+            notes.append(f"the encoder {name} would be better, but is not here: {error}")
+        else:
+            about = f"{encoder.num_features} features; weights {encoder.checksum[:15]}; licence {encoder.licence}"
+            return encoder, (f"frozen encoder {name}: {about}", *notes)
+    return None, tuple(notes)
+
+
+def _are_photographs(options: FitOptions, source: DataSource) -> bool:
+    if source.kind != "images" or options.encoder != "auto":
+        return source.kind == "images"
+    return source.image_statistics is not None and source.image_statistics.side >= LEAST_SIDE
+
+
+def _load(name: str, options: FitOptions, source: DataSource) -> Encoder:
+    if name != "tfidf":
+        return encoders.load(name, size=options.size, column=source.text)
+    # the words of novel classes must not be known
+    known = [source.classes.index(each) for each in options.split(source.classes).known]
+    is_known = torch.isin(source.train.labels, torch.tensor(known))
+    texts = [text for text, keep in zip(_raw(source.train), is_known.tolist(), strict=True) if keep]
+    return encoders.fit_tfidf(texts, column=source.text, seed=options.seed)
+
+
+def _features(encoder: Encoder, data: Data, skip_broken: bool) -> Examples:
+    cache = None if encoder.name == "tfidf" else FeatureCache(encoder.key)
+    features, kept = encoders.encode(encoder, _raw(data), cache=cache, skip_broken=skip_broken)
+    if not len(kept):
+        raise DataError("no image can be read")
+    return Examples(features, data.labels[kept], data.classes)
+
+
+def _raw(data: Data) -> Sequence[Any]:
+    """Return raw inputs: paths of images, arrays of pixels, or texts."""
+    if isinstance(data, ImageFolder):
+        return list(map(Path, data.paths))
+    if isinstance(data, Table):
+        (column,) = data.columns.values()
+        return ["" if text is None else text for text in column.to_list()]
+    return list(data.inputs.permute(0, 2, 3, 1).numpy())

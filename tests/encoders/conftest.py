@@ -1,0 +1,27 @@
+import os
+
+import pytest
+
+from openradial import encoders
+from openradial.errors import FetchError, MissingError
+
+
+@pytest.fixture(autouse=True)
+def own_features(tmp_path, monkeypatch):
+    """Keep features of tests apart from those of the user; weights stay in the user's cache."""
+    monkeypatch.setattr("openradial.encoders.cache.features_folder", lambda: tmp_path / "features")
+
+
+@pytest.fixture
+def load():
+    """Load an encoder; where its weights cannot be had the test is skipped, but never in CI."""
+
+    def loaded(name, **options):
+        try:
+            return encoders.load(name, **options)
+        except (FetchError, MissingError) as error:
+            if os.environ.get("CI") == "true":
+                raise
+            pytest.skip(f"the encoder {name} cannot be had here: {error}")
+
+    return loaded

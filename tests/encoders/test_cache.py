@@ -1,0 +1,71 @@
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from openradial.encoders import FeatureCache
+from openradial.encoders.cache import cached_files, most_bytes, trim
+from openradial.errors import OptionError
+
+
+def rows(*numbers):
+    return {bytes([n]) * 32: torch.full((3,), float(n)) for n in numbers}
+
+
+def test_features_are_read_by_their_keys():
+    cache = FeatureCache("minilm-1")
+    cache.write(rows(1, 2))
+    cache.write(rows(3))
+    found = cache.read(rows(1, 3, 4))
+    assert {key[0]: row.tolist() for key, row in found.items()} == {1: [1.0] * 3, 3: [3.0] * 3}
+    assert FeatureCache("minilm-2").read(rows(1)) == {}
+
+
+def test_a_damaged_file_is_removed_and_costs_only_its_features():
+    cache = FeatureCache("a")
+    cache.write(rows(1))
+    (path,) = (path for path, _, _ in cached_files())
+    path.write_bytes(path.read_bytes()[:-4])
+    cache.write(rows(2))
+    assert list(cache.read(rows(1, 2))) == list(rows(2))
+    assert not path.exists()
+
+
+def test_the_files_that_were_not_used_for_longest_are_removed_first(monkeypatch):
+    cache = FeatureCache("a")
+    for n in range(4):
+        cache.write(rows(n))
+    files = list(cached_files())
+    for age, (path, _, _) in enumerate(files):
+        os.utime(path, (1000 - age, 1000 - age))
+    trim(2 * files[0][1])
+    assert [path for path, _, _ in cached_files()] == [path for path, _, _ in files[:2]]
+
+
+def test_the_limit_is_a_number_of_megabytes(monkeypatch):
+    assert most_bytes() == 4096 * 2**20
+    monkeypatch.setenv("OPENRADIAL_FEATURES", "0")
+    FeatureCache("a").write(rows(1))
+    assert FeatureCache("a").read(rows(1)) == {}
+    monkeypatch.setenv("OPENRADIAL_FEATURES", "many")
+    with pytest.raises(OptionError, match="whole number of megabytes, got 'many'"):
+        most_bytes()
+
+
+def test_several_writers_and_readers_lose_nothing():
+    def work(n):
+        cache = FeatureCache("a")
+        cache.write(rows(n))
+        return cache.read(rows(n))
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(work, range(40)))
+    assert all(len(each) == 1 for each in found)
+    assert len(FeatureCache("a").read(rows(*range(40)))) == 40
+
+
+def test_a_disk_that_cannot_be_written_is_no_error(tmp_path):
+    (tmp_path / "features").write_text("a file, not a folder")
+    FeatureCache("a").write(rows(1))
+    assert FeatureCache("a").read(rows(1)) == {}

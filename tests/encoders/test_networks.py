@@ -1,0 +1,85 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from rounding import tolerance
+
+from openradial.encoders.networks import BertEncoder, TokenEncoder, from_published
+
+
+def random_bert():
+    torch.manual_seed(0)
+    net = BertEncoder(num_tokens=30, width=8, layers=2, heads=2, positions=16).eval()
+    for parameter in net.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return net
+
+
+def norm(x, weight, bias):
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12) * weight + bias
+
+
+def naive_bert(net, tokens):
+    """One text without padding, in NumPy and float64."""
+    p = {name: value.double().numpy() for name, value in net.state_dict().items()}
+
+    def linear(x, name):
+        return x @ p[f"{name}.weight"].T + p[f"{name}.bias"]
+
+    x = p["word.weight"][tokens] + p["position.weight"][: len(tokens)] + p["token_type.weight"][0]
+    x = norm(x, p["norm.weight"], p["norm.bias"])
+    for i in range(2):
+        at, mixed = f"layers.{i}", []
+        for h in range(2):
+            q, k, v = (linear(x, f"{at}.{part}")[:, 4 * h : 4 * h + 4] for part in ("query", "key", "value"))
+            scores = np.exp(q @ k.T / 2.0)
+            mixed.append(scores / scores.sum(1, keepdims=True) @ v)
+        attended = linear(np.concatenate(mixed, 1), f"{at}.attended")
+        x = norm(x + attended, p[f"{at}.attention_norm.weight"], p[f"{at}.attention_norm.bias"])
+        up = linear(x, f"{at}.expand")
+        gelu = up * (1 + np.vectorize(math.erf)(up / math.sqrt(2))) / 2
+        x = norm(x + linear(gelu, f"{at}.project"), p[f"{at}.norm.weight"], p[f"{at}.norm.bias"])
+    mean = x.mean(0)
+    return mean / np.linalg.norm(mean)
+
+
+def test_bert_equals_the_definition_and_ignores_padding_and_other_rows():
+    net = random_bert()
+    texts = [[2, 5, 7, 3], [2, 3], [2, 9, 9, 9, 1, 4, 3]]
+    tokens = torch.zeros(3, 9, dtype=torch.int64)
+    for row, text in zip(tokens, texts, strict=True):
+        row[: len(text)] = torch.tensor(text)
+    with torch.no_grad():
+        features = net(tokens)
+        alone = torch.cat([net(row[None]) for row in tokens])
+    expected = np.stack([naive_bert(net, text) for text in texts])
+    torch.testing.assert_close(features.double(), torch.from_numpy(expected), **tolerance(1000, torch.float32))
+    torch.testing.assert_close(alone, features, **tolerance(1000, torch.float32))
+
+
+def test_many_texts_keep_their_order():
+    net = random_bert()
+    tokens = torch.randint(1, 30, (70, 6))
+    tokens[::3, 2:] = 0
+    with torch.no_grad():
+        assert net(tokens).allclose(torch.cat([net(row[None]) for row in tokens]), atol=1e-5)
+
+
+def test_published_names_become_ours():
+    names = ["embeddings.LayerNorm.bias", "encoder.layer.3.attention.output.LayerNorm.weight", "pooler.dense.bias"]
+    names += ["encoder.layer.0.attention.self.query.weight", "encoder.layer.1.output.dense.bias"]
+    assert list(from_published(dict.fromkeys(names, torch.zeros(1)))) == [
+        "norm.bias",
+        "layers.3.attention_norm.weight",
+        "layers.0.query.weight",
+        "layers.1.project.bias",
+    ]
+
+
+def test_token_vectors_are_averaged_without_padding_and_divided_by_their_length():
+    net = TokenEncoder(4, 2)
+    net.table.data = torch.tensor([[9.0, 9.0], [1.0, 0.0], [0.0, 1.0], [3.0, 4.0]])
+    features = net(torch.tensor([[1, 2, 0], [3, 0, 0], [0, 0, 0]]))
+    assert features.tolist() == [pytest.approx([0.5**0.5, 0.5**0.5]), pytest.approx([0.6, 0.8]), [0.0, 0.0]]

@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from openradial import encoders
+from openradial.data.vocabulary import words_of
+from openradial.encoders import registry
+from openradial.errors import OptionError, WeightsError
+
+TEXTS = ["my card is lost", "the card was stolen", "rates of exchange", "what is the exchange rate", "a lost phone"]
+
+
+def test_the_encoders_have_names_by_kind():
+    assert encoders.names("images") == ["efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2", "resnet50"]
+    assert encoders.names() == encoders.names("images") + encoders.names("texts")
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    with pytest.raises(OptionError, match="no encoder 'minilmm'; did you mean 'minilm'"):
+        encoders.load("minilmm")
+    with pytest.raises(OptionError, match="fit_tfidf"):
+        encoders.load("tfidf")
+
+
+def test_minilm_gives_the_features_of_transformers(load):
+    encoder = load("minilm")
+    # from transformers 5.23 with the mean of the tokens, divided by its length
+    expected = [-0.010167025, 0.018827111, -0.057549838, 0.016098196]
+    assert encoder.features("How do I locate my card?")[0, :4].tolist() == pytest.approx(expected, abs=1e-5)
+    assert encoder.licence == "Apache-2.0"
+    assert encoder.checksum.startswith("sha256:53aa5117")
+
+
+def test_wordllama_averages_token_vectors(load):
+    encoder = load("wordllama")
+    table = encoder.net.table
+    tokens = encoder.inputs.prepare(["exchange rates"])[0]
+    assert torch.equal(
+        encoder.features("exchange rates")[0], torch.nn.functional.normalize(table[tokens].mean(0), dim=0)
+    )
+
+
+@pytest.mark.parametrize("name", ["minilm", "wordllama"])
+def test_empty_long_and_foreign_texts_have_features(load, name):
+    encoder = load(name)
+    features = encoder.features(["", "card", "word " * 200_000, "🎉", "<b>卡丢了</b>", "\ud800", "x" * 1_000_000])
+    assert features.isfinite().all()
+    assert features.shape == (7, encoder.num_features)
+
+
+def test_tfidf_is_that_of_scikit_learn():
+    encoder = encoders.fit_tfidf(TEXTS, seed=0)
+    tfidf = TfidfVectorizer(analyzer=words_of)
+    matrix = tfidf.fit_transform(TEXTS)
+    order = [tfidf.vocabulary_[word] for word in encoder.inputs.words]
+    reduced = TruncatedSVD(4, random_state=0).fit(matrix[:, order]).transform(matrix[:, order])
+    expected = reduced / np.linalg.norm(reduced, axis=1, keepdims=True)
+    assert encoder.features(TEXTS).numpy() == pytest.approx(expected, abs=1e-5)
+    assert encoder.features("zzz").tolist() == [[0.0] * 4]
+
+
+def test_a_network_is_built_again_without_its_weights():
+    name, options = encoders.fit_tfidf(TEXTS).network
+    assert name == "encoder"
+    net = encoders.build(options)
+    assert net.table.device.type == "meta"
+    assert list(net.table.shape) == options["shape"]
+
+
+def test_other_weights_than_those_of_the_bundle_are_refused():
+    options = {"encoder": "minilm", "checksum": "sha256:0", "licence": "MIT"}
+    with pytest.raises(OptionError, match=r"minilm of the bundle has the checksum sha256:0.*fit the model again"):
+        encoders.build(options)
+    with pytest.raises(OptionError, match="encoder"):
+        encoders.build(options | {"encoder": "another"})
+
+
+def test_a_file_of_other_tensors_is_refused(tmp_path, monkeypatch):
+    pytest.importorskip("tokenizers", exc_type=ImportError)
+    from safetensors.torch import save_file
+
+    save_file({"embeddings.LayerNorm.bias": torch.zeros(3)}, tmp_path / "model.safetensors")
+    monkeypatch.setattr(registry, "fetch", lambda source: tmp_path)
+    with pytest.raises(WeightsError, match="does not fit the network"):
+        encoders.load("minilm")
+
+
+def test_photographs_of_a_size_have_a_key_of_their_own(load):
+    assert load("efficientnet_lite0", size=128).key == "efficientnet_lite0-128-579344248a93e230"

@@ -1,0 +1,184 @@
+import json
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import openradial
+from openradial import encoders
+from openradial.errors import BundleError, FetchError, OptionError
+from openradial.fitting import FitOptions
+from openradial.fitting.encoding import encode_source
+from openradial.fitting.in_memory import as_source
+
+WORDS = {
+    "card": ("card lost stolen blocked", "visa plastic chip pin"),
+    "rate": ("rate exchange currency fee", "euro pound"),
+}
+CARD = "my card lost stolen chip please 7"
+WORDS |= {"login": ("password login account locked", "email code reset")}
+
+
+@pytest.fixture(autouse=True)
+def own_features(tmp_path, monkeypatch):
+    monkeypatch.setattr("openradial.encoders.cache.features_folder", lambda: tmp_path / "features")
+
+
+def sentences(n=240, seed=0):
+    random = np.random.default_rng(seed)
+    labels = [list(WORDS)[i % 3] for i in range(n)]
+    texts = [
+        " ".join(["my", *random.choice(" ".join(WORDS[each]).split(), 4), f"please {i}"])
+        for i, each in enumerate(labels)
+    ]
+    return texts, labels
+
+
+def write(path, texts, labels):
+    path.write_text("says,kind\n" + "".join(f"{text},{label}\n" for text, label in zip(texts, labels, strict=True)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def model():
+    return openradial.fit(sentences(), encoder="tfidf")
+
+
+def test_texts_are_fitted_and_predicted(model):
+    assert model.report.accuracy > 0.95
+    assert model.predict(CARD).names == ["card"]
+    assert model.predict(["my rate euro fee exchange please 7", "zebra giraffe lion"]).names == ["rate", "unknown"]
+    assert model.metadata["data"]["kind"] == "texts"
+    assert model.report.notes[0].startswith("frozen encoder tfidf: ")
+
+
+def test_a_saved_model_predicts_the_same(model, tmp_path):
+    loaded = openradial.load(model.save(tmp_path / "model"))
+    texts = sentences(40, seed=1)[0]
+    ours, theirs = model.predict(texts), loaded.predict(texts)
+    assert theirs.names == ours.names
+    assert np.array_equal(theirs.unknown_score, ours.unknown_score)
+    assert loaded.network[1]["encoder"] == "tfidf"
+
+
+def test_a_model_of_a_table_predicts_and_evaluates_tables(tmp_path):
+    train = write(tmp_path / "train.csv", *sentences())
+    model = openradial.fit(train, label="kind", encoder="tfidf")
+    test = write(tmp_path / "test.csv", *sentences(60, seed=1))
+    assert model.evaluate(test).accuracy.value > 0.95
+    assert len(model.predict(test)) == 60
+    assert model.predict({"says": CARD, "other": 1}).names == ["card"]
+
+
+def test_novel_classes_are_measured_and_their_words_are_not_learnt():
+    model = openradial.fit(sentences(), encoder="tfidf", novel=("login",))
+    assert model.report.novel.auroc > 0.9
+    assert "password" not in model.preprocessing.words
+
+
+def test_the_best_encoder_that_can_be_had_is_chosen(monkeypatch):
+    def unavailable(name, **options):
+        raise FetchError(f"{name} cannot be fetched")
+
+    monkeypatch.setattr(encoders, "load", unavailable)
+    source = as_source(sentences())
+    _, encoder, notes = encode_source(FitOptions("texts"), source)
+    assert encoder.name == "tfidf"
+    assert "minilm would be better" in notes[1]
+    assert "wordllama would be better" in notes[2]
+    with pytest.raises(FetchError, match="minilm cannot be fetched"):
+        encode_source(FitOptions("texts", encoder="minilm"), source)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "gradient"}, "texts are fitted in closed form"),
+        ({"epochs": 3}, "texts are fitted in closed form"),
+        ({"encoder": "resnet50"}, "encoder resnet50 does not take texts"),
+        ({"encoder": "minilmm"}, "did you mean 'minilm'"),
+        ({"encoder": "minilm", "epochs": 3}, "epochs is for a network that is trained"),
+        ({"encoder": "minilm", "method": "gradient"}, "an encoder is not trained"),
+    ],
+)
+def test_options_against_texts_are_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        openradial.fit(sentences(30), **options)
+
+
+def had(name):
+    try:
+        return encoders.load(name)
+    except (FetchError, openradial.errors.MissingError) as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"the encoder {name} cannot be had here: {error}")
+
+
+def test_minilm_is_the_default_for_texts_and_its_bundle_is_verified(tmp_path):
+    had("minilm")
+    model = openradial.fit(sentences(), out=tmp_path / "model")
+    options = model.network[1]
+    assert (options["encoder"], options["licence"]) == ("minilm", "Apache-2.0")
+    assert model.predict(CARD).names == ["card"]
+    loaded = openradial.load(tmp_path / "model")
+    assert loaded.predict(CARD)[0].unknown_score == model.predict(CARD)[0].unknown_score
+    record = tmp_path / "model" / "bundle.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"classes": ["a", "b", "c"]}))
+    with pytest.raises(BundleError, match="changed"):
+        openradial.load(tmp_path / "model")
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Three kinds of striped images in files of 48 pixels."""
+    random = np.random.default_rng(0)
+    for k, name in enumerate(("rows", "columns", "noise")):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for i in range(24):
+            x = random.integers(0, 60, (48, 48, 3))
+            x += 190 * ((np.indices((48, 48))[k] // 6 % 2) if k < 2 else random.integers(0, 2, (48, 48)))[..., None]
+            Image.fromarray(x.astype(np.uint8)).save(tmp_path / "photos" / name / f"{i}.png")
+    return tmp_path / "photos"
+
+
+def test_photographs_are_encoded_by_default_and_trained_on_request(photos, monkeypatch):
+    source = as_source(photos)
+    small = replace(source, image_statistics=source.image_statistics._replace(side=32))
+    for options, data in (({"method": "gradient"}, source), ({"model": "resnet18"}, source), ({}, small)):
+        assert encode_source(FitOptions("photos", **options), data)[1] is None
+    asked = []
+    monkeypatch.setattr(encoders, "load", lambda name, **options: asked.append(name) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        encode_source(FitOptions("photos"), source)
+    assert asked == ["efficientnet_lite0"]
+
+
+def test_a_folder_of_photographs_is_fitted_in_closed_form(photos):
+    had("efficientnet_lite0")
+    (photos / "rows" / "broken.png").write_bytes(b"no image")
+    model = openradial.fit(photos, size=64, false_reject_rate=0.1, skip_broken=True)
+    assert model.report.accuracy > 0.9
+    assert sum(model.report.examples.values()) == 72
+    assert model.preprocessing.size == 64
+    assert model.predict(photos / "columns" / "0.png").names == ["columns"]
+
+
+def test_arrays_of_images_are_encoded_on_request(monkeypatch):
+    had("efficientnet_lite0")
+    pixels = torch.randint(0, 255, (12, 3, 16, 16), dtype=torch.uint8)
+    source = as_source((pixels, np.arange(12) % 2))
+    features, encoder, _ = encode_source(FitOptions("a", encoder="efficientnet_lite0", size=32), source)
+    assert encoder.inputs.size == 32
+    assert features.train.inputs.shape == (12, 1280)
+
+
+def test_a_model_of_word_vectors_is_exported(model, tmp_path):
+    model.export(tmp_path / "model.onnx")
+    from openradial.export import OnnxModel
+
+    texts = sentences(20, seed=1)[0]
+    assert OnnxModel(tmp_path / "model.onnx").predict(texts).names == model.predict(texts).names
