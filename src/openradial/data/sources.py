@@ -5,7 +5,7 @@ Both use the same readers, so that they see the same rows, columns and labels.
 """
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from openradial.data import catalog
 from openradial.data.catalog import Kind
+from openradial.data.column_types import ColumnType
 from openradial.data.examples import Examples
 from openradial.data.readers import table_files
 from openradial.data.readers.columns import array_column
@@ -42,6 +43,7 @@ class DataSource:
     test: Data | None = None
     label: str | None = None  # the column or array that holds the classes
     image_statistics: ImageStatistics | None = None  # of a folder of images
+    types: Mapping[str, ColumnType] | None = None  # of the columns of a table; None infers them
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -63,6 +65,7 @@ def open(
     labelled: bool = True,
     features: Sequence[str] | None = None,
     words: Collection[str] = (),
+    drop: Collection[str] = (),
 ) -> DataSource:
     """Open a folder of images, a table, an NPZ file of images, or a data set by its name.
 
@@ -76,13 +79,14 @@ def open(
             in any folder.
         features: The columns of a table to read; by default all but the label.
         words: Columns of a table whose numbers are codes and not quantities.
+        drop: Columns of a table to leave out.
     """
     path = Path(source).expanduser()
     if path.is_dir():
         return _open_folder(path, label, labelled)
     if ending_of(path) in TABLES:
         images = _open_images(path, label, labelled) if ending_of(path) in NPZ and path.is_file() else None
-        return images or _open_table(path, label, labelled, features, words)
+        return images or _open_table(path, label, labelled, features=features, words=words, drop=drop)
     if path.exists():
         wanted = f"a folder of images, a table ({TABLES_TEXT}) or the name of a data set"
         raise OptionError(f"data must be {wanted}, got {path}")
@@ -154,14 +158,12 @@ def _open_folder(path: Path, label: str | None, labelled: bool) -> DataSource:
     return DataSource(str(path), "images", train, held_out, image_statistics=image_statistics(train.paths))
 
 
-def _open_table(
-    path: Path, label: str | None, labelled: bool, features: Sequence[str] | None, words: Collection[str]
-) -> DataSource:
+def _open_table(path: Path, label: str | None, labelled: bool, **columns: Any) -> DataSource:
     with table_errors(path):
         table_files.check_table(path)
     if label is None and labelled:
         raise OptionError(f"a table needs the column that holds the classes: name it with label (--label), for {path}")
-    return DataSource(str(path), "table", read_table(path, label=label, features=features, words=words), label=label)
+    return DataSource(str(path), "table", read_table(path, label=label, **columns), label=label)
 
 
 def _open_images(path: Path, label: str | None, labelled: bool) -> DataSource | None:

@@ -1,7 +1,9 @@
 """Turn the columns of a table into numbers that a network takes, always in the same way."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -10,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from openradial.data.column_types import USED, ColumnType, date_format, options, parse_date
 from openradial.data.examples import Examples
-from openradial.data.readers.columns import Column, Numbers, Words
+from openradial.data.readers.columns import Column, Numbers, Words, parse_words
 from openradial.data.readers.tables import Table, read_table
 from openradial.errors import DataError, check_choice, listed, nearest
 
@@ -72,8 +75,8 @@ class WordFeature:
         counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.categories))
         used = np.flatnonzero(counts)
         if len(used) > MOST_CATEGORIES:
-            message = f"expected at most {MOST_CATEGORIES} different words, got {len(used)}"
-            raise DataError(f"{message}; leave the column out of features, or group its words", column=name)
+            message = f"expected at most {MOST_CATEGORIES} different words, got {len(used)}; group them"
+            raise DataError(f"{message}, or leave the column out with {options('drop', name=name)}", column=name)
         shares = counts[used] / counts.sum()
         return cls(name, tuple(column.categories[i] for i in used), tuple(shares.tolist()))
 
@@ -97,15 +100,78 @@ class WordFeature:
             raise DataError(f"{message}{nearest(word, self.categories)}", row=row + 1, column=self.name)
 
 
-Feature = NumberFeature | WordFeature
+@dataclass(frozen=True)
+class DateFeature:
+    """A column of dates, encoded as those of year, month, weekday, hour and elapsed days that vary in training rows.
+
+    Year and elapsed days of a date before the first or after the last training row are those of that row: that time
+    has passed does not make an example unknown. ``format`` is the day's, in the notation of strptime.
+    """
+
+    name: str
+    format: str
+    first: str
+    last: str
+    parts: tuple[NumberFeature, ...]
+
+    def __post_init__(self) -> None:
+        self._range()  # raises if first or last is no date
+
+    @classmethod
+    def fit(cls, name: str, column: Words, standardise: bool) -> Self:
+        day_format = date_format(name, column)
+        if day_format is None:
+            raise DataError(f"expected dates of one format, got {column.categories[0]!r}", column=name)
+        dates = sorted(date for text in set(column.to_list()) - {None} if (date := parse_date(text, day_format)))
+        encoder = cls(name, day_format, dates[0].isoformat(), dates[-1].isoformat(), ())
+        values = encoder._values(column)
+        varying = [part for part in values if np.nanmin(values[part]) < np.nanmax(values[part])]
+        parts = (NumberFeature.fit(part, Numbers(values[part]), standardise) for part in varying)
+        return replace(encoder, parts=tuple(parts))
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}.{part.name}" for part in self.parts)
+
+    @property
+    def example(self) -> str:
+        """The last day of the training rows, as the column writes it."""
+        return f"{self._range()[1]:{self.format}}"
+
+    def encode(self, column: Words) -> NDArray[np.float32]:
+        values, none = self._values(column), np.empty((len(column), 0), np.float32)
+        return np.hstack([none, *(part.encode(Numbers(values[part.name])) for part in self.parts)])
+
+    def _range(self) -> tuple[datetime, datetime]:
+        return datetime.fromisoformat(self.first), datetime.fromisoformat(self.last)
+
+    def _values(self, column: Words) -> dict[str, NDArray[np.float64]]:
+        """Return all parts of each date; NaN for a missing one."""
+        first, last = self._range()
+        rows = [(np.nan,) * 5] * (len(column.categories) + 1)  # code -1 selects the last one
+        for code in set(column.codes[~column.missing()].tolist()):
+            date = parse_date(column.categories[code], self.format)
+            if date is None:
+                got = repr(column.categories[code])
+                message = f"expected a date like {self.example}, got {got}; correct it, or leave it empty"
+                raise DataError(message, row=int((column.codes == code).argmax()) + 1, column=self.name)
+            near = min(max(date, first), last)
+            hour, elapsed = date.hour + date.minute / 60, (near - first) / timedelta(days=1)
+            rows[code] = (near.year, date.month, date.weekday(), hour, elapsed)
+        names = ("year", "month", "weekday", "hour", "elapsed days")
+        return dict(zip(names, np.array(rows, dtype=np.float64)[column.codes].T, strict=True))
+
+
+Feature = NumberFeature | WordFeature | DateFeature
 
 
 @dataclass(frozen=True)
 class TableEncoder:
     """The encoding of a table's columns, learnt from training rows and applied to any others.
 
-    Numbers are standardised unless ``standardise=False``, words become one 0/1 input per category. ``missing="mean"``
-    fills gaps with the mean of the training rows; ``unknown="zeros"`` accepts words that these did not have.
+    Numbers are standardised unless ``standardise=False``, words become one 0/1 input per category, and dates their
+    parts. ``missing="mean"`` fills gaps with the mean of the training rows; ``unknown="zeros"`` accepts words that
+    these did not have.
     """
 
     features: tuple[Feature, ...]
@@ -119,15 +185,28 @@ class TableEncoder:
 
     @classmethod
     def fit(
-        cls, table: Table, *, standardise: bool = True, missing: Missing = "error", unknown: Unknown = "error"
+        cls,
+        table: Table,
+        *,
+        types: Mapping[str, ColumnType] | None = None,
+        standardise: bool = True,
+        missing: Missing = "error",
+        unknown: Unknown = "error",
     ) -> Self:
-        """Learn means, scales and categories; pass the training rows only."""
+        """Learn means, scales and categories; pass the training rows only.
+
+        ``types`` are those of the columns, see :func:`openradial.data.infer_types`; columns of a type without features
+        are left out. By default all columns are used, numbers as numbers and words as categories.
+        """
         if len(table.classes) == 1:
             raise DataError(f"a classifier needs two classes or more, the table has one: {table.classes[0]!r}")
         encoder = cls((), table.classes, missing, unknown)
-        for name, column in table.columns.items():
+        used = {name: column for name, column in table.columns.items() if types is None or types[name] in USED}
+        for name, column in used.items():
             encoder._check_missing(name, column)
-        features = (_fit_feature(name, column, standardise) for name, column in table.columns.items())
+        features = (
+            _fit_feature(name, used[name], None if types is None else types[name], standardise) for name in used
+        )
         return replace(encoder, features=tuple(features))
 
     @property
@@ -143,7 +222,7 @@ class TableEncoder:
     @property
     def word_columns(self) -> tuple[str, ...]:
         """The columns that hold words, even if they look like numbers."""
-        return tuple(feature.name for feature in self.features if isinstance(feature, WordFeature))
+        return tuple(feature.name for feature in self.features if not isinstance(feature, NumberFeature))
 
     def read(self, path: Path | str, *, label: str | None = None, delimiter: str | None = None) -> Table:
         """Read another table with the columns and the kinds of columns of the training table."""
@@ -174,14 +253,15 @@ class TableEncoder:
             if (given := facts.pop("format")) != FORMAT:
                 raise ValueError(f"format {given!r}")
             features = [{name: _plain(value) for name, value in feature.items()} for feature in facts.pop("features")]
-            made = (WordFeature(**each) if "categories" in each else NumberFeature(**each) for each in features)
-            return cls(tuple(made), **{name: _plain(value) for name, value in facts.items()})
+            return cls(tuple(map(_feature, features)), **{name: _plain(value) for name, value in facts.items()})
         except (AttributeError, ValueError, KeyError, TypeError) as error:
             message = f"expected the JSON of a table encoder ({FORMAT!r}), got {text[:40]!r} ({error})"
             raise DataError(f"{message}; save it with to_json") from error
 
     def _encode(self, feature: Feature, column: Column) -> NDArray[np.float32]:
-        if isinstance(column, Words) != isinstance(feature, WordFeature):
+        if isinstance(column, Words) and isinstance(feature, NumberFeature):
+            column = parse_words(column) or column
+        if isinstance(column, Words) == isinstance(feature, NumberFeature):
             if not column.missing().all():  # a column without any value may be of either kind
                 raise _kind_error(feature, column)
             n, is_number = len(column), isinstance(feature, NumberFeature)
@@ -191,7 +271,7 @@ class TableEncoder:
             assert isinstance(column, Numbers)
             return feature.encode(column)
         assert isinstance(column, Words)
-        if self.unknown == "error":
+        if self.unknown == "error" and isinstance(feature, WordFeature):
             feature.check_categories(column)
         return feature.encode(column)
 
@@ -222,10 +302,18 @@ class TableEncoder:
         return torch.tensor([*(index.get(name, -1) for name in table.classes), -1])[table.labels]
 
 
-def _fit_feature(name: str, column: Column, standardise: bool) -> Feature:
+def _fit_feature(name: str, column: Column, kind: ColumnType | None, standardise: bool) -> Feature:
     if column.missing().all():
-        raise DataError("the column has no values at all; leave it out of features", column=name)
-    return WordFeature.fit(name, column) if isinstance(column, Words) else NumberFeature.fit(name, column, standardise)
+        raise DataError(f"the column has no values at all; leave it out with {options('drop', name=name)}", column=name)
+    if isinstance(column, Numbers):
+        return NumberFeature.fit(name, column, standardise)
+    return DateFeature.fit(name, column, standardise) if kind == "date" else WordFeature.fit(name, column)
+
+
+def _feature(record: dict[str, Any]) -> Feature:
+    if "parts" in record:
+        return DateFeature(**record | {"parts": tuple(NumberFeature(**part) for part in record["parts"])})
+    return WordFeature(**record) if "categories" in record else NumberFeature(**record)
 
 
 def _deviation(values: NDArray[np.float64]) -> float:

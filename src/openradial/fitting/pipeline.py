@@ -18,6 +18,7 @@ from openradial.data.batches import BatchOptions
 from openradial.errors import OptionError, TrainingError
 from openradial.fitting.calibration import calibrate, calibrate_fitted
 from openradial.fitting.closed_form import FeatureSet, calibrate_cross, fit_closed_form, selected_values
+from openradial.fitting.columns import reading_options
 from openradial.fitting.in_memory import FitData, as_source, name_of
 from openradial.fitting.networks import choose_settings
 from openradial.fitting.options import FitOptions
@@ -77,7 +78,7 @@ def fit(
     """
     began = time.monotonic()
     wanted = FitOptions.from_mapping({"data": name_of(data), **options})
-    source = as_source(data, wanted.label)
+    source = as_source(data, wanted.label, **reading_options(wanted))
     folder = None if out is None else _checked_folder(out, overwrite)
     if wanted.method == "best":
         run: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "nodes": nodes, "strategy": strategy}
