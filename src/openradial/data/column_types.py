@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, time
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -70,9 +71,17 @@ def parse_date(text: str, day_format: str) -> datetime | None:
     datetime.datetime(2024, 5, 17, 8, 30)
     """
     day, _, clock = text.replace("T", " ", 1).partition(" ")
+    date = _parse_day(day, day_format)
     try:
-        at = time.fromisoformat(clock).replace(tzinfo=None) if clock else time()
-        return datetime.combine(datetime.strptime(day, day_format), at)
+        return date and datetime.combine(date, time.fromisoformat(clock).replace(tzinfo=None)) if clock else date
+    except ValueError:
+        return None
+
+
+@lru_cache(2**14)  # strptime is slow, and many times share a day
+def _parse_day(text: str, day_format: str) -> datetime | None:
+    try:
+        return datetime.strptime(text, day_format)
     except ValueError:
         return None
 
@@ -100,6 +109,12 @@ def _count(texts: Iterable[str], formats: Collection[str]) -> int:
     return sum(any(parse_date(text, day) for day in formats) for text in texts)
 
 
+def _may_begin_with_month(column: Words, day_format: str | None) -> bool:
+    if day_format is None or not day_format.startswith("%d"):
+        return False
+    return _count(column.categories, [f"%m{day_format[2]}%d{day_format[5:]}"]) == len(column.categories)
+
+
 def options(*ways: str, name: str) -> str:
     """Return options of fit for a column, as Python and as the command line have them.
 
@@ -109,17 +124,20 @@ def options(*ways: str, name: str) -> str:
     return " or ".join(f"{way} (--{way} {name})" for way in ways)
 
 
-def left_out_notes(columns: Mapping[str, Column], types: Mapping[str, ColumnType]) -> list[str]:
-    """Return a note for each column that is left out."""
+def type_notes(columns: Mapping[str, Column], types: Mapping[str, ColumnType]) -> list[str]:
+    """Return a note for each column that is left out, and for dates whose day could also be the month."""
     notes = []
     for name, kind in types.items():
-        count, ways = len(distinct_values(columns[name])), ["categorical"]
+        column, count = columns[name], len(distinct_values(columns[name]))
         if kind == "constant":
             notes.append(f"column {name!r} is left out: it has {'one value' if count else 'no values'}")
         elif kind not in USED:
-            ways += ["numeric"] if isinstance(columns[name], Numbers) else []
-            why = f"{count:,} different values in {len(columns[name]):,} rows look like {kind}"
+            ways = ("numeric", "categorical") if isinstance(column, Numbers) else ("categorical",)
+            like = "identifiers" if kind == "identifier" else kind
+            why = f"{count:,} different values in {len(column):,} rows look like {like}"
             notes.append(f"column {name!r} is left out: {why}; {options(*ways, name=name)} uses it")
+        elif isinstance(column, Words) and kind == "date" and _may_begin_with_month(column, date_format(name, column)):
+            notes.append(f"column {name!r}: the day is read before the month, and the other order is possible too")
     return notes
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from openradial.data.column_types import USED, ColumnType, infer_types, left_out_notes
+from openradial.data.column_types import USED, ColumnType, infer_types, type_notes
 from openradial.data.readers.columns import Column, Numbers, Words, parse_words, word_column
 from openradial.data.readers.tables import NUMBER, Table, select_columns
 from openradial.data.sources import DataSource, indices
@@ -52,7 +52,7 @@ def choose_columns(
     known = replace(table, columns=columns).select(divide(indices(table), split)[0].inputs).columns
     types = dict(source.types or infer_types(known, options.numeric, options.categorical))
     kept = [name for name in table.columns if name == options.group or types[name] in USED]
-    notes = left_out_notes(known, types)
+    notes = type_notes(known, types)
     if not any(name in types for name in kept):
         raise DataError(f"no column is left to learn from: {'; '.join(notes)}")
     for name in ("train", "test"):
