@@ -109,13 +109,13 @@ def test_dates_are_parsed(text, day_format, expected):
     assert parse_date(text, day_format) == expected
 
 
-def test_the_day_comes_first_unless_it_cannot_and_a_guess_is_noted():
+def test_the_day_comes_first_unless_it_cannot_and_that_is_noted():
     certain, guess = word_column(["02/13/2024", "03/01/2024"]), word_column(["02/01/2024", "03/01/2024"])
     assert date_format("a", certain) == "%m/%d/%Y"
     assert date_format("a", guess) == "%d/%m/%Y"
     types = infer_types({"a": certain, "b": guess})
     (note,) = type_notes({"a": certain, "b": guess}, types)
-    assert note == "column 'b': the day is read before the month, and the other order is possible too"
+    assert note == "column 'b': dates are read as 17/05/2024, the day first"
 
 
 def test_a_part_of_the_rows_has_the_format_of_all():

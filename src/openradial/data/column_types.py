@@ -1,5 +1,6 @@
 """Types of the columns of a table: number, category, date, free text, identifier or constant."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, time
 from functools import lru_cache
@@ -19,7 +20,7 @@ FORMATS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y
 FEW = 20  # so many different values are never identifiers
 MOSTLY = 0.8  # share of dates from which the other values are broken dates
 CHANCE = 40  # n random integers in a range below n * n / 40 all differ with probability exp(-20): others count rows
-NAMES = ("id", "uuid", "guid", "key", "index")  # last words of the names of identifiers
+NAME = re.compile(r"(^|[ _-])(?i:id|uuid|guid|key|index)$|[a-z]I[dD]$")  # of identifiers
 
 
 def infer_types(
@@ -45,16 +46,12 @@ def _infer(name: str, column: Column) -> ColumnType:
         return "constant"
     if isinstance(column, Numbers):
         is_whole = len(values) == present > FEW and bool((values == np.floor(values)).all())
-        return "identifier" if is_whole and (_is_named(name) or np.ptp(values) < present**2 / CHANCE) else "number"
+        return "identifier" if is_whole and (NAME.search(name) or np.ptp(values) < present**2 / CHANCE) else "number"
     if date_format(name, column) is not None:
         return "date"
     if len(values) <= FEW or 2 * len(values) <= present:
         return "category"
     return "free text" if np.median([len(text.split()) for text in values]) >= 3 else "identifier"
-
-
-def _is_named(name: str) -> bool:
-    return name.endswith(("Id", "ID")) or name.lower().replace("-", " ").replace("_", " ").split()[-1] in NAMES
 
 
 def distinct_values(column: Column) -> NDArray[Any]:
@@ -109,12 +106,6 @@ def _count(texts: Iterable[str], formats: Collection[str]) -> int:
     return sum(any(parse_date(text, day) for day in formats) for text in texts)
 
 
-def _may_begin_with_month(column: Words, day_format: str | None) -> bool:
-    if day_format is None or not day_format.startswith("%d"):
-        return False
-    return _count(column.categories, [f"%m{day_format[2]}%d{day_format[5:]}"]) == len(column.categories)
-
-
 def options(*ways: str, name: str) -> str:
     """Return options of fit for a column, as Python and as the command line have them.
 
@@ -125,7 +116,7 @@ def options(*ways: str, name: str) -> str:
 
 
 def type_notes(columns: Mapping[str, Column], types: Mapping[str, ColumnType]) -> list[str]:
-    """Return a note for each column that is left out, and for dates whose day could also be the month."""
+    """Return a note for each column that is left out, and for dates that begin with the day."""
     notes = []
     for name, kind in types.items():
         column, count = columns[name], len(distinct_values(columns[name]))
@@ -136,8 +127,8 @@ def type_notes(columns: Mapping[str, Column], types: Mapping[str, ColumnType]) -
             like = "identifiers" if kind == "identifier" else kind
             why = f"{count:,} different values in {len(column):,} rows look like {like}"
             notes.append(f"column {name!r} is left out: {why}; {options(*ways, name=name)} uses it")
-        elif isinstance(column, Words) and kind == "date" and _may_begin_with_month(column, date_format(name, column)):
-            notes.append(f"column {name!r}: the day is read before the month, and the other order is possible too")
+        elif kind == "date" and (day := date_format(name, column) or "").startswith("%d"):  # type: ignore[arg-type]
+            notes.append(f"column {name!r}: dates are read as {datetime(2024, 5, 17):{day}}, the day first")
     return notes
 
 

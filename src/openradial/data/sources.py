@@ -65,7 +65,6 @@ def open(
     labelled: bool = True,
     features: Sequence[str] | None = None,
     words: Collection[str] = (),
-    drop: Collection[str] = (),
 ) -> DataSource:
     """Open a folder of images, a table, an NPZ file of images, or a data set by its name.
 
@@ -79,14 +78,13 @@ def open(
             in any folder.
         features: The columns of a table to read; by default all but the label.
         words: Columns of a table whose numbers are codes and not quantities.
-        drop: Columns of a table to leave out.
     """
     path = Path(source).expanduser()
     if path.is_dir():
         return _open_folder(path, label, labelled)
     if ending_of(path) in TABLES:
         images = _open_images(path, label, labelled) if ending_of(path) in NPZ and path.is_file() else None
-        return images or _open_table(path, label, labelled, features=features, words=words, drop=drop)
+        return images or _open_table(path, label, labelled, features, words)
     if path.exists():
         wanted = f"a folder of images, a table ({TABLES_TEXT}) or the name of a data set"
         raise OptionError(f"data must be {wanted}, got {path}")
@@ -158,12 +156,14 @@ def _open_folder(path: Path, label: str | None, labelled: bool) -> DataSource:
     return DataSource(str(path), "images", train, held_out, image_statistics=image_statistics(train.paths))
 
 
-def _open_table(path: Path, label: str | None, labelled: bool, **columns: Any) -> DataSource:
+def _open_table(
+    path: Path, label: str | None, labelled: bool, features: Sequence[str] | None, words: Collection[str]
+) -> DataSource:
     with table_errors(path):
         table_files.check_table(path)
     if label is None and labelled:
         raise OptionError(f"a table needs the column that holds the classes: name it with label (--label), for {path}")
-    return DataSource(str(path), "table", read_table(path, label=label, **columns), label=label)
+    return DataSource(str(path), "table", read_table(path, label=label, features=features, words=words), label=label)
 
 
 def _open_images(path: Path, label: str | None, labelled: bool) -> DataSource | None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from openradial.data.column_types import USED, ColumnType, date_format, options, parse_date
+from openradial.data.column_types import FORMATS, USED, ColumnType, date_format, options, parse_date
 from openradial.data.examples import Examples
 from openradial.data.readers.columns import Column, Numbers, Words, parse_words
 from openradial.data.readers.tables import Table, read_table
@@ -20,6 +20,7 @@ from openradial.errors import DataError, check_choice, listed, nearest
 
 FORMAT = "openradial table encoder 1"
 MOST_CATEGORIES = 1000  # a column with more is text or an identifier
+PARTS = ("year", "month", "weekday", "hour", "elapsed days")  # of a date
 
 Missing = Literal["error", "mean"]
 Unknown = Literal["error", "zeros"]
@@ -104,30 +105,23 @@ class WordFeature:
 class DateFeature:
     """A column of dates, encoded as those of year, month, weekday, hour and elapsed days that vary in training rows.
 
-    Year and elapsed days of a date before the first or after the last training row are those of that row: that time
-    has passed does not make an example unknown. ``format`` is the day's, in the notation of strptime.
+    Parts outside their range in the training rows, ``low`` to ``high``, count as its end: that time has passed makes no
+    example unknown. ``format`` is that of the day, as strptime takes it.
     """
 
     name: str
     format: str
-    first: str
-    last: str
     parts: tuple[NumberFeature, ...]
-
-    def __post_init__(self) -> None:
-        self._range()  # raises if first or last is no date
+    low: tuple[float, ...]
+    high: tuple[float, ...]
 
     @classmethod
     def fit(cls, name: str, column: Words, standardise: bool) -> Self:
-        day_format = date_format(name, column)
-        if day_format is None:
-            raise DataError(f"expected dates of one format, got {column.categories[0]!r}", column=name)
-        dates = sorted(date for text in set(column.to_list()) - {None} if (date := parse_date(text, day_format)))
-        encoder = cls(name, day_format, dates[0].isoformat(), dates[-1].isoformat(), ())
-        values = encoder._values(column)
-        varying = [part for part in values if np.nanmin(values[part]) < np.nanmax(values[part])]
-        parts = (NumberFeature.fit(part, Numbers(values[part]), standardise) for part in varying)
-        return replace(encoder, parts=tuple(parts))
+        encoder = cls(name, date_format(name, column) or FORMATS[0], (), (), ())
+        values = {part: each for part, each in encoder._values(column).items() if np.nanmin(each) < np.nanmax(each)}
+        parts = tuple(NumberFeature.fit(part, Numbers(each), standardise) for part, each in values.items())
+        low, high = (tuple(float(end(each)) for each in values.values()) for end in (np.nanmin, np.nanmax))
+        return cls(name, encoder.format, parts, low, high)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -135,31 +129,26 @@ class DateFeature:
 
     @property
     def example(self) -> str:
-        """The last day of the training rows, as the column writes it."""
-        return f"{self._range()[1]:{self.format}}"
+        return f"{datetime(2024, 5, 17):{self.format}}"
 
     def encode(self, column: Words) -> NDArray[np.float32]:
-        values, none = self._values(column), np.empty((len(column), 0), np.float32)
-        return np.hstack([none, *(part.encode(Numbers(values[part.name])) for part in self.parts)])
-
-    def _range(self) -> tuple[datetime, datetime]:
-        return datetime.fromisoformat(self.first), datetime.fromisoformat(self.last)
+        values, encoded = self._values(column), [np.empty((len(column), 0), np.float32)]
+        for part, low, high in zip(self.parts, self.low, self.high, strict=True):
+            encoded.append(part.encode(Numbers(values[part.name].clip(low, high))))
+        return np.hstack(encoded)
 
     def _values(self, column: Words) -> dict[str, NDArray[np.float64]]:
         """Return all parts of each date; NaN for a missing one."""
-        first, last = self._range()
-        rows = [(np.nan,) * 5] * (len(column.categories) + 1)  # code -1 selects the last one
-        for code in set(column.codes[~column.missing()].tolist()):
+        rows = np.full((len(column.categories) + 1, 5), np.nan)  # code -1 selects the last one
+        for code in np.unique(column.codes[~column.missing()]):
             date = parse_date(column.categories[code], self.format)
             if date is None:
-                got = repr(column.categories[code])
-                message = f"expected a date like {self.example}, got {got}; correct it, or leave it empty"
-                raise DataError(message, row=int((column.codes == code).argmax()) + 1, column=self.name)
-            near = min(max(date, first), last)
-            hour, elapsed = date.hour + date.minute / 60, (near - first) / timedelta(days=1)
-            rows[code] = (near.year, date.month, date.weekday(), hour, elapsed)
-        names = ("year", "month", "weekday", "hour", "elapsed days")
-        return dict(zip(names, np.array(rows, dtype=np.float64)[column.codes].T, strict=True))
+                message = f"expected a date like {self.example}, got {column.categories[code]!r}"
+                row = int((column.codes == code).argmax()) + 1
+                raise DataError(f"{message}; correct it, or leave it empty", row=row, column=self.name)
+            hour = date.hour + date.minute / 60
+            rows[code] = date.year, date.month, date.weekday(), hour, date.toordinal() + hour / 24
+        return dict(zip(PARTS, rows[column.codes].T, strict=True))
 
 
 Feature = NumberFeature | WordFeature | DateFeature

@@ -1,7 +1,5 @@
 """Use data in memory as a source: examples, tables, folders of images, or a pair of arrays."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +8,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from openradial.data.column_types import ColumnType
 from openradial.data.examples import Examples
 from openradial.data.inputs.tables import number_columns
 from openradial.data.readers.columns import array_column
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.images import image_statistics
-from openradial.data.readers.tables import Table, classes_of, select_columns
+from openradial.data.readers.tables import Table, classes_of
 from openradial.data.sources import Data, DataSource, open
 from openradial.errors import DataError, OptionError
 
@@ -32,23 +29,19 @@ def name_of(data: FitData) -> str:
 
 
 def as_source(data: FitData, label: str | None = None, **columns: Any) -> DataSource:
-    """Open a path or a name, or take data in memory; ``label`` is the column of a file that holds the classes.
-
-    ``columns`` are options of :func:`openradial.data.sources.open` that select columns of a table.
-    """
+    """Open a path or a name, or take data in memory; ``label`` is the column of a file that holds the classes."""
     if isinstance(data, str | Path):
         return open(data, label=label, **columns)
     if label is not None:
         raise OptionError("label names a column of a file, and data in memory have their labels; leave it out")
-    types: dict[str, ColumnType] | None = None
     if isinstance(data, tuple) and len(data) == 2:
         data = _from_arrays(*data)
         if isinstance(data, Table):  # all columns of an array are used, so that its shape stays
-            types = dict.fromkeys(data.columns, "number")
+            return DataSource(IN_MEMORY, "table", data, types=dict.fromkeys(data.columns, "number"))
     if isinstance(data, DataSource):
-        return replace(data, train=_selected(data.train, **columns), test=data.test and _selected(data.test, **columns))
+        return data
     if isinstance(data, Table):
-        return DataSource(IN_MEMORY, "table", _selected(data, **columns), types=types)
+        return DataSource(IN_MEMORY, "table", data)
     if isinstance(data, ImageFolder):
         return DataSource(IN_MEMORY, "images", data, image_statistics=image_statistics(data.paths))
     if not isinstance(data, Examples):
@@ -65,14 +58,6 @@ def as_source(data: FitData, label: str | None = None, **columns: Any) -> DataSo
         "expected square images (n, c, h, w) of uint8 with 1 or 3 channels, rows (n, d) or sequences (n, t, c) of "
         f"floats, got {str(x.dtype).removeprefix('torch.')} of shape {tuple(x.shape)}"
     )
-
-
-def _selected(data: Data, features: Sequence[str] | None = None, drop: Collection[str] = (), **words: Any) -> Data:
-    """Return a table with the named columns; other data as they are."""
-    if not isinstance(data, Table):
-        return data
-    names = select_columns(data.columns, None, features, drop)
-    return replace(data, columns={name: data.columns[name] for name in names})
 
 
 def _from_arrays(inputs: ArrayLike | Tensor, labels: ArrayLike | Tensor) -> Data:

@@ -21,7 +21,7 @@ from openradial.data.splits import Split, count_duplicates, divide, identical_gr
 from openradial.data.table_encoder import TableEncoder
 from openradial.data.transforms import Compose, RandomFlip, RandomShift, Transform
 from openradial.errors import DataError, OptionError, nearest
-from openradial.fitting.columns import check_label, choose_columns, reading_options
+from openradial.fitting.columns import choose_columns, reading_options
 from openradial.fitting.held_out import hold_out, hold_out_nothing
 from openradial.fitting.networks import NetworkChoice, choose_network
 from openradial.fitting.options import FitOptions
@@ -94,9 +94,8 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
     network = choose_network(options, source) if source.kind == "images" else None
     if network is not None:
         source = _in_memory(source, network, options.skip_broken)
-    check_label(source)
     split = options.split(source.classes)
-    source, types, type_notes = choose_columns(options, source, split)
+    source, column_notes = choose_columns(options, source, split)
     source, groups, notes = _groups(source, options.group)
     known, novel = divide(indices(source.train), split)
     has_test = source.test is not None
@@ -104,7 +103,7 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
         parts = hold_out_nothing(known)
     else:
         parts = hold_out(known, options.false_reject_rate, has_test_data=has_test, seed=options.seed, groups=groups)
-    inputs, network = _inputs(options, source, subset(source.train, parts.train), network, types)
+    inputs, network = _inputs(options, source, subset(source.train, parts.train), network)
     if method == "closed-form":
         network = NetworkChoice("features")
 
@@ -138,11 +137,11 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
         calibration=part_or_none(source.train, parts.calibration),
         report=part_or_none(measured, report),
         novel=part_or_none(measured, novel),
-        notes=(*type_notes, *notes, *parts.notes),
+        notes=(*column_notes, *notes, *parts.notes),
         label=source.label,
         method=method,
         groups=groups[parts.train.inputs],
-        types=types,
+        types=source.types or {},
     )
 
 
@@ -189,15 +188,11 @@ def _in_memory(source: DataSource, network: NetworkChoice, skip_broken: bool) ->
 
 
 def _inputs(
-    options: FitOptions,
-    source: DataSource,
-    train: Data,
-    network: NetworkChoice | None,
-    types: Mapping[str, ColumnType],
+    options: FitOptions, source: DataSource, train: Data, network: NetworkChoice | None
 ) -> tuple[Inputs, NetworkChoice]:
     """Return how inputs become tensors, learnt from the training part, and the network that takes them."""
     if isinstance(train, Table):
-        table = TableInputs(TableEncoder.fit(train, types=types, missing="mean", unknown="zeros"))
+        table = TableInputs(TableEncoder.fit(train, types=source.types, missing="mean", unknown="zeros"))
         return table, choose_network(options, source, num_inputs=len(table.encoder.inputs))
     if network is not None:
         return _image_inputs(network, train), network

@@ -49,8 +49,7 @@ def fit_best(fit: Callable[..., OpenClassifier], source: DataSource, options: Fi
 
 def _values(options: FitOptions) -> dict[str, Any]:
     """Return the options as arguments of fit for data that are open already."""
-    opened = ("data", "label", "columns", "drop")
-    return {name: value for name, value in options.as_dict().items() if name not in opened}
+    return {name: value for name, value in options.as_dict().items() if name not in ("data", "label")}
 
 
 def _accuracy(model: OpenClassifier, prepared: PreparedData) -> float:

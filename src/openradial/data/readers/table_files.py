@@ -324,12 +324,12 @@ def _arrow_column(name: str, values: Any, as_words: bool) -> Column:
     kind = values.type.value_type if arrow.types.is_dictionary(values.type) else values.type
     is_word = arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_boolean(kind)
     is_number = arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_decimal(kind)
-    is_word = is_word or arrow.types.is_date(kind) or arrow.types.is_timestamp(kind)
+    is_word = is_word or as_words or arrow.types.is_date(kind) or arrow.types.is_timestamp(kind)
     if not (is_word or is_number or arrow.types.is_null(kind)):
         message = f"expected numbers, words or dates, got {kind}; convert it, or leave it out with fit --drop {name}"
         raise DataError(message, column=name)
     values = values.cast(kind)
-    if is_word or as_words:
+    if is_word:
         return cells.word_column(values.to_pylist())
     return Numbers(np.array(values.cast(arrow.float64(), safe=False).to_numpy(), dtype=np.float64))
 

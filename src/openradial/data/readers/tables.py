@@ -72,20 +72,18 @@ def read_table(
     label: str | None,
     features: Sequence[str] | None = None,
     words: Collection[str] = (),
-    drop: Collection[str] = (),
     delimiter: str | None = None,
 ) -> Table:
     """Read a table from a CSV, JSON Lines, Parquet or NPZ file.
 
     ``label`` names the column with the classes, or is None where there is none. ``features`` names the columns to use,
-    by default all others, and ``drop`` those to leave out. ``words`` names columns whose numbers are codes and not
-    quantities; numbers with leading zeros are always words. The delimiter of a CSV file (comma, semicolon or tab) is
-    found from its header.
+    by default all others. ``words`` names columns whose numbers are codes and not quantities; numbers with leading
+    zeros always are. The delimiter of a CSV file (comma, semicolon or tab) is found from its header.
     """
     path = Path(path)
     words = {*words, label} if label is not None else set(words)  # labels are words, so that no integer is rounded
     with table_errors(path):
-        columns = read_columns(path, lambda names: select_columns(names, label, features, drop), words, delimiter)
+        columns = read_columns(path, lambda names: select_columns(names, label, features), words, delimiter)
         check_lengths(columns)
         rows = len(next(iter(columns.values())))
         if rows == 0:
@@ -110,17 +108,14 @@ def classes_of(name: str, column: Column) -> tuple[Tensor, tuple[str, ...]]:
     return indices[torch.from_numpy(column.codes)], tuple(classes)
 
 
-def select_columns(
-    names: Collection[str], label: str | None, features: Sequence[str] | None, drop: Collection[str] = ()
-) -> list[str]:
-    """Return the columns to read: the features without those to drop, then the label."""
-    names = list(names)
-    for name in [*(features or ()), *drop, label]:
+def select_columns(names: Sequence[str], label: str | None, features: Sequence[str] | None) -> list[str]:
+    """Return the columns to read: the features, then the label."""
+    for name in [*(features or ()), label]:
         if name is not None and name not in names:
             what = "label column" if name == label else "column"
             there = f"the columns are {listed(names) or 'none'}{nearest(name, names)}"
             raise DataError(f"there is no {what} of this name; {there}", column=name)
-    selected = [name for name in (names if features is None else features) if name not in drop]
+    selected = list(names if features is None else features)
     if len(set(selected)) < len(selected):
         raise OptionError(f"features must name each column once, got {', '.join(selected)}")
     if label in selected:
@@ -128,6 +123,5 @@ def select_columns(
             raise OptionError(f"features must not contain the label column {label!r}; remove it")
         selected.remove(label)
     if not selected:
-        left = f"besides the label {label!r}" if not drop else f"left without {listed(list(drop))}"
-        raise DataError(f"there is no column {left}; a table needs at least one feature")
+        raise DataError(f"there is no column besides the label {label!r}; a table needs at least one feature")
     return selected if label is None else [*selected, label]
