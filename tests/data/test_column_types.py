@@ -154,12 +154,11 @@ def test_columns_that_are_left_out_are_noted_with_the_way_back():
     }
     types = infer_types(columns)
     assert type_notes(columns, types) == [
+        "columns with one value or none are left out: one, none",
         "column 'id' is left out: 200 different values in 200 rows look like identifiers; "
         "numeric (--numeric id) or categorical (--categorical id) uses it",
         "column 'code' is left out: 200 different values in 200 rows look like identifiers; "
         "categorical (--categorical code) uses it",
-        "column 'one' is left out: it has one value",
-        "column 'none' is left out: it has no values",
         "column 'note' is left out: 200 different values in 200 rows look like free text; "
         "categorical (--categorical note) uses it",
     ]

@@ -117,15 +117,14 @@ def options(*ways: str, name: str) -> str:
 
 def type_notes(columns: Mapping[str, Column], types: Mapping[str, ColumnType]) -> list[str]:
     """Return a note for each column that is left out, and for dates that begin with the day."""
-    notes = []
+    constant = [name for name, kind in types.items() if kind == "constant"]
+    notes = [f"columns with one value or none are left out: {listed(constant)}"] if constant else []
     for name, kind in types.items():
-        column, count = columns[name], len(distinct_values(columns[name]))
-        if kind == "constant":
-            notes.append(f"column {name!r} is left out: it has {'one value' if count else 'no values'}")
-        elif kind not in USED:
+        column = columns[name]
+        if kind in ("identifier", "free text"):
             ways = ("numeric", "categorical") if isinstance(column, Numbers) else ("categorical",)
-            like = "identifiers" if kind == "identifier" else kind
-            why = f"{count:,} different values in {len(column):,} rows look like {like}"
+            why = f"{len(distinct_values(column)):,} different values in {len(column):,} rows look like "
+            why += "identifiers" if kind == "identifier" else kind
             notes.append(f"column {name!r} is left out: {why}; {options(*ways, name=name)} uses it")
         elif kind == "date" and (day := date_format(name, column) or "").startswith("%d"):  # type: ignore[arg-type]
             notes.append(f"column {name!r}: dates are read as {datetime(2024, 5, 17):{day}}, the day first")
