@@ -4,10 +4,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, time
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openradial.data.readers.columns import Column, Numbers, Words
 from openradial.errors import DataError, listed
@@ -41,24 +40,28 @@ def infer_types(
 
 
 def _infer(name: str, column: Column) -> ColumnType:
-    values, present = distinct_values(column), int((~column.missing()).sum())
-    if len(values) < 2:
-        return "constant"
+    present = int((~column.missing()).sum())
     if isinstance(column, Numbers):
-        is_whole = len(values) == present > FEW and bool((values == np.floor(values)).all())
-        return "identifier" if is_whole and (NAME.search(name) or np.ptp(values) < present**2 / CHANCE) else "number"
+        values = column.values[~column.missing()]
+        if not present or values.min() == values.max():
+            return "constant"
+        may_count = NAME.search(name) or np.ptp(values) < present**2 / CHANCE
+        is_whole = present > FEW and may_count and bool((values == np.floor(values)).all())
+        return "identifier" if is_whole and len(np.unique(values)) == present else "number"
+    words = distinct_words(column)
+    if len(words) < 2:
+        return "constant"
     if date_format(name, column) is not None:
         return "date"
-    if len(values) <= FEW or 2 * len(values) <= present:
+    if len(words) <= FEW or 2 * len(words) <= present:
         return "category"
-    return "free text" if np.median([len(text.split()) for text in values]) >= 3 else "identifier"
+    return "free text" if np.median([len(text.split()) for text in words]) >= 3 else "identifier"
 
 
-def distinct_values(column: Column) -> NDArray[Any]:
-    """Return the different values of a column, without missing ones."""
-    if isinstance(column, Numbers):
-        return np.unique(column.values[~column.missing()])
-    return np.array(column.categories, dtype=object)[np.unique(column.codes[~column.missing()])]
+def distinct_words(column: Words) -> list[str]:
+    """Return the different words in the rows of a column."""
+    counts = np.bincount(column.codes[~column.missing()], minlength=len(column.categories))
+    return [word for word, count in zip(column.categories, counts, strict=True) if count]
 
 
 def parse_date(text: str, day_format: str) -> datetime | None:
@@ -122,10 +125,11 @@ def type_notes(columns: Mapping[str, Column], types: Mapping[str, ColumnType]) -
     for name, kind in types.items():
         column = columns[name]
         if kind in ("identifier", "free text"):
-            ways = ("numeric", "categorical") if isinstance(column, Numbers) else ("categorical",)
-            why = f"{len(distinct_values(column)):,} different values in {len(column):,} rows look like "
-            why += "identifiers" if kind == "identifier" else kind
-            notes.append(f"column {name!r} is left out: {why}; {options(*ways, name=name)} uses it")
+            words = [] if isinstance(column, Numbers) else distinct_words(column)
+            count = len(words) or int((~column.missing()).sum())
+            why = f"{count:,} different values in {len(column):,} rows look like {kind}{'s' * (kind == 'identifier')}"
+            ways = options(*[] if words else ["numeric"], "categorical", name=name)
+            notes.append(f"column {name!r} is left out: {why}; {ways} uses it")
         elif kind == "date" and (day := date_format(name, column) or "").startswith("%d"):  # type: ignore[arg-type]
             notes.append(f"column {name!r}: dates are read as {datetime(2024, 5, 17):{day}}, the day first")
     return notes

@@ -34,10 +34,13 @@ def choose_columns(options: FitOptions, source: DataSource, split: Split) -> tup
     _check_label(source, table)
     for names in given.values():
         select_columns(list(table.columns), None, names)  # raises for a name that does not exist
-    wanted = [name for name in reading_options(options)["features"] or table.columns if name not in options.drop]
+    wanted = [name for name in table.columns if name not in options.drop]
+    if options.columns:
+        wanted = [name for name in wanted if name in (*options.columns, options.group)]
     columns = {name: _as_type(options, name, table.columns[name]) for name in wanted if name != options.group}
     known = replace(table, columns=columns).select(divide(indices(table), split)[0].inputs).columns
-    types = {name: (source.types or infer_types(known, options.numeric, options.categorical))[name] for name in known}
+    inferred = source.types or infer_types(known, options.numeric, options.categorical)
+    types = {name: inferred[name] for name in known}
     notes = type_notes(known, types)
     kept = [name for name in wanted if types.get(name, "number") in USED]
     if not any(name in types for name in kept):
