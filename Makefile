@@ -58,6 +58,7 @@ bench: $(READY)  ## measure speed; results go to benchmarks/results (with TINY=p
 	$(BIN)/python -m benchmarks.bayes --only speed
 	$(BIN)/python -m benchmarks.estimator
 	$(BIN)/python -m benchmarks.closed_form
+	$(BIN)/python -m benchmarks.table_columns
 	$(BIN)/python -m benchmarks.service
 
 PAPER_OUT := reproduction

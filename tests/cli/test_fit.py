@@ -286,3 +286,34 @@ def test_wrong_options_and_help_do_not_import_torch():
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.stdout.split()[-1] == "False", done.stderr
+
+
+def test_fit_prints_the_types_of_columns_and_predict_ignores_those_left_out(call, tmp_path):
+    days = [f"2024-{1 + i % 12:02}-{1 + i % 28:02}" for i in range(120)]
+    lines = [f"C{i},{day},north,{4 * (i % 2) + 0.01 * i:.2f},{'ab'[i % 2]}" for i, day in enumerate(days)]
+    (tmp_path / "t.csv").write_text("\n".join(["id,when,site,length,kind", *lines]))
+    (tmp_path / "new.csv").write_text("length,when\n0.1,2025-03-04\n3.9,04.03.2025\n")
+    code, _, err = call("fit", tmp_path / "t.csv", "--label", "kind", "--out", tmp_path / "m")
+    assert code == 0, err
+    assert "columns: number: length; date: when; left out: id (identifier), site (constant)\n" in err
+    assert "note: column 'id' is left out: 120 different values in 120 rows look like identifiers; categorical" in err
+    code, out, _ = call("predict", tmp_path / "m", tmp_path / "new.csv", "--format", "jsonl")
+    first, second = map(json.loads, out.splitlines())
+    assert (code, first["nearest"]) == (3, "a")
+    assert "expected a date like" in second["error"]
+    code, _, err = call(
+        "fit",
+        tmp_path / "t.csv",
+        "--label",
+        "kind",
+        "--drop",
+        "when,id",
+        "--categorical",
+        "site",
+        "--out",
+        tmp_path / "n",
+    )
+    assert "columns: number: length; category: site\n" in err
+    code, _, err = call("fit", tmp_path / "t.csv", "--label", "length", "--out", tmp_path / "o")
+    assert code == 1
+    assert "different numbers in 120 rows, which is a quantity" in err

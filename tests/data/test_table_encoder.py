@@ -1,5 +1,6 @@
 import json
 import re
+from datetime import date
 
 import numpy as np
 import pytest
@@ -7,9 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openradial.data.inputs import TableInputs
 from openradial.data.readers.columns import Numbers, Words
 from openradial.data.readers.tables import Table, read_table
-from openradial.data.table_encoder import TableEncoder
+from openradial.data.table_encoder import DateFeature, TableEncoder
 from openradial.errors import DataError, OptionError
 
 
@@ -158,12 +160,12 @@ def test_an_encoder_reads_numbers_as_words_where_the_training_rows_had_words(tmp
         ),
         (
             lambda: TableEncoder.fit(table(age=numbers(np.nan, np.nan)), missing="mean"),
-            "column 'age': the column has no values at all; leave it out of features",
+            "column 'age': the column has no values at all; leave it out with drop (--drop age)",
         ),
         (
             lambda: TableEncoder.fit(table(name=words(*map(str, range(1001))))),
-            "column 'name': expected at most 1000 different words, got 1001; leave the column out of features, or "
-            "group its words",
+            "column 'name': expected at most 1000 different words, got 1001; group them, or leave the column out "
+            "with drop (--drop name)",
         ),
         (
             lambda: encoded(table(a=numbers(1, 1e300)), standardise=False),
@@ -239,3 +241,76 @@ def test_numbers_whose_squares_are_zero_are_standardised_too(tmp_path):
     (tmp_path / "t.csv").write_text("a,y\n0.0,u\n2.34e-181,v\n")
     table = read_table(tmp_path / "t.csv", label="y")
     assert TableEncoder.fit(table).apply(table).inputs.flatten().tolist() == [-1.0, 1.0]
+
+
+DATES = ("2023-12-31 06:00", "2024-02-29 12:30", None, "2024-03-01")
+
+
+def dated(*texts, **options):
+    train = table(when=words(*texts))
+    return train, TableEncoder.fit(train, types={"when": "date"}, missing="mean", **options)
+
+
+def test_dates_become_the_parts_that_vary():
+    train, encoder = dated(*DATES, standardise=False)
+    names = ("when.year", "when.month", "when.weekday", "when.hour", "when.elapsed days")
+    assert encoder.inputs == names
+    first = date(2023, 12, 31).toordinal()
+    rows = [[2023, 12, 6, 6, first + 0.25], [2024, 2, 3, 12.5, first + 60 + 12.5 / 24], [2024, 3, 4, 0, first + 61]]
+    expected = np.array([*rows[:2], np.mean(rows, axis=0), rows[2]])
+    np.testing.assert_allclose(encoder.apply(train).inputs.numpy(), expected, rtol=1e-6)
+    assert encoder.columns == encoder.word_columns == ("when",)
+    _, encoder = dated("01.05.2024", "15.05.2024")
+    assert encoder.inputs == ("when.elapsed days",)  # two Wednesdays of one month, without a time
+
+
+def test_parts_of_dates_are_standardised():
+    train, encoder = dated(*DATES)
+    known = encoder.apply(train).inputs[[0, 1, 3]]
+    torch.testing.assert_close(known.mean(0), torch.zeros(5))
+    torch.testing.assert_close(known.std(0, correction=0), torch.ones(5))
+
+
+def test_a_later_date_is_not_farther_away_than_the_last_training_row():
+    _, encoder = dated("2024-01-01", "2024-05-06", standardise=False)
+    assert encoder.inputs == ("when.month", "when.elapsed days")
+    later = encoder.apply(table(labels="", when=words("2031-05-06", "2000-01-01"))).inputs.tolist()
+    first = date(2024, 1, 1).toordinal()
+    assert later == [[5, first + 126], [1, first]]
+
+
+def test_dates_survive_the_file_of_the_encoder():
+    train, encoder = dated(*DATES)
+    again = TableEncoder.from_json(encoder.to_json())
+    assert again == encoder
+    assert isinstance(again.features[0], DateFeature)
+    assert torch.equal(again.apply(train).inputs, encoder.apply(train).inputs)
+    facts = json.loads(encoder.to_json())
+    for spoil in ({"end": 1}, {"parts": [{"name": "year"}]}, {"parts": None}):
+        with pytest.raises(DataError, match="expected the JSON of a table encoder"):
+            TableEncoder.from_json(json.dumps(facts | {"features": [facts["features"][0] | spoil]}))
+
+
+def test_rows_with_dates_are_prepared_as_the_table_is():
+    train, encoder = dated(*DATES)
+    inputs = TableInputs.from_record(TableInputs(encoder).record())
+    rows = [{"when": text, "id": i} for i, text in enumerate(DATES)]
+    assert torch.equal(inputs.prepare(rows), encoder.apply(train).inputs)
+
+
+def test_a_broken_date_is_named():
+    _, encoder = dated("01.05.2024", "16.05.2024")
+    message = "row 2, column 'when': expected a date like 17.05.2024, got '2024-05-16'; correct it, or leave it empty"
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        encoder.apply(table(labels="", when=words("17.05.2024", "2024-05-16")))
+
+
+def test_columns_of_unused_types_are_left_out():
+    train = table(id=words("a", "b"), x=numbers(1, 2))
+    encoder = TableEncoder.fit(train, types={"id": "identifier", "x": "number"})
+    assert encoder.columns == ("x",)
+
+
+def test_words_that_are_numbers_are_encoded_as_numbers_where_the_training_rows_had_numbers():
+    train, other = table(a=numbers(1, 3)), table(labels="", a=words("02", "3"))
+    assert encoded(train, other).tolist() == [[0.0], [1.0]]

@@ -89,7 +89,9 @@ def _inputs(preprocessing: Mapping[str, Any]) -> dict[str, Any]:
         encoder = preprocessing["encoder"]
         values |= {"missing": encoder["missing"], "unknown words": encoder["unknown"]}
         values["columns"] = {
-            feature["name"]: f"{len(feature['categories'])} words" if "categories" in feature else "numbers"
+            feature["name"]: f"{len(feature['categories'])} words"
+            if "categories" in feature
+            else ("dates" if "parts" in feature else "numbers")
             for feature in encoder["features"]
         }
     return values

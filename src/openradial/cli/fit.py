@@ -54,6 +54,10 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "label": (str, "The column of a table that holds the classes."),
         "text": (str, "The column of a table that holds texts; found if it is the only one."),
         "group": (str, "A column of a table: rows with the same value stay in one part of a split."),
+        "columns": (str, "Columns of a table to use, as in a,b; by default all whose type can be used."),
+        "drop": (str, "Columns of a table to leave out, as in a,b."),
+        "numeric": (str, "Columns of a table to use as numbers, as in a,b."),
+        "categorical": (str, "Columns of a table to use as categories, as in a,b."),
         "false_reject_rate": (float, "Share of known inputs that may be called unknown; by default 0.05."),
         "known": (str, "Known classes, as in cat,dog, or random:6; the others are novel."),
         "novel": (str, "Classes to leave out, as in cat,dog; the others are known."),
@@ -151,8 +155,12 @@ def _is_first_process() -> bool:
 
 
 def _print_start(console: "Console", prepared: "PreparedData", settings: "Settings | None") -> None:
+    from openradial.data.column_types import describe_types
+
     parts = ", ".join(f"{count:,} {name}" for name, count in prepared.counts().items())
     console.print(f"{prepared.name}: {len(prepared.split.known)} known classes; examples: {parts}", markup=False)
+    if prepared.types:
+        console.print(f"columns: {describe_types(prepared.types)}", markup=False)
     if settings is None:
         console.print(f"closed-form head on {prepared.num_features} features; no network is trained")
     else:

@@ -9,6 +9,7 @@
 from openradial.data import download, sources
 from openradial.data.batches import Batches, FolderBatches, loader_for
 from openradial.data.catalog import load, names
+from openradial.data.column_types import infer_types
 from openradial.data.examples import Examples
 from openradial.data.readers.folder import ImageFolder, compare_classes, scan, scan_listed
 from openradial.data.readers.tables import Table, read_table
@@ -53,6 +54,7 @@ __all__ = [
     "divide",
     "download",
     "identical_groups",
+    "infer_types",
     "join_groups",
     "load",
     "loader_for",

@@ -5,7 +5,7 @@ Both use the same readers, so that they see the same rows, columns and labels.
 """
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from openradial.data import catalog
 from openradial.data.catalog import Kind
+from openradial.data.column_types import ColumnType
 from openradial.data.examples import Examples
 from openradial.data.readers import table_files
 from openradial.data.readers.columns import array_column
@@ -44,6 +45,7 @@ class DataSource:
     label: str | None = None  # the column or array that holds the classes
     text: str | None = None  # the column of a table that holds texts; no other column is read
     image_statistics: ImageStatistics | None = None  # of a folder of images
+    types: Mapping[str, ColumnType] | None = None  # of the columns of a table; None infers them
 
     @property
     def classes(self) -> tuple[str, ...]:

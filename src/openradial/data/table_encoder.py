@@ -1,7 +1,9 @@
 """Turn the columns of a table into numbers that a network takes, always in the same way."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -10,13 +12,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from openradial.data.column_types import FORMATS, USED, ColumnType, date_format, options, parse_date
 from openradial.data.examples import Examples
-from openradial.data.readers.columns import Column, Numbers, Words
+from openradial.data.readers.columns import Column, Numbers, Words, parse_words
 from openradial.data.readers.tables import Table, read_table
 from openradial.errors import DataError, check_choice, listed, nearest
 
 FORMAT = "openradial table encoder 1"
 MOST_CATEGORIES = 1000  # a column with more is text or an identifier
+PARTS = ("year", "month", "weekday", "hour", "elapsed days")  # of a date
 
 Missing = Literal["error", "mean"]
 Unknown = Literal["error", "zeros"]
@@ -72,8 +76,8 @@ class WordFeature:
         counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.categories))
         used = np.flatnonzero(counts)
         if len(used) > MOST_CATEGORIES:
-            message = f"expected at most {MOST_CATEGORIES} different words, got {len(used)}"
-            raise DataError(f"{message}; leave the column out of features, or group its words", column=name)
+            message = f"expected at most {MOST_CATEGORIES} different words, got {len(used)}; group them"
+            raise DataError(f"{message}, or leave the column out with {options('drop', name=name)}", column=name)
         shares = counts[used] / counts.sum()
         return cls(name, tuple(column.categories[i] for i in used), tuple(shares.tolist()))
 
@@ -97,15 +101,66 @@ class WordFeature:
             raise DataError(f"{message}{nearest(word, self.categories)}", row=row + 1, column=self.name)
 
 
-Feature = NumberFeature | WordFeature
+@dataclass(frozen=True)
+class DateFeature:
+    """A column of dates, encoded as those of year, month, weekday, hour and elapsed days that vary in training rows.
+
+    Parts outside their range in the training rows, ``low`` to ``high``, count as its end: that time has passed makes no
+    example unknown. ``format`` is that of the day, as strptime takes it.
+    """
+
+    name: str
+    format: str
+    parts: tuple[NumberFeature, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @classmethod
+    def fit(cls, name: str, column: Words, standardise: bool) -> Self:
+        encoder = cls(name, date_format(name, column) or FORMATS[0], (), (), ())
+        values = {part: each for part, each in encoder._values(column).items() if np.nanmin(each) < np.nanmax(each)}
+        parts = tuple(NumberFeature.fit(part, Numbers(each), standardise) for part, each in values.items())
+        low, high = (tuple(float(end(each)) for each in values.values()) for end in (np.nanmin, np.nanmax))
+        return cls(name, encoder.format, parts, low, high)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}.{part.name}" for part in self.parts)
+
+    @property
+    def example(self) -> str:
+        return f"{datetime(2024, 5, 17):{self.format}}"
+
+    def encode(self, column: Words) -> NDArray[np.float32]:
+        values, encoded = self._values(column), [np.empty((len(column), 0), np.float32)]
+        for part, low, high in zip(self.parts, self.low, self.high, strict=True):
+            encoded.append(part.encode(Numbers(values[part.name].clip(low, high))))
+        return np.hstack(encoded)
+
+    def _values(self, column: Words) -> dict[str, NDArray[np.float64]]:
+        """Return all parts of each date; NaN for a missing one."""
+        rows = np.full((len(column.categories) + 1, 5), np.nan)  # code -1 selects the last one
+        for code in np.unique(column.codes[~column.missing()]):
+            date = parse_date(column.categories[code], self.format)
+            if date is None:
+                message = f"expected a date like {self.example}, got {column.categories[code]!r}"
+                row = int((column.codes == code).argmax()) + 1
+                raise DataError(f"{message}; correct it, or leave it empty", row=row, column=self.name)
+            hour = date.hour + date.minute / 60
+            rows[code] = date.year, date.month, date.weekday(), hour, date.toordinal() + hour / 24
+        return dict(zip(PARTS, rows[column.codes].T, strict=True))
+
+
+Feature = NumberFeature | WordFeature | DateFeature
 
 
 @dataclass(frozen=True)
 class TableEncoder:
     """The encoding of a table's columns, learnt from training rows and applied to any others.
 
-    Numbers are standardised unless ``standardise=False``, words become one 0/1 input per category. ``missing="mean"``
-    fills gaps with the mean of the training rows; ``unknown="zeros"`` accepts words that these did not have.
+    Numbers are standardised unless ``standardise=False``, words become one 0/1 input per category, and dates their
+    parts. ``missing="mean"`` fills gaps with the mean of the training rows; ``unknown="zeros"`` accepts words that
+    these did not have.
     """
 
     features: tuple[Feature, ...]
@@ -119,15 +174,28 @@ class TableEncoder:
 
     @classmethod
     def fit(
-        cls, table: Table, *, standardise: bool = True, missing: Missing = "error", unknown: Unknown = "error"
+        cls,
+        table: Table,
+        *,
+        types: Mapping[str, ColumnType] | None = None,
+        standardise: bool = True,
+        missing: Missing = "error",
+        unknown: Unknown = "error",
     ) -> Self:
-        """Learn means, scales and categories; pass the training rows only."""
+        """Learn means, scales and categories; pass the training rows only.
+
+        ``types`` are those of the columns, see :func:`openradial.data.infer_types`; columns of a type without features
+        are left out. By default all columns are used, numbers as numbers and words as categories.
+        """
         if len(table.classes) == 1:
             raise DataError(f"a classifier needs two classes or more, the table has one: {table.classes[0]!r}")
         encoder = cls((), table.classes, missing, unknown)
-        for name, column in table.columns.items():
+        used = {name: column for name, column in table.columns.items() if types is None or types[name] in USED}
+        for name, column in used.items():
             encoder._check_missing(name, column)
-        features = (_fit_feature(name, column, standardise) for name, column in table.columns.items())
+        features = (
+            _fit_feature(name, used[name], None if types is None else types[name], standardise) for name in used
+        )
         return replace(encoder, features=tuple(features))
 
     @property
@@ -143,7 +211,7 @@ class TableEncoder:
     @property
     def word_columns(self) -> tuple[str, ...]:
         """The columns that hold words, even if they look like numbers."""
-        return tuple(feature.name for feature in self.features if isinstance(feature, WordFeature))
+        return tuple(feature.name for feature in self.features if not isinstance(feature, NumberFeature))
 
     def read(self, path: Path | str, *, label: str | None = None, delimiter: str | None = None) -> Table:
         """Read another table with the columns and the kinds of columns of the training table."""
@@ -174,14 +242,15 @@ class TableEncoder:
             if (given := facts.pop("format")) != FORMAT:
                 raise ValueError(f"format {given!r}")
             features = [{name: _plain(value) for name, value in feature.items()} for feature in facts.pop("features")]
-            made = (WordFeature(**each) if "categories" in each else NumberFeature(**each) for each in features)
-            return cls(tuple(made), **{name: _plain(value) for name, value in facts.items()})
+            return cls(tuple(map(_feature, features)), **{name: _plain(value) for name, value in facts.items()})
         except (AttributeError, ValueError, KeyError, TypeError) as error:
             message = f"expected the JSON of a table encoder ({FORMAT!r}), got {text[:40]!r} ({error})"
             raise DataError(f"{message}; save it with to_json") from error
 
     def _encode(self, feature: Feature, column: Column) -> NDArray[np.float32]:
-        if isinstance(column, Words) != isinstance(feature, WordFeature):
+        if isinstance(column, Words) and isinstance(feature, NumberFeature):
+            column = parse_words(column) or column
+        if isinstance(column, Words) == isinstance(feature, NumberFeature):
             if not column.missing().all():  # a column without any value may be of either kind
                 raise _kind_error(feature, column)
             n, is_number = len(column), isinstance(feature, NumberFeature)
@@ -191,7 +260,7 @@ class TableEncoder:
             assert isinstance(column, Numbers)
             return feature.encode(column)
         assert isinstance(column, Words)
-        if self.unknown == "error":
+        if self.unknown == "error" and isinstance(feature, WordFeature):
             feature.check_categories(column)
         return feature.encode(column)
 
@@ -222,10 +291,18 @@ class TableEncoder:
         return torch.tensor([*(index.get(name, -1) for name in table.classes), -1])[table.labels]
 
 
-def _fit_feature(name: str, column: Column, standardise: bool) -> Feature:
+def _fit_feature(name: str, column: Column, kind: ColumnType | None, standardise: bool) -> Feature:
     if column.missing().all():
-        raise DataError("the column has no values at all; leave it out of features", column=name)
-    return WordFeature.fit(name, column) if isinstance(column, Words) else NumberFeature.fit(name, column, standardise)
+        raise DataError(f"the column has no values at all; leave it out with {options('drop', name=name)}", column=name)
+    if isinstance(column, Numbers):
+        return NumberFeature.fit(name, column, standardise)
+    return DateFeature.fit(name, column, standardise) if kind == "date" else WordFeature.fit(name, column)
+
+
+def _feature(record: dict[str, Any]) -> Feature:
+    if "parts" in record:
+        return DateFeature(**record | {"parts": tuple(NumberFeature(**part) for part in record["parts"])})
+    return WordFeature(**record) if "categories" in record else NumberFeature(**record)
 
 
 def _deviation(values: NDArray[np.float64]) -> float:

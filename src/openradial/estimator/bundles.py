@@ -41,8 +41,8 @@ def to_model(estimator: "RadialClassifier", rejector: Rejector | None) -> OpenCl
     if len(set(names)) < n:
         raise OptionError("a bundle finds columns by name, and two columns of this estimator have the same; rename one")
     shifts, scales = (np.zeros(n), np.ones(n)) if scaler is None else (scaler.mean_, scaler.scale_)
-    columns = zip(names, shifts.tolist(), scales.tolist(), strict=True)
-    features = tuple(NumberFeature(name, shift, shift, scale) for name, shift, scale in columns)
+    columns = zip(names, estimator.means_.tolist(), shifts.tolist(), scales.tolist(), strict=True)
+    features = tuple(NumberFeature(*column) for column in columns)
     classes = class_names(estimator.classes_)
     if rejector is not None:  # the rate of the estimator may have been changed since its calibration
         record = rejector.to_dict()
@@ -52,7 +52,7 @@ def to_model(estimator: "RadialClassifier", rejector: Rejector | None) -> OpenCl
     return estimator.classifier_.replace(
         rejector=rejector,
         classes=classes,
-        preprocessing=TableInputs(TableEncoder(features, classes)),
+        preprocessing=TableInputs(TableEncoder(features, classes, missing="mean")),
         network=_network_record(net, n),
         metadata={**estimator.classifier_.metadata, LABELS: estimator.classes_.dtype.str},
     )
@@ -88,6 +88,7 @@ def estimator_state(path: Path | str) -> tuple[dict[str, Any], dict[str, Any]]:
     state: dict[str, Any] = {
         "classes_": _as_labels(model.classes, str(model.metadata.get(LABELS))),
         "n_features_in_": len(names),
+        "means_": np.array([column.mean for column in numbers]),
         "scaler_": scaler,
         "head_": head,
         "network_": copy.deepcopy(net).float(),  # it predicts in float64 and is trained in float32

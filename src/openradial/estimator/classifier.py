@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-u
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 from sklearn.utils import check_random_state  # type: ignore[import-untyped]
 from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
-from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from openradial.classifier import Decisions, OpenClassifier
@@ -22,7 +22,7 @@ from openradial.estimator import closed_form, gradient
 from openradial.estimator.bundles import estimator_state, to_model
 from openradial.estimator.labels import Classes, as_classes, as_examples, check_classes, open_world, with_unknown
 from openradial.estimator.network import Factory, inference_copy, private_random_numbers
-from openradial.estimator.rows import ROWS, GroupedExamples, Seen, as_batches, as_rows, scaled
+from openradial.estimator.rows import ROWS, GroupedExamples, Seen, as_batches, as_rows, complete, repeated_rows, scaled
 from openradial.fitting import calibrate, closed_world_beta
 from openradial.fitting.options import FitOptions
 from openradial.fitting.preparation import is_cross
@@ -32,7 +32,7 @@ from openradial.recipe import ClassWeightName, MethodName, Recipe
 from openradial.training import Record
 from openradial.training.settings import OptimiserName, ScheduleName
 
-FLOATS = [np.float64, np.float32]
+ROWS_TAKEN = {"dtype": [np.float64, np.float32], "accept_sparse": "csr", "ensure_all_finite": "allow-nan"}
 
 
 class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -84,8 +84,8 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         verbose: show progress bars, in a terminal and with rich installed.
 
     After ``fit`` there are ``classes_``, ``network_``, ``head_`` (a :class:`~openradial.heads.RadialHead`),
-    ``scaler_``, ``history_`` (a record per epoch; none in closed form) and ``classifier_``, the
-    :class:`~openradial.OpenClassifier` that predicts, with its scorers, combination and rejector.
+    ``means_`` of the columns, ``scaler_``, ``history_`` (a record per epoch; none in closed form) and
+    ``classifier_``, the :class:`~openradial.OpenClassifier` that predicts, with its scorers, combination and rejector.
 
     >>> X, y = [[0.0], [0.1], [1.0], [1.1]], ["low", "low", "high", "high"]
     >>> RadialClassifier((10,), learning_rate=0.01, random_state=0).fit(X, y).predict([[0.05], [1.05]])
@@ -95,6 +95,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_: Classes
     network_: nn.Module
     head_: RadialHead
+    means_: NDArray[np.float64]
     scaler_: StandardScaler | None
     history_: list[Record]
     classifier_: OpenClassifier
@@ -157,16 +158,20 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Train a new network, or solve a new head, on rows ``(n, d)`` and their labels ``(n,)``.
 
-        Where a part is held out, or a fold, identical rows stay together, and so do rows of one of the ``groups``,
-        ``(n,)``, such as those of one patient.
+        NaN counts as the mean of its column in these rows. A sparse matrix becomes dense. ``sample_weight``, ``(n,)``,
+        are whole numbers: a row of weight 3 counts as three rows. Where a part is held out, or a fold, identical rows
+        stay together, and so do rows of one of the ``groups``, ``(n,)``, such as those of one patient.
         """
         is_closed = self._is_closed_form()
         for name in ("network_", "classifier_", "_seen"):
             self.__dict__.pop(name, None)
         X, y = self._validated(X, y, reset=True)
+        if sample_weight is not None:
+            index = repeated_rows(_check_sample_weight(sample_weight, X, dtype=np.float64))
+            X, y, groups = X[index], y[index], groups if groups is None else np.asarray(groups)[index]
         self.classes_ = check_classes(np.unique(y), rejects=self.false_reject_rate is not None)
         seed = self._draw_seed(restart=True)
         rows = GroupedExamples.of(as_examples(X, y, self.classes_), groups)
@@ -282,9 +287,15 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The beta of the probabilities."""
         return float(self.head_.layer.beta)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        return tags
+
     def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[Any], Classes]:
-        X, y = validate_data(self, X, y, dtype=FLOATS, reset=reset)
+        X, y = validate_data(self, X, y, reset=reset, **ROWS_TAKEN)
         check_classification_targets(y)
+        X, self.means_ = complete(X, None if reset else self.means_)
         return X, y
 
     def _rejector(self) -> Rejector:
@@ -371,7 +382,8 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _decide(self, X: Any, rate: float | None = None) -> Decisions:
         """Return decisions on the CPU, computed chunk by chunk; raise where a rate is given and cannot be kept."""
         check_is_fitted(self, "network_")
-        rows = as_rows(validate_data(self, X, dtype=FLOATS, reset=False), self.scaler_)
+        X, _ = complete(validate_data(self, X, reset=False, **ROWS_TAKEN), self.means_)
+        rows = as_rows(X, self.scaler_)
         if rate is not None:
             self._rejector()
         model = self.classifier_

@@ -29,10 +29,10 @@ def name_of(data: FitData) -> str:
     return str(data) if isinstance(data, str | Path) else IN_MEMORY
 
 
-def as_source(data: FitData, label: str | None = None, text: str | None = None) -> DataSource:
+def as_source(data: FitData, label: str | None = None, text: str | None = None, **columns: Any) -> DataSource:
     """Open a path or a name, or take data in memory; ``label`` and ``text`` are columns of a file."""
     if isinstance(data, str | Path):
-        return open(data, label=label, text=text)
+        return open(data, label=label, text=text, **columns)
     if label is not None or text is not None:
         raise OptionError("label and text name columns of a file, and data in memory have none; leave them out")
     if isinstance(data, tuple) and len(data) == 2:
@@ -40,6 +40,8 @@ def as_source(data: FitData, label: str | None = None, text: str | None = None) 
             table = Table({COLUMN: word_column(data[0])}, *_labels(data[1]))  # type: ignore[arg-type]
             return DataSource(IN_MEMORY, "texts", table, text=COLUMN)
         data = _from_arrays(*data)
+        if isinstance(data, Table):  # all columns of an array are used, so that its shape stays
+            return DataSource(IN_MEMORY, "table", data, types=dict.fromkeys(data.columns, "number"))
     if isinstance(data, DataSource):
         return data
     if isinstance(data, Table):

@@ -13,6 +13,8 @@ from openradial.recipe import ClassWeightName, HeadName, LossName, MethodName, R
 from openradial.training import Settings
 from openradial.training.settings import checked_names, read_toml
 
+COLUMNS = ("columns", "drop", "numeric", "categorical")  # options that name columns of a table
+
 
 @dataclass(frozen=True)
 class FitOptions:
@@ -25,6 +27,9 @@ class FitOptions:
         label: the column of a table that holds the classes.
         text: the column of a table that holds texts; found where it is the only one besides the label.
         group: a column of a table; rows with the same value are never separated by a split.
+        columns: the columns of a table to use, by default all; ``drop`` those to leave out. Their types are inferred,
+            see :func:`openradial.data.infer_types`, except those of ``numeric`` and ``categorical`` columns. Lists of
+            names, or names separated by commas.
         known: names of known classes, or a rule such as ``"random:6"``; the other classes are novel.
         novel: names of novel classes; the others are known.
         model: a network by name, or ``package.module:factory``; ``"auto"`` chooses one.
@@ -58,6 +63,10 @@ class FitOptions:
     label: str | None = None
     text: str | None = None
     group: str | None = None
+    columns: str | Sequence[str] = ()
+    drop: str | Sequence[str] = ()
+    numeric: str | Sequence[str] = ()
+    categorical: str | Sequence[str] = ()
     known: str | Sequence[str] | None = None
     novel: str | Sequence[str] | None = None
     model: str = "auto"
@@ -84,6 +93,10 @@ class FitOptions:
     training: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in COLUMNS:
+            object.__setattr__(self, name, _split(getattr(self, name)))
+        if both := set(self.numeric) & set(self.categorical):
+            raise OptionError(f"a column is numeric or categorical, got both for {listed(sorted(both))}")
         check_rate("false_reject_rate", self.false_reject_rate)
         check_count("seed", self.seed, least=0)
         check_choice("reset", self.reset, ("classifier", "fully_connected", "none"))
@@ -178,15 +191,19 @@ class FitOptions:
     def as_dict(self) -> dict[str, Any]:
         """Return the options as JSON values."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        for name in ("known", "novel"):
+        for name in ("known", "novel", *COLUMNS):
             values[name] = values[name] if isinstance(values[name], str | None) else list(values[name])
         return values | {"model_options": dict(self.model_options), "training": dict(self.training)}
 
 
+def _split(names: str | Sequence[str]) -> tuple[str, ...]:
+    texts = names.split(",") if isinstance(names, str) else map(str, names)
+    return tuple(name.strip() for name in texts if name.strip())
+
+
 def _names(option: str, given: str | Sequence[str], classes: Sequence[str]) -> tuple[str, ...]:
     """Return the names of classes as a list, or separated by commas; all of them must exist."""
-    names = given.removeprefix("names:").split(",") if isinstance(given, str) else given
-    cleaned = tuple(name.strip() for name in map(str, names) if name.strip())
+    cleaned = _split(given.removeprefix("names:") if isinstance(given, str) else given)
     if not cleaned:
         raise OptionError(f"classes are named with commas between them, as in cat,dog, got {given!r}")
     for name in cleaned:

@@ -20,6 +20,7 @@ from openradial.errors import OptionError, TrainingError
 from openradial.fitting.baseline import fit_baseline
 from openradial.fitting.calibration import calibrate, calibrate_fitted
 from openradial.fitting.closed_form import calibrate_cross, fit_closed_form, selected_values
+from openradial.fitting.columns import reading_options
 from openradial.fitting.cross import FeatureSet
 from openradial.fitting.encoding import encode_source
 from openradial.fitting.in_memory import FitData, as_source, name_of
@@ -83,7 +84,7 @@ def fit(
     """
     began = time.monotonic()
     wanted = FitOptions.from_mapping({"data": name_of(data), **options})
-    source = as_source(data, wanted.label, wanted.text)
+    source = as_source(data, wanted.label, wanted.text, **reading_options(wanted))
     folder = None if out is None else _checked_folder(out, overwrite)
     if wanted.method == "best":
         run: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "nodes": nodes, "strategy": strategy}

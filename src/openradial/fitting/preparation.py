@@ -1,6 +1,7 @@
 """Prepare data for a network: hold out parts, learn how raw inputs become tensors."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Unpack
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 
 from openradial.data.batches import Batches, BatchOptions, FolderBatches
+from openradial.data.column_types import ColumnType
 from openradial.data.examples import Examples
 from openradial.data.inputs import ImageInputs, Inputs, PointInputs, SequenceInputs, TableInputs, TextInputs
 from openradial.data.readers.columns import Words
@@ -19,6 +21,7 @@ from openradial.data.splits import Split, count_duplicates, divide, identical_gr
 from openradial.data.table_encoder import TableEncoder
 from openradial.data.transforms import Compose, RandomFlip, RandomShift, Transform
 from openradial.errors import DataError, OptionError, nearest
+from openradial.fitting.columns import choose_columns, reading_options
 from openradial.fitting.held_out import hold_out, hold_out_nothing
 from openradial.fitting.networks import NetworkChoice, choose_network
 from openradial.fitting.options import FitOptions
@@ -51,6 +54,7 @@ class PreparedData:
     label: str | None = None
     method: MethodName = "gradient"
     groups: Tensor | None = None  # of the training examples: what no fold separates
+    types: Mapping[str, ColumnType] = field(default_factory=dict)  # of the columns of a table
 
     def batches(
         self, data: Encoded, size: int, *, flip: bool = False, **options: Unpack[BatchOptions]
@@ -82,7 +86,8 @@ class PreparedData:
 
 def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedData:
     """Split the data, and learn from the training part how inputs become tensors; without a source, open it."""
-    source = open(options.data, label=options.label) if source is None else source
+    if source is None:
+        source = open(options.data, label=options.label, **reading_options(options))
     method = options.choose_method(source.kind)
     if method == "closed-form" and source.kind not in ROWS:
         raise OptionError(f"closed form needs rows of numbers, such as a table, and {source.name} holds {source.kind}")
@@ -90,6 +95,7 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
     if network is not None:
         source = _in_memory(source, network, options.skip_broken)
     split = options.split(source.classes)
+    source, column_notes = choose_columns(options, source, split)
     source, groups, notes = _groups(source, options.group)
     known, novel = divide(indices(source.train), split)
     has_test = source.test is not None
@@ -131,10 +137,11 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
         calibration=part_or_none(source.train, parts.calibration),
         report=part_or_none(measured, report),
         novel=part_or_none(measured, novel),
-        notes=(*notes, *parts.notes),
+        notes=(*column_notes, *notes, *parts.notes),
         label=source.label,
         method=method,
         groups=groups[parts.train.inputs],
+        types=source.types or {},
     )
 
 
@@ -185,7 +192,7 @@ def _inputs(
 ) -> tuple[Inputs, NetworkChoice]:
     """Return how inputs become tensors, learnt from the training part, and the network that takes them."""
     if isinstance(train, Table):
-        table = TableInputs(TableEncoder.fit(train, missing="mean", unknown="zeros"))
+        table = TableInputs(TableEncoder.fit(train, types=source.types, missing="mean", unknown="zeros"))
         return table, choose_network(options, source, num_inputs=len(table.encoder.inputs))
     if network is not None:
         return _image_inputs(network, train), network

@@ -95,7 +95,7 @@ def test_the_first_mixed_value_is_named_in_whichever_chunk(tmp_path):
     for before in (1, CHUNK - 1, CHUNK, 3 * CHUNK + 7):
         message = (
             f"{tmp_path}/table.csv, row {before + 1}, column 'a': the column mixes numbers and words: got 'old' after "
-            "numbers; correct it, or pass words=('a',) to read all values as words"
+            "numbers; correct it, or read all values as words with words=('a',) (fit --categorical a)"
         )
         with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
             read(tmp_path, "a,b\n" + "1,x\n" * before + "old,x\n1,x\n")
@@ -138,7 +138,7 @@ def test_the_first_mixed_value_is_named_in_whichever_chunk(tmp_path):
         (
             "a;b\n1,5;x\n",
             ", row 1, column 'a': numbers need a decimal point, got '1,5'; "
-            "write 1.5 instead of 1,5, or pass words=('a',) if they are words",
+            "write 1.5 instead of 1,5, or, if they are words, use words=('a',) (fit --categorical a)",
         ),
     ],
 )
@@ -178,14 +178,23 @@ def test_parquet_columns_follow_their_types(tmp_path):
 
 def test_a_parquet_column_of_another_type_is_named_if_it_is_chosen(tmp_path):
     path = tmp_path / "table.parquet"
-    pq.write_table(pa.table({"a": [1], "when": pa.array([0], pa.timestamp("s"))}), path)
+    pq.write_table(pa.table({"a": [1], "took": pa.array([0], pa.duration("s"))}), path)
     message = (
-        f"{path}, column 'when': expected numbers or words, got timestamp[ms]; convert it, or leave the column out of "
-        "features"
+        f"{path}, column 'took': expected numbers, words or dates, got duration[s]; convert it, or leave it out with "
+        "fit --drop took"
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         read_file(path)
     assert list(read_file(path, lambda names: ["a"])) == ["a"]
+
+
+def test_dates_of_parquet_are_words(tmp_path):
+    path = tmp_path / "table.parquet"
+    when = pa.array([0, None], pa.timestamp("s"))
+    pq.write_table(pa.table({"when": when, "day": when.cast(pa.date32())}), path)
+    columns = read_file(path)
+    assert columns["when"].to_list() == ["1970-01-01 00:00:00", None]
+    assert columns["day"].to_list() == ["1970-01-01", None]
 
 
 @pytest.mark.parametrize("keep", [3, 50, -20])

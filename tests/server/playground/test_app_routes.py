@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from openradial.data.inputs import PointInputs, TableInputs
-from openradial.data.table_encoder import NumberFeature, TableEncoder, WordFeature
+from openradial.data.table_encoder import DateFeature, NumberFeature, TableEncoder, WordFeature
 from openradial.server import Service
 from openradial.server.playground import create_playground, learning, runs
 from openradial.server.playground.app import event_stream, input_form
@@ -164,10 +164,12 @@ def test_the_model_of_the_page_is_described(client):
 
 def test_a_table_becomes_a_form():
     features = (NumberFeature("length", 2.34567, 2.0, 0.5), WordFeature("colour", ("red", "blue"), (0.5, 0.5)))
-    found = input_form(TableInputs(TableEncoder(features, ("a", "b"))))
+    when = DateFeature("when", "%d.%m.%Y", (), (), ())
+    found = input_form(TableInputs(TableEncoder((*features, when), ("a", "b"))))
     assert found["fields"] == [
         {"name": "length", "usual": 2.346, "words": None},
         {"name": "colour", "usual": None, "words": ["red", "blue"]},
+        {"name": "when", "usual": "17.05.2024", "words": None},
     ]
     assert input_form(PointInputs(4)) == {"kind": "points", "shape": [4], "fields": []}
 

@@ -16,6 +16,7 @@ from openradial.errors import DataError
 
 MISSING = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "null", "NULL"})
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+CODE = re.compile(r"^\s*0\d+\s*$", re.MULTILINE)  # a number with leading zeros, such as a postal code, is a word
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +94,19 @@ def parse_numbers(texts: Sequence[str]) -> NDArray[np.float64] | None:
         return None
 
 
+def parse_words(column: Words) -> Numbers | None:
+    """Return words that are all numbers as numbers; None for others."""
+    values = parse_numbers(column.categories)
+    return None if values is None else Numbers(np.append(values, np.nan)[column.codes])
+
+
+def words_or_numbers(column: Column) -> Column:
+    """Return words that are all numbers without leading zeros as numbers; other columns as they are."""
+    if isinstance(column, Numbers) or not column.categories or CODE.search("\n".join(column.categories)):
+        return column
+    return parse_words(column) or column
+
+
 def word_column(values: Iterable[Any]) -> Words:
     """Return a column of words from Python values."""
     texts: dict[str, int] = {}
@@ -136,13 +150,13 @@ def kind_of(
             raise DataError(f"expected a number or a word, got {type(value).__name__}", row=at, column=name)
         if parse and DECIMAL_COMMA.fullmatch(str(value).strip()):
             message = (
-                f"numbers need a decimal point, got {value!r}; write 1.5 instead of 1,5, or pass words=({name!r},)"
+                f"numbers need a decimal point, got {value!r}; write 1.5 instead of 1,5, or, if they are words, use "
             )
-            raise DataError(f"{message} if they are words", row=at, column=name)
+            raise DataError(f"{message}words=({name!r},) (fit --categorical {name})", row=at, column=name)
         is_number = parse_numbers([str(value)]) is not None if parse else type(value) in (int, float)
         if kind is not None and is_number != kind:
             message = f"the column mixes numbers and words: got {value!r} after {'numbers' if kind else 'words'}"
-            way_out = f"correct it, or pass words=({name!r},) to read all values as words"
+            way_out = f"correct it, or read all values as words with words=({name!r},) (fit --categorical {name})"
             raise DataError(f"{message}; {way_out}", row=at, column=name)
         kind = is_number
     return kind
@@ -174,6 +188,7 @@ class TextColumn:
         self.is_number: bool | None = False if as_words else None  # of the values so far; None if all are missing
         self.chunks: list[NDArray[Any]] = []  # numbers, or codes of words
         self.codes: dict[str, int] = {}
+        self.has_codes = False  # whether a number has leading zeros
 
     def add(self, texts: Sequence[str], row: int) -> None:
         """Append texts, of which the first is that of ``row``."""
@@ -181,6 +196,7 @@ class TextColumn:
         if numbers is not None:
             self.is_number = self.is_number or (None if np.isnan(numbers).all() else True)
             self.chunks.append(numbers)
+            self.has_codes = self.has_codes or CODE.search("\n".join(texts)) is not None
             return
         if not self.as_words:
             self.is_number = kind_of(self.name, texts, row, self.is_number, parse=True)

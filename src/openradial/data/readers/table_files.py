@@ -192,7 +192,13 @@ Select = Callable[[Sequence[str]], list[str]]  # from the columns of a file to t
 def read_columns(path: Path, select: Select, words: Collection[str], delimiter: str | None) -> dict[str, Column]:
     """Read the selected columns of a file into memory; those in ``words`` hold words even if they look like numbers."""
     check_table(path)
-    ending = ending_of(path)
+    columns = _read_columns(path, ending_of(path), select, words, delimiter)
+    return {name: column if name in words else cells.words_or_numbers(column) for name, column in columns.items()}
+
+
+def _read_columns(
+    path: Path, ending: str, select: Select, words: Collection[str], delimiter: str | None
+) -> dict[str, Column]:
     if ending in CSV:
         return _read_csv(path, select, words, delimiter)
     if ending in JSON_LINES:
@@ -221,6 +227,9 @@ def _read_csv(path: Path, select: Select, words: Collection[str], delimiter: str
                 if name in columns:
                     columns[name].add(texts, row)
             row += len(rows)
+    codes = [name for name, column in columns.items() if column.has_codes]
+    if codes:  # their leading zeros are lost
+        return _read_csv(path, select, {*words, *codes}, delimiter)
     return {name: column.column() for name, column in columns.items()}
 
 
@@ -315,11 +324,12 @@ def _arrow_column(name: str, values: Any, as_words: bool) -> Column:
     kind = values.type.value_type if arrow.types.is_dictionary(values.type) else values.type
     is_word = arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_boolean(kind)
     is_number = arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_decimal(kind)
+    is_word = is_word or as_words or arrow.types.is_date(kind) or arrow.types.is_timestamp(kind)
     if not (is_word or is_number or arrow.types.is_null(kind)):
-        message = f"expected numbers or words, got {kind}; convert it, or leave the column out of features"
+        message = f"expected numbers, words or dates, got {kind}; convert it, or leave it out with fit --drop {name}"
         raise DataError(message, column=name)
     values = values.cast(kind)
-    if is_word or as_words:
+    if is_word:
         return cells.word_column(values.to_pylist())
     return Numbers(np.array(values.cast(arrow.float64(), safe=False).to_numpy(), dtype=np.float64))
 

@@ -77,13 +77,13 @@ def read_table(
     """Read a table from a CSV, JSON Lines, Parquet or NPZ file.
 
     ``label`` names the column with the classes, or is None where there is none. ``features`` names the columns to use,
-    by default all others. ``words`` names columns whose numbers are codes and not quantities. The delimiter of a CSV
-    file (comma, semicolon or tab) is found from its header.
+    by default all others. ``words`` names columns whose numbers are codes and not quantities; numbers with leading
+    zeros always are. The delimiter of a CSV file (comma, semicolon or tab) is found from its header.
     """
     path = Path(path)
     words = {*words, label} if label is not None else set(words)  # labels are words, so that no integer is rounded
     with table_errors(path):
-        columns = read_columns(path, lambda names: _selected(names, label, features), words, delimiter)
+        columns = read_columns(path, lambda names: select_columns(names, label, features), words, delimiter)
         check_lengths(columns)
         rows = len(next(iter(columns.values())))
         if rows == 0:
@@ -108,7 +108,7 @@ def classes_of(name: str, column: Column) -> tuple[Tensor, tuple[str, ...]]:
     return indices[torch.from_numpy(column.codes)], tuple(classes)
 
 
-def _selected(names: Sequence[str], label: str | None, features: Sequence[str] | None) -> list[str]:
+def select_columns(names: Sequence[str], label: str | None, features: Sequence[str] | None) -> list[str]:
     """Return the columns to read: the features, then the label."""
     for name in [*(features or ()), label]:
         if name is not None and name not in names:

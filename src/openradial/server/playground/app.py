@@ -16,7 +16,7 @@ from starlette.responses import FileResponse, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
 from openradial.data.inputs import Inputs, TableInputs
-from openradial.data.table_encoder import Feature, NumberFeature
+from openradial.data.table_encoder import DateFeature, Feature, NumberFeature
 from openradial.server.app import create_app
 from openradial.server.playground.digits import NAMES, SIDE, GreyImage, digit_model, facts, like_mnist, predict_digit
 from openradial.server.playground.learning import SpiralSettings
@@ -189,4 +189,6 @@ def input_form(inputs: Inputs) -> dict[str, Any]:
 def _form_field(feature: Feature) -> dict[str, Any]:
     if isinstance(feature, NumberFeature):
         return {"name": feature.name, "usual": float(f"{feature.mean:.4g}"), "words": None}
+    if isinstance(feature, DateFeature):
+        return {"name": feature.name, "usual": feature.example, "words": None}
     return {"name": feature.name, "usual": None, "words": list(feature.categories)}

@@ -1,0 +1,106 @@
+"""Missing values, sparse matrices and weights of rows."""
+
+import re
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import make_blobs
+
+from openradial import load
+from openradial.errors import DataError
+from openradial.estimator import RadialClassifier, rows
+from openradial.estimator.rows import complete, repeated_rows
+
+METHODS = [
+    {"hidden": (16,), "max_epochs": 10, "learning_rate": 1e-2, "random_state": 0},
+    {"method": "closed-form", "random_state": 0},
+]
+X, Y = make_blobs(150, n_features=4, centers=3, random_state=0)
+GAPS = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
+
+
+@pytest.fixture(params=METHODS, ids=["gradient", "closed-form"])
+def options(request):
+    return request.param
+
+
+@pytest.mark.parametrize("standardise", [True, False])
+def test_missing_values_are_the_means_of_the_columns_at_fit(options, standardise):
+    estimator = RadialClassifier(**options, standardise=standardise).fit(GAPS, Y)
+    means = np.array([column[~np.isnan(column)].mean() for column in GAPS.T])
+    np.testing.assert_allclose(estimator.means_, means, rtol=1e-12)
+    filled = np.where(np.isnan(GAPS), means, GAPS)
+    same = RadialClassifier(**options, standardise=standardise).fit(filled, Y)
+    np.testing.assert_allclose(estimator.predict_proba(filled), same.predict_proba(filled), atol=1e-9)
+    np.testing.assert_allclose(estimator.predict_proba(GAPS), estimator.predict_proba(filled), rtol=1e-9)  # naive means
+    assert (estimator.predict(GAPS) == Y).mean() > 0.8
+
+
+def test_a_bundle_and_partial_fit_keep_the_means(options, tmp_path):
+    estimator = RadialClassifier(**options).fit(GAPS, Y)
+    path = estimator.to_bundle(tmp_path / "m")
+    names = [f"x{i}" for i in range(4)]
+    raw = [{name: float(value) for name, value in zip(names, row, strict=True)} for row in GAPS[:20]]
+    again = RadialClassifier.from_bundle(path)
+    np.testing.assert_array_equal(again.means_, estimator.means_)
+    expected = estimator.predict(GAPS[:20]).tolist()
+    assert again.predict(GAPS[:20]).tolist() == expected
+    assert [int(each.nearest) for each in load(path).predict(raw)] == expected
+    means = estimator.means_.copy()
+    np.testing.assert_array_equal(estimator.partial_fit(GAPS[:50] + 1, Y[:50]).means_, means)
+
+
+def test_a_column_of_nan_alone_is_refused():
+    with pytest.raises(DataError, match=r"^column 1 has no values, only NaN; remove it$"):
+        RadialClassifier().fit([[1.0, np.nan], [2.0, np.nan]], [0, 1])
+    estimator = RadialClassifier(method="closed-form").fit(X, Y)
+    assert len(estimator.predict([[np.nan] * 4])) == 1  # at prediction it is the mean
+
+
+def test_infinite_numbers_are_refused():
+    with pytest.raises(ValueError, match="infinity"):
+        RadialClassifier().fit(np.where(np.isnan(GAPS), np.inf, GAPS), Y)
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csc_array, sparse.coo_array])
+def test_sparse_matrices_become_dense(options, kind):
+    expected = RadialClassifier(**options).fit(X, Y).predict_proba(X)
+    np.testing.assert_array_equal(RadialClassifier(**options).fit(kind(X), Y).predict_proba(kind(X)), expected)
+
+
+def test_a_sparse_matrix_that_is_too_large_is_refused(monkeypatch):
+    monkeypatch.setattr(rows, "MOST_NUMBERS", 500)
+    message = "a sparse matrix becomes dense, and 150 x 4 numbers are more than 500; reduce its columns first"
+    with pytest.raises(DataError, match=f"^{re.escape(message)}"):
+        RadialClassifier().fit(sparse.csr_array(X), Y)
+    assert complete(X, None)[0] is X  # dense rows are not limited
+
+
+@pytest.mark.parametrize("rate", [None, 0.2])
+def test_a_row_of_weight_three_counts_as_three_rows(options, rate):
+    weights = np.random.default_rng(1).integers(0, 4, len(Y))
+    groups = np.arange(len(Y)) // 2
+    estimator = RadialClassifier(**options, false_reject_rate=rate).fit(X, Y, sample_weight=6 * weights, groups=groups)
+    index = [i for i, weight in enumerate(weights) for _ in range(weight)]
+    same = RadialClassifier(**options, false_reject_rate=rate).fit(X[index], Y[index], groups=groups[index])
+    np.testing.assert_array_equal(estimator.predict_proba(X), same.predict_proba(X))
+    np.testing.assert_array_equal(estimator.unknown_score(X), same.unknown_score(X))
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1, 0.5, 1], "sample_weight must be whole numbers from 0, got 0.5 in row 1; scale and round them"),
+        ([1, 1, -2], "sample_weight must be whole numbers from 0, got -2 in row 2; scale and round them"),
+        ([0, 0, 0], "sample_weight must be whole numbers from 0, got zeros alone; scale and round them"),
+        (
+            [1, 1, 1000],
+            "sample_weight repeats rows, on average 334 times, which is more than 100; round the weights to smaller "
+            "numbers",
+        ),
+    ],
+)
+def test_other_weights_are_refused(weights, message):
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        repeated_rows(np.array(weights, dtype=np.float64))
