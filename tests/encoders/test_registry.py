@@ -88,4 +88,4 @@ def test_a_file_of_other_tensors_is_refused(tmp_path, monkeypatch):
 
 
 def test_photographs_of_a_size_have_a_key_of_their_own(load):
-    assert load("efficientnet_lite0", size=128).key == "efficientnet_lite0-128-579344248a93e230"
+    assert load("efficientnet_lite0", size=128).key == "efficientnet_lite0-128-v1-579344248a93e230"

@@ -99,6 +99,7 @@ def test_the_best_encoder_that_can_be_had_is_chosen(monkeypatch):
         ({"method": "gradient"}, "texts are fitted in closed form"),
         ({"epochs": 3}, "texts are fitted in closed form"),
         ({"encoder": "resnet50"}, "encoder resnet50 does not take texts"),
+        ({"size": 64}, "texts are fitted in closed form"),
         ({"encoder": "minilmm"}, "did you mean 'minilm'"),
         ({"encoder": "minilm", "epochs": 3}, "epochs is for a network that is trained"),
         ({"encoder": "minilm", "method": "gradient"}, "an encoder is not trained"),
@@ -107,6 +108,11 @@ def test_the_best_encoder_that_can_be_had_is_chosen(monkeypatch):
 def test_options_against_texts_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         openradial.fit(sentences(30), **options)
+
+
+def test_an_encoder_is_not_for_tables():
+    with pytest.raises(OptionError, match="minilm does not take table"):
+        openradial.fit((np.zeros((9, 2)), [0, 1, 2] * 3), encoder="minilm")
 
 
 def had(name):

@@ -18,6 +18,7 @@ from openradial.models.weights import load_state, read_state
 
 IMAGES = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2", "resnet50")
 TEXTS = ("minilm", "wordllama", "tfidf")  # the best first
+VERSION = 1  # raised with every change to how inputs become features: features in the cache are then not used
 MODEL, TOKENIZER = "model.safetensors", "tokenizer.json"
 WORDS, WIDTH = 20_000, 256  # of TF-IDF: the most frequent words, and the features after the SVD
 TABLE = (32_000, 256)  # of WordLlama: tokens and features
@@ -81,9 +82,9 @@ class Encoder:
 
     @property
     def key(self) -> str:
-        """What identifies the features: the name, the weights and, for images, the size."""
+        """What identifies the features: the name, the size of images, the version of our code, and the weights."""
         size = f"-{self.inputs.size}" if isinstance(self.inputs, ImageInputs) else ""
-        return f"{self.name}{size}-{self.checksum.partition(':')[2][:16]}"
+        return f"{self.name}{size}-v{VERSION}-{self.checksum.partition(':')[2][:16]}"
 
     @torch.no_grad()
     def features(self, raw: Any) -> Tensor:
@@ -97,7 +98,7 @@ def names(kind: str | None = None) -> list[str]:
     >>> names("texts")
     ['minilm', 'wordllama', 'tfidf']
     """
-    return [*(IMAGES if kind != "texts" else ()), *(TEXTS if kind != "images" else ())]
+    return [*(IMAGES if kind in (None, "images") else ()), *(TEXTS if kind in (None, "texts") else ())]
 
 
 def load(name: str, *, size: int | None = None, column: str | None = None) -> Encoder:

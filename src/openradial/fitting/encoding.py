@@ -30,23 +30,21 @@ def encode_source(options: FitOptions, source: DataSource) -> tuple[DataSource, 
 
 def _choose(options: FitOptions, source: DataSource) -> tuple[Encoder | None, tuple[str, ...]]:
     """Return the encoder of the options, or the best one that is here or can be fetched."""
+    kind = "texts" if source.text is not None else source.kind
     is_closed = options.choose_method("table") == "closed-form" and not options.flip
-    if source.text is not None and not is_closed:
-        raise OptionError("texts are fitted in closed form on features of an encoder; leave out what trains a network")
+    if source.text is not None and (not is_closed or options.size is not None):
+        raise OptionError("texts are fitted in closed form on the features of an encoder; leave out other options")
+    asked = options.encoder != "auto"
+    if asked and options.encoder in encoders.names() and options.encoder not in encoders.names(kind):
+        raise OptionError(f"the encoder {options.encoder} does not take {kind}, which {source.name} holds")
     if not (is_closed and (source.text is not None or _are_photographs(options, source))):
         return None, ()
-    kind = "texts" if source.text is not None else "images"
-    names = encoders.names(kind) if kind == "texts" else encoders.names(kind)[:1]
-    if options.encoder != "auto":
-        if options.encoder in encoders.names() and options.encoder not in encoders.names(kind):
-            raise OptionError(f"the encoder {options.encoder} does not take {kind}, which {source.name} holds")
-        names = [options.encoder]
     notes: list[str] = []
-    for name in names:
+    for name in [options.encoder] if asked else encoders.names(kind)[: 1 if kind == "images" else None]:
         try:
             encoder = _load(name, options, source)
         except (FetchError, MissingError) as error:
-            if options.encoder != "auto":
+            if asked:
                 raise
             notes.append(f"the encoder {name} would be better, but is not here: {error}")
         else:
@@ -56,9 +54,10 @@ def _choose(options: FitOptions, source: DataSource) -> tuple[Encoder | None, tu
 
 
 def _are_photographs(options: FitOptions, source: DataSource) -> bool:
-    if source.kind != "images" or options.encoder != "auto":
-        return source.kind == "images"
-    return source.image_statistics is not None and source.image_statistics.side >= LEAST_SIDE
+    """Return whether images are to be encoded: always if closed form is asked for, else large ones in files."""
+    statistics = source.image_statistics
+    is_large = statistics is not None and statistics.side >= LEAST_SIDE
+    return source.kind == "images" and (is_large or options.choose_method("images") == "closed-form")
 
 
 def _load(name: str, options: FitOptions, source: DataSource) -> Encoder:

@@ -43,6 +43,13 @@ class _Texts(Inputs):
             return list(raw.rows())
         return [raw] if isinstance(raw, str | Mapping) else raw
 
+    def check(self, x: Tensor) -> None:
+        super().check(x)
+        if x.numel() and not (x.min() >= 0 and x.max() < self.num_tokens):
+            wanted, actual = f"0..{self.num_tokens - 1}", f"{int(x.min())}..{int(x.max())}"
+            message = f"tokens must lie in {wanted}, the words of this vocabulary, got {actual}"
+            raise DataError(f"{message}; encode the texts with {type(self).__name__}.prepare")
+
     def rows_at_once(self, items: Any) -> int:
         return max(1, super().rows_at_once(items) // 32)  # each token becomes a vector
 
@@ -54,6 +61,11 @@ class _Texts(Inputs):
         if not isinstance(raw, str):
             raise DataError(f"a text must be a str, got {type(raw).__name__}; decode it first")
         return raw
+
+    @property
+    @abstractmethod
+    def num_tokens(self) -> int:
+        """The number of different tokens."""
 
     @abstractmethod
     def _tokens(self, texts: list[str]) -> Tensor: ...
@@ -80,18 +92,10 @@ class TextInputs(_Texts):
 
     @property
     def num_tokens(self) -> int:
-        """The number of different tokens."""
         return len(self._vocabulary)
 
     def _tokens(self, texts: list[str]) -> Tensor:
         return self._vocabulary.encode(texts, max_words=self.max_words)
-
-    def check(self, x: Tensor) -> None:
-        super().check(x)
-        if x.numel() and not (x.min() >= 0 and x.max() < len(self._vocabulary)):
-            wanted, actual = f"0..{len(self._vocabulary) - 1}", f"{int(x.min())}..{int(x.max())}"
-            message = f"tokens must lie in {wanted}, the words of this vocabulary, got {actual}"
-            raise DataError(f"{message}; encode the texts with TextInputs.prepare")
 
 
 @dataclass(frozen=True)
@@ -120,13 +124,12 @@ class TokenInputs(_Texts):
 
     @property
     def num_tokens(self) -> int:
-        """The number of different tokens."""
         return int(self._tokenizer.get_vocab_size())
 
     def _tokens(self, texts: list[str]) -> Tensor:
         most = LETTERS * self.max_tokens
-        # a lone surrogate is no text that a tokenizer takes
-        cut = [text[:most].encode("utf-8", "replace").decode("utf-8") for text in texts]
+        # stripped as in a table; a lone surrogate is no text that a tokenizer takes
+        cut = [text.strip()[:most].encode("utf-8", "replace").decode("utf-8") for text in texts]
         rows = self._tokenizer.encode_batch_fast(cut, add_special_tokens=self.special)
         tokens = [torch.tensor(row.ids or [0]) for row in rows]
         return pad_sequence(tokens, batch_first=True) if tokens else torch.zeros(0, 1, dtype=torch.int64)
