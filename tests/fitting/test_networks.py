@@ -40,15 +40,12 @@ def test_images_of_a_folder_get_the_largest_usual_size_not_above_theirs(tmp_path
     assert choose_network(FitOptions("set"), files(tmp_path, side, 1)).size == size
 
 
-def test_photographs_get_published_weights_where_these_are_installed(tmp_path, monkeypatch):
+def test_photographs_are_trained_from_scratch_unless_a_network_with_weights_is_named(tmp_path):
     source = files(tmp_path, 200, 3)
-    monkeypatch.setattr("openradial.fitting.networks._is_installed", lambda: True)
-    choice = choose_network(FitOptions("set"), source)
-    assert (choice.name, choice.weights, choice.size, choice.channels) == ("efficientnet_lite0", "imagenet", 128, 3)
-    assert choose_network(FitOptions("set"), files(tmp_path / "grey", 200, 1)).name == "resnet18"
-    monkeypatch.setattr("openradial.fitting.networks._is_installed", lambda: False)
     assert choose_network(FitOptions("set"), source).name == "resnet18"
-    assert choose_network(FitOptions("set", model="efficientnet_lite0", size=96), source).weights == "imagenet"
+    choice = choose_network(FitOptions("set", model="efficientnet_lite0"), source)
+    assert (choice.name, choice.weights, choice.size, choice.channels) == ("efficientnet_lite0", "imagenet", 128, 3)
+    assert choose_network(FitOptions("set", model="efficientnet_lite0", size=96), source).size == 96
 
 
 def test_a_table_and_points_get_a_fully_connected_network(tmp_path):

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from openradial.errors import OptionError
@@ -34,7 +35,9 @@ class FeatureCache:
                 tensors, _ = read_tensors(path)
                 names, features = tensors["keys"].numpy(), tensors["features"]
                 os.utime(path)  # the files that were not used for longest are removed first
-            except (*Failure, KeyError):  # damaged, or removed by another process
+            except OSError:  # removed by another process
+                continue
+            except (SafetensorError, KeyError):  # damaged
                 path.unlink(missing_ok=True)
                 continue
             rows |= {key: features[i] for i, key in enumerate(map(bytes, names)) if key in wanted}

@@ -1,6 +1,6 @@
 """Encoders by name: where their weights come from, what inputs they take, and how a bundle builds them again."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,13 +154,13 @@ def build(options: Mapping[str, Any]) -> nn.Module:
             f"the encoder {name} of the bundle has the checksum {checksum}, and this version of openradial has "
             f"{_checksum(name)}; fit the model again"
         )
-    makers: dict[str, Callable[[], nn.Module]] = {
-        "minilm": BertEncoder,
-        "wordllama": lambda: TokenEncoder(*TABLE),
-        "tfidf": lambda: TokenEncoder(*map(int, options["shape"])),
-    }
+    net: nn.Module
     with torch.device("meta"):  # nothing is drawn at random; a bundle brings all tensors
-        return makers.get(name, lambda: ImageEncoder.named(name))().requires_grad_(False).eval()
+        if name in IMAGES:
+            net = ImageEncoder(models.build(name, 1, **models.imagenet_weights(name).options))  # type: ignore[arg-type]
+        else:
+            net = BertEncoder() if name == "minilm" else TokenEncoder(*map(int, options["shape"]))
+    return net.requires_grad_(False).eval()
 
 
 def _source(name: str) -> Source:

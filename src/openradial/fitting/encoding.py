@@ -54,10 +54,10 @@ def _choose(options: FitOptions, source: DataSource) -> tuple[Encoder | None, tu
 
 
 def _are_photographs(options: FitOptions, source: DataSource) -> bool:
-    """Return whether images are to be encoded: always if closed form is asked for, else large ones in files."""
+    """Return whether images are to be encoded: any if an encoder is named, else large ones in files."""
     statistics = source.image_statistics
     is_large = statistics is not None and statistics.side >= LEAST_SIDE
-    return source.kind == "images" and (is_large or options.choose_method("images") == "closed-form")
+    return source.kind == "images" and (is_large or options.encoder != "auto")
 
 
 def _load(name: str, options: FitOptions, source: DataSource) -> Encoder:

@@ -9,7 +9,6 @@ from openradial import models
 from openradial.data.sources import DataSource
 from openradial.errors import OptionError, listed, nearest
 from openradial.fitting.options import FitOptions
-from openradial.models import imagenet_weights
 from openradial.training import Settings
 
 PRETRAINED = "efficientnet_lite0"
@@ -92,8 +91,7 @@ def _image_size(options: FitOptions, source: DataSource) -> tuple[int, int, bool
 def _for_images(
     options: FitOptions, side: int, channels: int, from_files: bool, widths: Mapping[str, Mapping[str, Any]]
 ) -> NetworkChoice:
-    asked = options.model == PRETRAINED
-    if asked or (options.model == "auto" and from_files and side >= 64 and channels == 3 and _is_installed()):
+    if options.model == PRETRAINED:
         size = options.size or (PRETRAINED_SIZE if from_files else side)
         return NetworkChoice(PRETRAINED, _network_options(PRETRAINED, {}, {}, options), "imagenet", size, 3, size // 8)
     size = options.size or (max((s for s in SIZES if s <= side), default=SIZES[0]) if from_files else side)
@@ -106,10 +104,6 @@ def _for_images(
         defaults["stem"] = "small"
     merged, shift = _network_options(name, implied, defaults, options), size // 8 if size >= 32 else 0
     return NetworkChoice(name, merged, options.weights, size, channels, shift)
-
-
-def _is_installed() -> bool:
-    return imagenet_weights(PRETRAINED).installed() is not None
 
 
 def _network_options(

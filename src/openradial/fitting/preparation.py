@@ -90,7 +90,9 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
         source = open(options.data, label=options.label, **reading_options(options))
     method = options.choose_method(source.kind)
     if method == "closed-form" and source.kind not in ROWS:
-        raise OptionError(f"closed form needs rows of numbers, such as a table, and {source.name} holds {source.kind}")
+        hint = "; name an encoder (--encoder)" if source.kind == "images" else ""
+        message = f"closed form needs rows of numbers, such as a table, and {source.name} holds {source.kind}"
+        raise OptionError(f"{message}{hint}")
     network = choose_network(options, source) if source.kind == "images" else None
     if network is not None:
         source = _in_memory(source, network, options.skip_broken)
