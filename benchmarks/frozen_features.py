@@ -116,7 +116,13 @@ def ours(z: Tensor, y: Tensor, seed: int) -> tuple[Callable[[Tensor], Tensor], d
     model, _ = fit_closed_form(Features(z.shape[1]), recipe, classes, known, seed)
     model, _ = calibrate_cross(model, recipe, 0.05, known, seed)
     every = with_scorers(Features(z.shape[1]), cast("ClosedFormRadialHead", model.head), recipe, known, seed, (1, 1, 1))
-    parts = dict(zip(("radial distance", "Mahalanobis++", "nearest neighbour, cosine"), every.scorers, strict=True))
+    parts = dict(
+        zip(
+            ("head, as chosen: radial distance or projection", "Mahalanobis++", "nearest neighbour, cosine"),
+            every.scorers,
+            strict=True,
+        )
+    )
     scores: dict[str, Callable[[Tensor], Tensor]] = {
         name: cast("Scorer", scorer).unknown_score for name, scorer in parts.items()
     }
