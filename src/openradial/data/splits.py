@@ -24,6 +24,7 @@ from openradial.files import write_text
 
 KNOWN, NOVEL, FACTS = "known.txt", "novel.txt", "split.json"
 SPLIT_STREAM = 20471  # any number, so that no data set is drawn from the same random stream
+Ints = NDArray[np.int64]
 AnyExamples = TypeVar("AnyExamples", Examples, Table)
 
 
@@ -232,13 +233,7 @@ def train_test_split(
     return examples.select(~for_test), examples.select(for_test)
 
 
-def _groups_for_test(
-    members: NDArray[np.int64],
-    codes: NDArray[np.int64],
-    keys: NDArray[np.int64],
-    wanted: NDArray[np.int64],
-    counts: NDArray[np.int64],
-) -> NDArray[np.bool_]:
+def _groups_for_test(members: Ints, codes: Ints, keys: Ints, wanted: Ints, counts: Ints) -> NDArray[np.bool_]:
     """Return which groups are held out, ``(g,)``: in random order, those that bring classes nearer to ``wanted``."""
     num_groups = int(members.max()) + 1
     first = np.full(num_groups, len(keys))
@@ -282,7 +277,7 @@ def _bits(values: NDArray[Any]) -> NDArray[Any]:
     return plain
 
 
-def _identical_rows(rows: NDArray[Any]) -> NDArray[np.int64]:
+def _identical_rows(rows: NDArray[Any]) -> Ints:
     content = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
     width, seen = len(content) // max(1, len(rows)), dict[bytes, int]()
     parts = (content[i * width : (i + 1) * width] for i in range(len(rows)))
@@ -290,7 +285,7 @@ def _identical_rows(rows: NDArray[Any]) -> NDArray[np.int64]:
     return np.fromiter(first, dtype=np.int64, count=len(rows))
 
 
-def _identical_files(paths: list[str]) -> NDArray[np.int64]:
+def _identical_files(paths: list[str]) -> Ints:
     sizes = [os.path.getsize(path) if os.path.exists(path) else -1 for path in paths]
     counts, groups, seen = Counter(sizes), np.arange(len(paths)), dict[bytes, int]()
     for i, path in enumerate(paths):
@@ -329,7 +324,7 @@ def read_names(path: Path | str) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.split("\n") if line.strip())
 
 
-def _shuffled(n: int, seed: int | tuple[int, int]) -> NDArray[np.int64]:
+def _shuffled(n: int, seed: int | tuple[int, int]) -> Ints:
     return np.argsort(np.random.PCG64(seed).random_raw(n), kind="stable")
 
 

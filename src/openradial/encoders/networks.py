@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as TF
 
-from openradial import models
 from openradial.models import Network
 
 PART = 4  # images at a time: more leave the cache of a CPU, and take twice as long each
@@ -33,11 +32,6 @@ class ImageEncoder(nn.Module):
         super().__init__()
         self.body, self.num_features = body, body.num_features
         self.body.classifier = nn.Identity()  # type: ignore[assignment]
-
-    @classmethod
-    def named(cls, network: str) -> "ImageEncoder":
-        """Return the encoder without its weights."""
-        return cls(models.build(network, 1, **models.imagenet_weights(network).options))  # type: ignore[arg-type]
 
     def forward(self, x: Tensor) -> Tensor:
         parts = (x,) if torch.compiler.is_compiling() else torch.split(x, PART)

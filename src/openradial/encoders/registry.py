@@ -1,6 +1,6 @@
 """Encoders by name: where their weights come from, what inputs they take, and how a bundle builds them again."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,13 +154,14 @@ def build(options: Mapping[str, Any]) -> nn.Module:
             f"the encoder {name} of the bundle has the checksum {checksum}, and this version of openradial has "
             f"{_checksum(name)}; fit the model again"
         )
-    makers: dict[str, Callable[[], nn.Module]] = {
-        "minilm": BertEncoder,
-        "wordllama": lambda: TokenEncoder(*TABLE),
-        "tfidf": lambda: TokenEncoder(*map(int, options["shape"])),
-    }
     with torch.device("meta"):  # nothing is drawn at random; a bundle brings all tensors
-        return makers.get(name, lambda: ImageEncoder.named(name))().requires_grad_(False).eval()
+        return _network(name, options["shape"] if name == "tfidf" else TABLE).requires_grad_(False).eval()
+
+
+def _network(name: str, shape: Sequence[Any] = TABLE) -> nn.Module:
+    if name in IMAGES:
+        return ImageEncoder(models.build(name, 1, **models.imagenet_weights(name).options))  # type: ignore[arg-type]
+    return BertEncoder() if name == "minilm" else TokenEncoder(*map(int, shape))
 
 
 def _source(name: str) -> Source:
@@ -187,7 +188,7 @@ def _text_encoder(name: str, column: str | None) -> Encoder:
     folder = fetch(source)
     state = read_state(folder / MODEL)
     net = load_state(
-        BertEncoder() if is_bert else TokenEncoder(*TABLE),
+        _network(name),
         from_published(state) if is_bert else {"table": next(iter(state.values())).float()},
         origin=source.title,
     )
