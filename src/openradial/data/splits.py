@@ -20,7 +20,7 @@ from openradial.data.readers.columns import Numbers
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
 from openradial.errors import DataError, OptionError, check_count, listed, nearest
-from openradial.files import write_text
+from openradial.files import expecting, write_text
 
 KNOWN, NOVEL, FACTS = "known.txt", "novel.txt", "split.json"
 SPLIT_STREAM = 20471  # any number, so that no data set is drawn from the same random stream
@@ -60,7 +60,6 @@ class Split:
     def write(self, folder: Path | str) -> None:
         """Write ``known.txt`` and ``novel.txt``, one class per line, and the facts as ``split.json``."""
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
         facts = {**self.facts, "known": len(self.known), "novel": len(self.novel), "lists": _fingerprint(self)}
         write_text(folder / KNOWN, _lines(self.known))
         write_text(folder / NOVEL, _lines(self.novel))
@@ -315,12 +314,8 @@ def join_groups(first: Tensor, second: Tensor) -> Tensor:
 
 def read_names(path: Path | str) -> tuple[str, ...]:
     """Return the names in a text file, one per line; empty lines are skipped."""
-    try:
+    with expecting("one class per line in UTF-8", path, "save it as UTF-8"):
         text = Path(path).read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise DataError(f"expected a list of classes, one name per line, at {path}; there is no such file") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} must be text in UTF-8, one class per line ({error}); save it as UTF-8") from error
     return tuple(line.strip() for line in text.split("\n") if line.strip())
 
 
@@ -355,12 +350,8 @@ def _fingerprint(split: Split) -> str:
 
 
 def _read_facts(path: Path) -> dict[str, object]:
-    if not path.exists():
-        return {}
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path} must hold JSON ({error}); make the split again") from error
-    if not isinstance(facts, dict):
-        raise DataError(f"{path} must hold a JSON object, got {type(facts).__name__}; make the split again")
+    with expecting("a JSON object", path, "make the split again"):
+        facts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if not isinstance(facts, dict):
+            raise ValueError(f"it holds a {type(facts).__name__}")
     return facts

@@ -19,6 +19,7 @@ from openradial.data.examples import Examples
 from openradial.data.readers.idx import packed_or_not, read_packed_or_not
 from openradial.data.vocabulary import Vocabulary
 from openradial.errors import DataError, OptionError, check_choice, check_count, located
+from openradial.files import AGAIN, expecting
 
 LAST_TRAINING_DAY = date(1987, 4, 7)
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
@@ -128,14 +129,10 @@ def _load(min_documents: int, root: Path | str | None, download: bool) -> tuple[
 
 def read_documents(path: Path) -> list[Document]:
     """Return the documents of one file that have exactly one topic and a body."""
-    content = read_packed_or_not(path)
-    try:
-        entries = json.loads(content)
+    with expecting("a list of documents in JSON", path):
+        entries = json.loads(read_packed_or_not(path))
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise ValueError(f"it begins with {str(entries)[:40]}")
-    except ValueError as error:
-        message = f"expected a list of documents in JSON, but {error}; remove it to get it again"
-        raise DataError(message, path=path) from error
     documents = []
     for row, entry in enumerate(entries, start=1):
         if entry.get("body") and len(entry.get("topics") or ()) == 1:
@@ -151,6 +148,6 @@ def _document(entry: dict[str, Any]) -> Document:
         day, month, year = DAY.findall(written)[0]
         is_train = date(int(year), MONTHS.index(month) + 1, int(day)) <= LAST_TRAINING_DAY
     except (IndexError, ValueError):
-        message = f"expected dates like 26-FEB-1987 15:01:01, got {written!r}; remove it to get it again"
+        message = f"expected dates like 26-FEB-1987 15:01:01, got {written!r}; {AGAIN}"
         raise DataError(message, column="date") from None
     return Document(text, str(entry["topics"][0]), "train" if is_train else "test")
