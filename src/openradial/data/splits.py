@@ -179,11 +179,9 @@ def identical_groups(data: Tensor | Examples | Table | ImageFolder) -> Tensor:
     if isinstance(data, ImageFolder):
         return torch.from_numpy(_identical_files(data.paths))
     if isinstance(data, Table):
-        columns = [
-            _bits(column.values).view(np.int64) if isinstance(column, Numbers) else column.codes
-            for column in data.columns.values()
-        ]
-        return torch.from_numpy(_identical_rows(np.stack(columns, axis=1)))
+        columns = data.columns.values()
+        bits = (_bits(each.values).view(np.int64) if isinstance(each, Numbers) else each.codes for each in columns)
+        return torch.from_numpy(_identical_rows(np.stack(list(bits), axis=1)))
     rows = data.inputs if isinstance(data, Examples) else data
     return torch.from_numpy(_identical_rows(_bits(rows.numpy(force=True))))
 

@@ -187,10 +187,7 @@ def _text_encoder(name: str, column: str | None) -> Encoder:
     source, is_bert = _source(name), name == "minilm"
     folder = fetch(source)
     state = read_state(folder / MODEL)
-    net = load_state(
-        _network(name),
-        from_published(state) if is_bert else {"table": next(iter(state.values())).float()},
-        origin=source.title,
-    )
+    tensors = from_published(state) if is_bert else {"table": next(iter(state.values())).float()}
+    net = load_state(_network(name), tensors, origin=source.title)
     inputs = TokenInputs((folder / TOKENIZER).read_text(encoding="utf-8"), special=is_bert, column=column)
     return Encoder(name, net, inputs, _checksum(name), source.licence)

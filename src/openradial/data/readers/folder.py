@@ -124,10 +124,8 @@ class ImageFolder:
         """Return the folder without broken images; raise if these are not to be skipped."""
         if not skip_broken:
             broken = listed(self.report.findings["broken"], SHOWN)
-            message = (
-                f"{int((~keep).sum())} of {len(self)} images are broken: {broken}; replace them, or leave them out"
-            )
-            raise DataError(f"{message} with skip_broken=True (--skip-broken)", path=self.root)
+            message = f"{int((~keep).sum())} of {len(self)} images are broken: {broken}; replace them"
+            raise DataError(f"{message}, or leave them out with skip_broken=True (--skip-broken)", path=self.root)
         paths = [self.paths[i] for i in keep.nonzero()[:, 0].tolist()]
         report = replace(self.report, images=len(paths))
         folder = ImageFolder(self.root, paths, self.labels[keep], self.classes, report)
