@@ -36,9 +36,6 @@ class Report:
     findings: dict[str, list[str]] = field(default_factory=dict)  # names of files by kind
     notes: tuple[str, ...] = ()
 
-    def count(self, kind: str) -> int:
-        return len(self.findings.get(kind, ()))
-
     def __str__(self) -> str:
         lines = [f"{self.root}: {self.images:,} images in {self.classes:,} classes"]
         for kind, names in self.findings.items():
