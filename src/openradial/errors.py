@@ -27,21 +27,8 @@ from os import PathLike
 from types import ModuleType
 from typing import Any, Literal, get_args
 
-__all__ = [
-    "BundleError",
-    "DTypeError",
-    "DataError",
-    "ExportError",
-    "FetchError",
-    "HeadError",
-    "MissingError",
-    "OpenRadialError",
-    "OptionError",
-    "ShapeError",
-    "TargetError",
-    "TrainingError",
-    "WeightsError",
-]
+__all__ = ["BundleError", "DTypeError", "DataError", "ExportError", "FetchError", "HeadError", "MissingError"]
+__all__ += ["OpenRadialError", "OptionError", "ShapeError", "TargetError", "TrainingError", "WeightsError"]
 
 
 class OpenRadialError(Exception):

@@ -1,7 +1,10 @@
 """Files that are written at once or not at all: text, and tensors as safetensors with text in the header."""
 
 import os
+import tarfile
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +13,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from openradial.errors import DataError, OpenRadialError
+
 Failure = (OSError, SafetensorError)  # what reading and writing may raise
+# what readers raise for damaged contents; SyntaxError is Pillow's word for a broken PNG
+DAMAGED = (OSError, EOFError, ValueError, KeyError, SyntaxError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
+AGAIN = "remove it to get it again"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -56,6 +64,20 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def expecting(what: str, path: Path | str, way_out: str = AGAIN) -> Iterator[None]:
+    """Raise a DataError that says what was expected of a file where reading it fails."""
+    try:
+        yield
+    except OpenRadialError:
+        raise
+    except DAMAGED as error:
+        message = f"expected {what}, but {error}; {way_out}"
+        if isinstance(error, OSError) and error.errno is not None:
+            message = f"the file cannot be read ({error.strerror})"
+        raise DataError(message, path=path) from error
 
 
 @contextmanager

@@ -192,12 +192,12 @@ def test_a_failed_write_leaves_the_old_split(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("split.json", b'{"rule": "ran', r"^.*split.json must hold JSON \(.*\); make the split again$"),
-        ("split.json", b"[]", r"^.*split.json must hold a JSON object, got list; make the split again$"),
+        ("split.json", b'{"rule": "ran', r"^.*split.json: expected a JSON object, but Unterm.*; make the split again$"),
+        ("split.json", b"[]", r"^.*split.json: expected a JSON object, but it holds a list; make the split again$"),
         (
             "known.txt",
             b"caf\xe9\n",
-            r"^.*known.txt must be text in UTF-8, one class per line \(.*\); save it as UTF-8$",
+            r"^.*known.txt: expected one class per line in UTF-8, but .*; save it as UTF-8$",
         ),
     ],
 )
@@ -209,7 +209,7 @@ def test_damaged_files_of_a_split_are_named(tmp_path, name, content, message):
 
 
 def test_a_missing_list_is_named(tmp_path):
-    message = f"expected a list of classes, one name per line, at {tmp_path}/x.txt; there is no such file"
+    message = f"{tmp_path}/x.txt: the file cannot be read (No such file or directory)"
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         read_names(tmp_path / "x.txt")
 

@@ -33,42 +33,8 @@ from openradial.data.table_encoder import TableEncoder
 from openradial.data.transforms import Compose, Normalise, RandomFlip, RandomShift
 from openradial.data.vocabulary import Vocabulary
 
-__all__ = [
-    "Batches",
-    "Compose",
-    "DataSource",
-    "Examples",
-    "FolderBatches",
-    "ImageFolder",
-    "Normalise",
-    "RandomFlip",
-    "RandomShift",
-    "RawInput",
-    "Split",
-    "Table",
-    "TableEncoder",
-    "Vocabulary",
-    "as_unknown",
-    "compare_classes",
-    "count_duplicates",
-    "divide",
-    "download",
-    "identical_groups",
-    "infer_types",
-    "join_groups",
-    "load",
-    "loader_for",
-    "named_split",
-    "names",
-    "parse_known",
-    "random_split",
-    "random_splits",
-    "read_table",
-    "read_ts",
-    "read_tsv",
-    "scan",
-    "scan_listed",
-    "sources",
-    "tiny_imagenet",
-    "train_test_split",
-]
+__all__ = ["Batches", "Compose", "DataSource", "Examples", "FolderBatches", "ImageFolder", "Normalise", "RandomFlip"]
+__all__ += ["RandomShift", "RawInput", "Split", "Table", "TableEncoder", "Vocabulary", "as_unknown", "compare_classes"]
+__all__ += ["count_duplicates", "divide", "download", "identical_groups", "infer_types", "join_groups", "load"]
+__all__ += ["loader_for", "named_split", "names", "parse_known", "random_split", "random_splits", "read_table"]
+__all__ += ["read_ts", "read_tsv", "scan", "scan_listed", "sources", "tiny_imagenet", "train_test_split"]

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from openradial.data.readers.columns import array_column
 from openradial.data.readers.folder import ImageFolder, free_memory, image_files, scan, scan_unlabelled
 from openradial.data.readers.images import ImageStatistics, image_statistics
 from openradial.data.readers.table_files import CSV, NPZ, TABLES, TABLES_TEXT, ending_of, read_arrays, table_errors
+from openradial.data.readers.table_files import RawInput as RawInput
 from openradial.data.readers.tables import Table, classes_of, read_table
 from openradial.data.readers.texts import COLUMN, free_text_column, holds_texts, read_text_folder
 from openradial.errors import DataError, OptionError, listed, nearest
@@ -50,14 +51,6 @@ class DataSource:
     @property
     def classes(self) -> tuple[str, ...]:
         return self.train.classes
-
-
-class RawInput(NamedTuple):
-    """One input to predict: its name, and its value as a model takes it or the error that prevents that."""
-
-    name: str
-    raw: Any
-    error: DataError | None = None
 
 
 def open(
@@ -87,13 +80,22 @@ def open(
     path = Path(source).expanduser()
     if path.is_dir():
         return _open_folder(path, label, labelled)
-    if ending_of(path) in TABLES:
-        images = _open_images(path, label, labelled) if ending_of(path) in NPZ and path.is_file() else None
-        return images or _open_table(path, label, labelled, features, words, text)
-    if path.exists():
-        wanted = f"a folder of images, a table ({TABLES_TEXT}) or the name of a data set"
-        raise OptionError(f"data must be {wanted}, got {path}")
-    return _open_named(str(source), label)
+    if ending_of(path) not in TABLES:
+        if path.exists():
+            wanted = f"a folder of images, a table ({TABLES_TEXT}) or the name of a data set"
+            raise OptionError(f"data must be {wanted}, got {path}")
+        return _open_named(str(source), label)
+    if ending_of(path) in NPZ and path.is_file() and (images := _open_images(path, label, labelled)):
+        return images
+    with table_errors(path):
+        table_files.check_table(path)
+    if label is None and labelled:
+        raise OptionError(f"a table needs the column that holds the classes: name it with label (--label), for {path}")
+    if text is not None:
+        features, words = (text,), (text,)
+    table = read_table(path, label=label, features=features, words=words)
+    column = text or (free_text_column(table) if features is None else None)
+    return DataSource(str(path), "table" if column is None else "texts", table, label=label, text=column)
 
 
 def stream(
@@ -163,25 +165,6 @@ def _open_folder(path: Path, label: str | None, labelled: bool) -> DataSource:
     train = scan(train_path)
     held_out = None if test is None else scan(test, classes=train.classes)
     return DataSource(str(path), "images", train, held_out, image_statistics=image_statistics(train.paths))
-
-
-def _open_table(
-    path: Path,
-    label: str | None,
-    labelled: bool,
-    features: Sequence[str] | None,
-    words: Collection[str],
-    text: str | None,
-) -> DataSource:
-    with table_errors(path):
-        table_files.check_table(path)
-    if label is None and labelled:
-        raise OptionError(f"a table needs the column that holds the classes: name it with label (--label), for {path}")
-    if text is not None:
-        features, words = (text,), (text,)
-    table = read_table(path, label=label, features=features, words=words)
-    column = text or (free_text_column(table) if features is None else None)
-    return DataSource(str(path), "table" if column is None else "texts", table, label=label, text=column)
 
 
 def _open_images(path: Path, label: str | None, labelled: bool) -> DataSource | None:
@@ -256,10 +239,7 @@ def _stream_path(path: Path, kind: str, columns: Sequence[str]) -> Iterator[RawI
         except (OSError, UnicodeDecodeError) as error:
             message = f"cannot be read as text in UTF-8 ({error})"
             return iter([RawInput(str(path), None, DataError(message, path=path))])
-    if is_table:
-        rows = table_files.stream_table(path, columns)
-        return (RawInput(f"{path}:{number}", values, error) for number, values, error in rows)
-    return _stream_arrays(path, kind)
+    return table_files.stream_table(path, columns) if is_table else _stream_arrays(path, kind)
 
 
 def _stream_images(path: Path) -> Iterator[RawInput]:
@@ -296,8 +276,7 @@ def _stream_arrays(path: Path, kind: str) -> Iterator[RawInput]:
 
 def _stream_lines(stream: TextIO, kind: str, columns: Sequence[str]) -> Iterator[RawInput]:
     if kind == "table":
-        rows = table_files.stream_lines(stream, columns)
-        return (RawInput(f"{STDIN}:{number}", values, error) for number, values, error in rows)
+        return table_files.stream_lines(stream, columns)
     lines = (line.rstrip("\r\n") for line in stream)
     if kind == "images":
         return (RawInput(line, line) for line in lines if line)

@@ -20,10 +20,11 @@ from openradial.data.readers.columns import Numbers
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
 from openradial.errors import DataError, OptionError, check_count, listed, nearest
-from openradial.files import write_text
+from openradial.files import expecting, write_text
 
 KNOWN, NOVEL, FACTS = "known.txt", "novel.txt", "split.json"
 SPLIT_STREAM = 20471  # any number, so that no data set is drawn from the same random stream
+Ints = NDArray[np.int64]
 AnyExamples = TypeVar("AnyExamples", Examples, Table)
 
 
@@ -59,7 +60,6 @@ class Split:
     def write(self, folder: Path | str) -> None:
         """Write ``known.txt`` and ``novel.txt``, one class per line, and the facts as ``split.json``."""
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
         facts = {**self.facts, "known": len(self.known), "novel": len(self.novel), "lists": _fingerprint(self)}
         write_text(folder / KNOWN, _lines(self.known))
         write_text(folder / NOVEL, _lines(self.novel))
@@ -179,11 +179,9 @@ def identical_groups(data: Tensor | Examples | Table | ImageFolder) -> Tensor:
     if isinstance(data, ImageFolder):
         return torch.from_numpy(_identical_files(data.paths))
     if isinstance(data, Table):
-        columns = [
-            _bits(column.values).view(np.int64) if isinstance(column, Numbers) else column.codes
-            for column in data.columns.values()
-        ]
-        return torch.from_numpy(_identical_rows(np.stack(columns, axis=1)))
+        columns = data.columns.values()
+        bits = (_bits(each.values).view(np.int64) if isinstance(each, Numbers) else each.codes for each in columns)
+        return torch.from_numpy(_identical_rows(np.stack(list(bits), axis=1)))
     rows = data.inputs if isinstance(data, Examples) else data
     return torch.from_numpy(_identical_rows(_bits(rows.numpy(force=True))))
 
@@ -232,13 +230,7 @@ def train_test_split(
     return examples.select(~for_test), examples.select(for_test)
 
 
-def _groups_for_test(
-    members: NDArray[np.int64],
-    codes: NDArray[np.int64],
-    keys: NDArray[np.int64],
-    wanted: NDArray[np.int64],
-    counts: NDArray[np.int64],
-) -> NDArray[np.bool_]:
+def _groups_for_test(members: Ints, codes: Ints, keys: Ints, wanted: Ints, counts: Ints) -> NDArray[np.bool_]:
     """Return which groups are held out, ``(g,)``: in random order, those that bring classes nearer to ``wanted``."""
     num_groups = int(members.max()) + 1
     first = np.full(num_groups, len(keys))
@@ -282,7 +274,7 @@ def _bits(values: NDArray[Any]) -> NDArray[Any]:
     return plain
 
 
-def _identical_rows(rows: NDArray[Any]) -> NDArray[np.int64]:
+def _identical_rows(rows: NDArray[Any]) -> Ints:
     content = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
     width, seen = len(content) // max(1, len(rows)), dict[bytes, int]()
     parts = (content[i * width : (i + 1) * width] for i in range(len(rows)))
@@ -290,7 +282,7 @@ def _identical_rows(rows: NDArray[Any]) -> NDArray[np.int64]:
     return np.fromiter(first, dtype=np.int64, count=len(rows))
 
 
-def _identical_files(paths: list[str]) -> NDArray[np.int64]:
+def _identical_files(paths: list[str]) -> Ints:
     sizes = [os.path.getsize(path) if os.path.exists(path) else -1 for path in paths]
     counts, groups, seen = Counter(sizes), np.arange(len(paths)), dict[bytes, int]()
     for i, path in enumerate(paths):
@@ -320,16 +312,12 @@ def join_groups(first: Tensor, second: Tensor) -> Tensor:
 
 def read_names(path: Path | str) -> tuple[str, ...]:
     """Return the names in a text file, one per line; empty lines are skipped."""
-    try:
+    with expecting("one class per line in UTF-8", path, "save it as UTF-8"):
         text = Path(path).read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise DataError(f"expected a list of classes, one name per line, at {path}; there is no such file") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} must be text in UTF-8, one class per line ({error}); save it as UTF-8") from error
     return tuple(line.strip() for line in text.split("\n") if line.strip())
 
 
-def _shuffled(n: int, seed: int | tuple[int, int]) -> NDArray[np.int64]:
+def _shuffled(n: int, seed: int | tuple[int, int]) -> Ints:
     return np.argsort(np.random.PCG64(seed).random_raw(n), kind="stable")
 
 
@@ -360,12 +348,8 @@ def _fingerprint(split: Split) -> str:
 
 
 def _read_facts(path: Path) -> dict[str, object]:
-    if not path.exists():
-        return {}
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path} must hold JSON ({error}); make the split again") from error
-    if not isinstance(facts, dict):
-        raise DataError(f"{path} must hold a JSON object, got {type(facts).__name__}; make the split again")
+    with expecting("a JSON object", path, "make the split again"):
+        facts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if not isinstance(facts, dict):
+            raise ValueError(f"it holds a {type(facts).__name__}")
     return facts

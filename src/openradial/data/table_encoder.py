@@ -193,9 +193,7 @@ class TableEncoder:
         used = {name: column for name, column in table.columns.items() if types is None or types[name] in USED}
         for name, column in used.items():
             encoder._check_missing(name, column)
-        features = (
-            _fit_feature(name, used[name], None if types is None else types[name], standardise) for name in used
-        )
+        features = (_fit_feature(name, column, (types or {}).get(name), standardise) for name, column in used.items())
         return replace(encoder, features=tuple(features))
 
     @property

@@ -154,13 +154,14 @@ def build(options: Mapping[str, Any]) -> nn.Module:
             f"the encoder {name} of the bundle has the checksum {checksum}, and this version of openradial has "
             f"{_checksum(name)}; fit the model again"
         )
-    net: nn.Module
     with torch.device("meta"):  # nothing is drawn at random; a bundle brings all tensors
-        if name in IMAGES:
-            net = ImageEncoder(models.build(name, 1, **models.imagenet_weights(name).options))  # type: ignore[arg-type]
-        else:
-            net = BertEncoder() if name == "minilm" else TokenEncoder(*map(int, options["shape"]))
-    return net.requires_grad_(False).eval()
+        return _network(name, options.get("shape", TABLE)).requires_grad_(False).eval()
+
+
+def _network(name: str, shape: Sequence[Any] = TABLE) -> nn.Module:
+    if name in IMAGES:
+        return ImageEncoder(models.build(name, 1, **models.imagenet_weights(name).options))  # type: ignore[arg-type]
+    return BertEncoder() if name == "minilm" else TokenEncoder(*map(int, shape))
 
 
 def _source(name: str) -> Source:
@@ -186,10 +187,7 @@ def _text_encoder(name: str, column: str | None) -> Encoder:
     source, is_bert = _source(name), name == "minilm"
     folder = fetch(source)
     state = read_state(folder / MODEL)
-    net = load_state(
-        BertEncoder() if is_bert else TokenEncoder(*TABLE),
-        from_published(state) if is_bert else {"table": next(iter(state.values())).float()},
-        origin=source.title,
-    )
+    tensors = from_published(state) if is_bert else {"table": next(iter(state.values())).float()}
+    net = load_state(_network(name), tensors, origin=source.title)
     inputs = TokenInputs((folder / TOKENIZER).read_text(encoding="utf-8"), special=is_bert, column=column)
     return Encoder(name, net, inputs, _checksum(name), source.licence)

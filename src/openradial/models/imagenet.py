@@ -163,11 +163,9 @@ class EfficientNetLite(Network):
     renamed_keys = (
         (r"^_conv_stem\.", "stem.conv."),
         (r"^_bn0\.", "stem.norm."),
-        (r"^_blocks\.(\d+)\._expand_conv\.", r"blocks.\1.expand.conv."),
+        (r"^_blocks\.(\d+)\._(expand|depthwise|project)_conv\.", r"blocks.\1.\2.conv."),
         (r"^_blocks\.(\d+)\._bn0\.", r"blocks.\1.expand.norm."),
-        (r"^_blocks\.(\d+)\._depthwise_conv\.", r"blocks.\1.depthwise.conv."),
         (r"^_blocks\.(\d+)\._bn1\.", r"blocks.\1.depthwise.norm."),
-        (r"^_blocks\.(\d+)\._project_conv\.", r"blocks.\1.project.conv."),
         (r"^_blocks\.(\d+)\._bn2\.", r"blocks.\1.project.norm."),
         (r"^_conv_head\.", "head.conv."),
         (r"^_bn1\.", "head.norm."),

@@ -110,7 +110,7 @@ def test_a_missing_file_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("files", "name", "row", "message"),
     [
-        ({"labels": LABELS[:1]}, "labels", None, "got 1 for the 2 images of .*train-images-idx3-ubyte"),
+        ({"labels": LABELS[:1]}, "labels", None, "expected one label per image, got 1 labels for 2 images"),
         ({"labels": LABELS + 1}, "labels", 1, r"expected labels 0..2, got 3"),
         (
             {"images": LABELS},

@@ -30,7 +30,7 @@ def test_the_published_layout_is_read(tmp_path):
     assert train.classes == WNIDS
     assert train.labels.tolist() == [0, 0, 0, 1, 1, 1]
     assert val.labels.tolist() == [0, 1, 0, 1]
-    assert train.report.count("left out") == 2
+    assert len(train.report.findings["left out"]) == 2
     assert val.load(64).inputs.shape == (4, 3, 64, 64)
 
 

@@ -30,7 +30,7 @@ class Inputs(ABC):
     """
 
     kind: ClassVar[str]
-    dtype: ClassVar[torch.dtype]
+    dtype: ClassVar[torch.dtype] = torch.float32
 
     @property
     @abstractmethod

@@ -93,7 +93,7 @@ class ImageInputs(Inputs):
             raise DataError(f"the image {error.message}; replace it or leave it out", path=path) from error
 
     def _cut(self, data: bytes) -> NDArray[np.uint8]:
-        return cut(data, self.size, lambda w, h: centre_box(w, h, self.crop), self.channels).pixels
+        return cut(data, self.size, lambda w, h: centre_box(w, h, self.crop), self.channels)[0]
 
     def _from_array(self, image: NDArray[Any]) -> NDArray[np.uint8]:
         if image.dtype != np.uint8 or image.ndim not in (2, 3) or image.shape[2:] not in ((), (1,), (3,), (4,)):

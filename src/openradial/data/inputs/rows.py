@@ -23,7 +23,6 @@ class PointInputs(Inputs):
     """
 
     kind: ClassVar[str] = "points"
-    dtype: ClassVar[torch.dtype] = torch.float32
 
     width: int
 
@@ -56,7 +55,6 @@ class SequenceInputs(Inputs):
     """
 
     kind: ClassVar[str] = "sequences"
-    dtype: ClassVar[torch.dtype] = torch.float32
 
     channels: int
     mean: tuple[float, ...] = (0.0,)
@@ -92,7 +90,6 @@ class TensorInputs(Inputs):
     """Tensors as the network takes them: for classifiers without preprocessing, which cannot be saved."""
 
     kind: ClassVar[str] = "tensors"
-    dtype: ClassVar[torch.dtype] = torch.float32
 
     @property
     def shape(self) -> tuple[int | None, ...]:

@@ -32,7 +32,6 @@ class TableInputs(Inputs):
     """
 
     kind: ClassVar[str] = "table"
-    dtype: ClassVar[torch.dtype] = torch.float32
 
     encoder: TableEncoder
 

@@ -4,6 +4,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from filelock import FileLock
@@ -19,11 +20,9 @@ def unpacked(archive: Path) -> Path:
 
     Members that would land elsewhere (absolute paths, ``..``) and links are refused: an archive is not trusted.
     """
-    is_zip = zipfile.is_zipfile(archive)
-    try:
-        is_tar = not is_zip and tarfile.is_tarfile(archive)
-    except (OSError, EOFError, zlib.error):
-        is_tar = False
+    is_zip, is_tar = zipfile.is_zipfile(archive), False
+    with suppress(OSError, EOFError, zlib.error):
+        is_tar = tarfile.is_tarfile(archive)
     if not is_zip and not is_tar:
         raise DataError("expected a .tar, .tar.gz or .zip archive; give one, or the unpacked folder", path=archive)
     digest = checksum(archive, "sha256").partition(":")[2][:16]

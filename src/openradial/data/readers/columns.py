@@ -149,10 +149,8 @@ def kind_of(
         if not isinstance(value, bool | int | float | str):
             raise DataError(f"expected a number or a word, got {type(value).__name__}", row=at, column=name)
         if parse and DECIMAL_COMMA.fullmatch(str(value).strip()):
-            message = (
-                f"numbers need a decimal point, got {value!r}; write 1.5 instead of 1,5, or, if they are words, use "
-            )
-            raise DataError(f"{message}words=({name!r},) (fit --categorical {name})", row=at, column=name)
+            message = f"numbers need a decimal point, got {value!r}; write 1.5 instead of 1,5, or, if they are words,"
+            raise DataError(f"{message} use words=({name!r},) (fit --categorical {name})", row=at, column=name)
         is_number = parse_numbers([str(value)]) is not None if parse else type(value) in (int, float)
         if kind is not None and is_number != kind:
             message = f"the column mixes numbers and words: got {value!r} after {'numbers' if kind else 'words'}"

@@ -36,9 +36,6 @@ class Report:
     findings: dict[str, list[str]] = field(default_factory=dict)  # names of files by kind
     notes: tuple[str, ...] = ()
 
-    def count(self, kind: str) -> int:
-        return len(self.findings.get(kind, ()))
-
     def __str__(self) -> str:
         lines = [f"{self.root}: {self.images:,} images in {self.classes:,} classes"]
         for kind, names in self.findings.items():
@@ -124,10 +121,8 @@ class ImageFolder:
         """Return the folder without broken images; raise if these are not to be skipped."""
         if not skip_broken:
             broken = listed(self.report.findings["broken"], SHOWN)
-            message = (
-                f"{int((~keep).sum())} of {len(self)} images are broken: {broken}; replace them, or leave them out"
-            )
-            raise DataError(f"{message} with skip_broken=True (--skip-broken)", path=self.root)
+            message = f"{int((~keep).sum())} of {len(self)} images are broken: {broken}; replace them"
+            raise DataError(f"{message}, or leave them out with skip_broken=True (--skip-broken)", path=self.root)
         paths = [self.paths[i] for i in keep.nonzero()[:, 0].tolist()]
         report = replace(self.report, images=len(paths))
         folder = ImageFolder(self.root, paths, self.labels[keep], self.classes, report)

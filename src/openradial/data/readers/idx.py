@@ -2,16 +2,17 @@
 
 import gzip
 import math
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from openradial.data.examples import Examples
 from openradial.errors import DataError
+from openradial.files import AGAIN, expecting
 
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 GET_AGAIN = "the file is damaged, get it again"
@@ -44,14 +45,20 @@ def labelled_images(folder: Path, part: str, classes: tuple[str, ...]) -> Exampl
     images_file = packed_or_not(folder / f"{part}-images-idx3-ubyte")
     labels_file = packed_or_not(folder / f"{part}-labels-idx1-ubyte")
     images, labels = _bytes(images_file, 3, "images"), _bytes(labels_file, 1, "labels")
-    if len(images) != len(labels):
-        message = f"expected one label per image, got {len(labels)} for the {len(images)} images of {images_file}"
-        raise DataError(f"{message}; {GET_AGAIN}", path=labels_file)
-    if len(labels) and labels.max() >= len(classes):
-        message = f"expected labels 0..{len(classes) - 1}, got {labels.max()}; {GET_AGAIN}"
-        raise DataError(message, path=labels_file, row=int(labels.argmax()) + 1)
-    inputs = torch.from_numpy(images).unsqueeze(1)  # (n, 1, h, w)
-    return Examples(inputs, torch.from_numpy(labels.astype(np.int64)), classes)
+    return labelled(torch.from_numpy(images).unsqueeze(1), labels, classes, labels_file)  # (n, 1, h, w)
+
+
+def labelled(images: Tensor, labels: NDArray[Any], classes: tuple[str, ...], path: Path) -> Examples:
+    """Return images with their labels; raise unless there is one label for each image, and each is that of a class."""
+    is_wrong = (labels < 0) | (labels >= len(classes))
+    if is_wrong.any():
+        row = int(is_wrong.argmax())
+        message = f"expected labels 0..{len(classes) - 1}, got {labels[row]}; {AGAIN}"
+        raise DataError(message, path=path, row=row + 1)
+    if len(labels) != len(images):
+        message = f"expected one label per image, got {len(labels)} labels for {len(images)} images; {AGAIN}"
+        raise DataError(message, path=path)
+    return Examples(images, torch.from_numpy(labels.astype(np.int64)), classes)
 
 
 def packed_or_not(path: Path) -> Path:
@@ -72,9 +79,5 @@ def _bytes(path: Path, dims: int, what: str) -> NDArray[np.uint8]:
 
 def read_packed_or_not(path: Path) -> bytes:
     """Return the bytes of a file, unpacked if its name ends in ``.gz``."""
-    try:
+    with expecting("a gzip file", path, GET_AGAIN):
         return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"expected a gzip file, but {error}; {GET_AGAIN}", path=path) from error
-    except OSError as error:
-        raise DataError(f"the file cannot be read ({error.strerror})", path=path) from error

@@ -30,13 +30,7 @@ KINDS = ("RGB", "grey", "palette", "alpha", "16-bit", "CMYK")
 Pixels = NDArray[np.uint8]
 Box = tuple[int, int, int, int]  # left, top, right, bottom
 Choose = Callable[[int, int], Box]  # width, height of an image -> the part to keep
-
-
-class Cut(NamedTuple):
-    """Pixels ``(size, size, c)`` and the kind of the file they come from."""
-
-    pixels: Pixels
-    kind: str
+Cut = tuple[Pixels, str]  # pixels (size, size, c), and the kind of the file they come from
 
 
 def read_bytes(path: str | PathLike[str]) -> bytes:
@@ -62,7 +56,7 @@ def cut(data: bytes, size: int, choose: Choose, channels: int = 3) -> Cut:
         stacked = torch.from_numpy(np.ascontiguousarray(pixels)).unsqueeze(0).permute(0, 3, 1, 2)
         resized = interpolate(stacked, (size, size), mode="bilinear", antialias=True)
         pixels = resized[0].permute(1, 2, 0).numpy()
-    return Cut(pixels, kind)
+    return pixels, kind
 
 
 def centre_box(width: int, height: int, crop: float = 1.0) -> Box:
@@ -158,10 +152,10 @@ def _chosen(data: bytes, choose: Choose, size: int | None, channels: int) -> Cut
         pixels = _decode_jpeg(data, (-(-height // scale), -(-width // scale), channels), scale)
         if pixels is not None:
             left, top, right, bottom = (round(edge / scale) for edge in box)  # slices end at the border
-            return Cut(pixels[top:bottom, left:right], "RGB" if channels == 3 else "grey")
+            return pixels[top:bottom, left:right], "RGB" if channels == 3 else "grey"
     image = _open(data)
     image, kind = _in_channels(image.crop(choose(*image.size)), channels)
-    return Cut(np.array(image).reshape(image.height, image.width, channels), kind)
+    return np.array(image).reshape(image.height, image.width, channels), kind
 
 
 def _decode_jpeg(data: bytes, shape: tuple[int, int, int], scale: int) -> Pixels | None:

@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
-from itertools import chain, count, islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -31,12 +31,15 @@ DELIMITERS = (",", ";", "\t")
 CHUNK = 512  # rows at a time; more are slower, because Python's garbage collector then visits each of them
 
 
-class TableRow(NamedTuple):
-    """One row of a file: its number, and its values by column or the error in it."""
+class RawInput(NamedTuple):
+    """One input to predict: its name, and its value as a model takes it or the error that prevents that."""
 
-    number: int
-    values: dict[str, Any] | None
+    name: str
+    raw: Any
     error: DataError | None = None
+
+
+TableRow = tuple[int, dict[str, Any] | DataError]  # the number of a row, and its values by column or the error in it
 
 
 def ending_of(path: Path) -> str:
@@ -50,7 +53,7 @@ def ending_of(path: Path) -> str:
     return Path(stem).suffix + name[len(stem) :]
 
 
-def stream_table(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
+def stream_table(path: Path, columns: Sequence[str]) -> Iterator[RawInput]:
     """Yield the rows of a table file in bounded memory (an NPZ file is loaded), each with at least ``columns``.
 
     A row that is broken comes with its error. A file that cannot be read any further ends with an error as its last
@@ -59,7 +62,7 @@ def stream_table(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
     return _to_the_end(path, _stream(path, columns))
 
 
-def stream_lines(lines: Iterable[str], columns: Sequence[str]) -> Iterator[TableRow]:
+def stream_lines(lines: Iterable[str], columns: Sequence[str]) -> Iterator[RawInput]:
     """Yield the rows of CSV or JSON Lines that come from a stream; an object in the first line means JSON Lines."""
     lines = iter(lines)
     first = next((line for line in lines if line.strip()), "").removeprefix("\ufeff")
@@ -68,18 +71,18 @@ def stream_lines(lines: Iterable[str], columns: Sequence[str]) -> Iterator[Table
     return _to_the_end(Path("-"), rows)
 
 
-def _to_the_end(path: Path, rows: Iterator[TableRow]) -> Iterator[TableRow]:
+def _to_the_end(path: Path, rows: Iterator[TableRow]) -> Iterator[RawInput]:
     """Yield rows; an error that ends them is the last one, unless it is that of a missing column."""
     number = 0
     try:
         with table_errors(path):
-            for row in rows:
-                number = row.number
-                yield row
+            for number, row in rows:
+                error = row if isinstance(row, DataError) else None
+                yield RawInput(f"{path}:{number}", row if error is None else None, error)
     except DataError as error:
         if not number and error.column is not None:
             raise
-        yield TableRow(number + 1, None, error)
+        yield RawInput(f"{path}:{number + 1}", None, error)
 
 
 def check_table(path: Path) -> None:
@@ -168,10 +171,7 @@ def json_rows(lines: Iterable[str]) -> Iterator[TableRow]:
             values = json.loads(line)
         except (ValueError, RecursionError) as error:
             values, message = None, f"the line is not valid JSON ({error})"
-        if isinstance(values, dict):
-            yield TableRow(number, values)
-        else:
-            yield TableRow(number, None, DataError(message, row=number))
+        yield number, values if isinstance(values, dict) else DataError(message, row=number)
 
 
 def npz_columns(path: Path) -> dict[str, NDArray[Any]]:
@@ -192,25 +192,21 @@ Select = Callable[[Sequence[str]], list[str]]  # from the columns of a file to t
 def read_columns(path: Path, select: Select, words: Collection[str], delimiter: str | None) -> dict[str, Column]:
     """Read the selected columns of a file into memory; those in ``words`` hold words even if they look like numbers."""
     check_table(path)
-    columns = _read_columns(path, ending_of(path), select, words, delimiter)
-    return {name: column if name in words else cells.words_or_numbers(column) for name, column in columns.items()}
-
-
-def _read_columns(
-    path: Path, ending: str, select: Select, words: Collection[str], delimiter: str | None
-) -> dict[str, Column]:
+    ending = ending_of(path)
     if ending in CSV:
-        return _read_csv(path, select, words, delimiter)
-    if ending in JSON_LINES:
-        return _read_json(path, select, words)
-    if ending in NPZ:
+        columns = _read_csv(path, select, words, delimiter)
+    elif ending in JSON_LINES:
+        columns = _read_json(path, select, words)
+    elif ending in NPZ:
         arrays = npz_columns(path)
-        return {name: cells.array_column(name, arrays[name], name in words) for name in select(list(arrays))}
-    with _open_parquet(path) as opened:
-        names = list(opened.schema_arrow.names)
-        _check_unique(names)
-        table = opened.read(columns=select(names))
-    return {name: _arrow_column(name, table[name], name in words) for name in table.column_names}
+        columns = {name: cells.array_column(name, arrays[name], name in words) for name in select(list(arrays))}
+    else:
+        with _open_parquet(path) as opened:
+            names = list(opened.schema_arrow.names)
+            _check_unique(names)
+            table = opened.read(columns=select(names))
+        columns = {name: _arrow_column(name, table[name], name in words) for name in table.column_names}
+    return {name: column if name in words else cells.words_or_numbers(column) for name, column in columns.items()}
 
 
 def _read_csv(path: Path, select: Select, words: Collection[str], delimiter: str | None) -> dict[str, Column]:
@@ -236,14 +232,14 @@ def _read_csv(path: Path, select: Select, words: Collection[str], delimiter: str
 def _read_json(path: Path, select: Select, words: Collection[str]) -> dict[str, Column]:
     values: dict[str, list[Any]] = {}
     with open_text(path) as stream:
-        for row in json_rows(stream):
-            if row.error is not None:
-                raise row.error
-            if row.number == 1:
-                values = {name: [] for name in select(list(row.values or {}))}
-            check_row(row.values, values, row.number)
+        for number, row in json_rows(stream):
+            if isinstance(row, DataError):
+                raise row
+            if number == 1:
+                values = {name: [] for name in select(list(row))}
+            check_row(row, values, number)
             for name, column in values.items():
-                column.append((row.values or {})[name])
+                column.append(row[name])
     if not values:
         raise DataError("expected one JSON object per line, got none")
     return {name: cells.value_column(name, column, name in words) for name, column in values.items()}
@@ -256,14 +252,14 @@ def _stream(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
         with _open_parquet(path) as opened:
             check_columns(list(opened.schema_arrow.names), columns)
             rows = (row for batch in opened.iter_batches(CHUNK, columns=list(columns)) for row in batch.to_pylist())
-            yield from map(TableRow, count(1), rows)
+            yield from enumerate(rows, 1)
     elif ending in NPZ:
         arrays = npz_columns(path)
         check_columns(list(arrays), columns)
         check_lengths({name: arrays[name] for name in columns})
         values = zip(*(arrays[name] for name in columns), strict=True)
         rows = (dict(zip(columns, (value.item() for value in row), strict=True)) for row in values)
-        yield from map(TableRow, count(1), rows)
+        yield from enumerate(rows, 1)
     else:
         with open_text(path) as stream:
             yield from json_rows(stream) if ending in JSON_LINES else _stream_csv(stream, columns)
@@ -274,10 +270,8 @@ def _stream_csv(lines: Iterable[str], columns: Sequence[str]) -> Iterator[TableR
     names = next(reader)
     check_columns(names, columns)
     for number, values in enumerate(reader, 1):
-        if len(values) == len(names):
-            yield TableRow(number, dict(zip(names, values, strict=True)))
-        else:
-            yield TableRow(number, None, _ragged(values, names, number))
+        fits = len(values) == len(names)
+        yield number, dict(zip(names, values, strict=True)) if fits else _ragged(values, names, number)
 
 
 def check_columns(names: Sequence[str], wanted: Sequence[str]) -> None:

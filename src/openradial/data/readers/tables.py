@@ -48,10 +48,10 @@ class Table:
         """Return rows as a table without labels; ``numbers`` says of each column whether it holds numbers."""
         for number, row in enumerate(rows, 1):
             check_row(row, numbers, number)
-        values = {name: [row[name] for row in rows] for name in numbers}
-        columns = {
-            name: number_column(name, values[name]) if numbers[name] else word_column(values[name]) for name in numbers
-        }
+        columns: dict[str, Column] = {}
+        for name, is_number in numbers.items():
+            values = [row[name] for row in rows]
+            columns[name] = number_column(name, values) if is_number else word_column(values)
         return cls(columns, torch.full((len(rows),), -1), ())
 
     def select(self, which: Tensor) -> Self:

