@@ -5,13 +5,5 @@ from openradial.evaluation.evaluation import Evaluation, evaluate, evaluate_mode
 from openradial.evaluation.html_report import write_report
 from openradial.evaluation.samples import Sample, known_sample, novel_sample
 
-__all__ = [
-    "Evaluation",
-    "Sample",
-    "evaluate",
-    "evaluate_model",
-    "known_sample",
-    "novel_sample",
-    "plots",
-    "write_report",
-]
+__all__ = ["Evaluation", "Sample", "evaluate", "evaluate_model", "known_sample", "novel_sample", "plots"]
+__all__ += ["write_report"]

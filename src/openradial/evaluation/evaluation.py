@@ -26,15 +26,11 @@ SAMPLES = 300  # of the bootstrap
 METRICS = ("auroc", "fpr_at_tpr", "aupr_novel", "oscr")
 
 
-@dataclass(frozen=True, eq=False)
-class PredictedSample:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PredictedSample(Sample):
     """A sample with the predictions of the bundle; rows that cannot be read are left out."""
 
-    name: str
-    rows: list[RawInput]
-    labels: Labels
     predictions: Predictions
-    truths: list[str]
     broken: tuple[tuple[str, str], ...] = ()  # input and error message
 
     @property
@@ -112,14 +108,6 @@ class Mistake(NamedTuple):
     p_value: float
 
 
-class Mistakes(NamedTuple):
-    """The mistakes of an evaluation by kind, each sorted by unknown score: the largest first where it was rejected."""
-
-    novel_accepted: list[Mistake]
-    known_misclassified: list[Mistake]
-    known_rejected: list[Mistake]
-
-
 def evaluate(
     bundle: OpenClassifier, known: Sample, novel: Sequence[Sample], false_reject_rate: float | None = None
 ) -> Evaluation:
@@ -184,18 +172,18 @@ def _predict(sample: Sample, predict: Callable[[Sequence[Any]], Predictions], ad
         advance(len(run.rows))
     if not parts:
         raise DataError(f"no input of {sample.name} could be read; the first: {broken[0][0]}: {broken[0][1]}")
-    rows, truths = list(compress(sample.rows, readable)), list(compress(sample.truths, readable))
-    predictions = Predictions.concatenate(parts)
-    return PredictedSample(sample.name, rows, sample.labels[readable], predictions, truths, tuple(broken))
+    rows, truths = list(compress(sample.rows, readable)), tuple(compress(sample.truths, readable))
+    found: dict[str, Any] = {"predictions": Predictions.concatenate(parts), "broken": tuple(broken)}
+    return PredictedSample(sample.name, rows, sample.labels[readable], truths, **found)
 
 
 def _pooled(novel: Sequence[PredictedSample]) -> list[PredictedSample]:
     if len(novel) < 2:
         return []
-    rows, truths = ([x for each in novel for x in getattr(each, name)] for name in ("rows", "truths"))
+    rows, truths = [row for each in novel for row in each.rows], tuple(name for each in novel for name in each.truths)
     labels = np.concatenate([each.labels for each in novel])
     predictions = Predictions.concatenate([each.predictions for each in novel])
-    return [PredictedSample("all novel sets", rows, labels, predictions, truths)]
+    return [PredictedSample("all novel sets", rows, labels, truths, predictions=predictions)]
 
 
 def _novel_metrics(known: PredictedSample, novel: PredictedSample) -> NovelMetrics:
@@ -204,15 +192,11 @@ def _novel_metrics(known: PredictedSample, novel: PredictedSample) -> NovelMetri
     return NovelMetrics(novel.name, len(novel.labels), detected, {name: intervals[name] for name in METRICS})
 
 
-def find_mistakes(evaluation: Evaluation) -> Mistakes:
-    """Return the inputs that were decided wrongly, by kind."""
-    known = evaluation.known
-    accepted = known.predictions.labels >= 0
-    return Mistakes(
-        novel_accepted=_sorted([(each, each.predictions.labels >= 0) for each in evaluation.novel]),
-        known_misclassified=_sorted([(known, accepted & ~known.correct)]),
-        known_rejected=_sorted([(known, ~accepted)])[::-1],
-    )
+def find_mistakes(evaluation: Evaluation) -> tuple[list[Mistake], list[Mistake], list[Mistake]]:
+    """Return what is novel but accepted, known but misclassified, and known but rejected; the most telling first."""
+    known, accepted = evaluation.known, evaluation.known.predictions.labels >= 0
+    novel = _sorted([(each, each.predictions.labels >= 0) for each in evaluation.novel])
+    return novel, _sorted([(known, accepted & ~known.correct)]), _sorted([(known, ~accepted)])[::-1]
 
 
 def _sorted(parts: Sequence[tuple[PredictedSample, NDArray[np.bool_]]]) -> list[Mistake]:
