@@ -6,7 +6,6 @@ It has no data-dependent branches and no chunks; its predictions are those of th
 import copy
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -33,9 +32,7 @@ class Graph(nn.Module):
         merge = None if copied.combination is None else GraphCombination(copied.combination)
         self.classifier = OpenClassifier(copied.net, copied.head, scorers=scorers, combination=merge)
         inputs = model.preprocessing
-        self.transform: Callable[[Tensor], Tensor] = (
-            Normalisation(inputs) if isinstance(inputs, ImageInputs) else inputs.transform
-        )
+        self.transform = normalisation(inputs) if isinstance(inputs, ImageInputs) else inputs.transform
         self.dtype = model.dtype
         self.rejector = None if copied.rejector is None else GraphRejector(copied.rejector)
         with torch.no_grad():
@@ -63,20 +60,11 @@ class Graph(nn.Module):
         return *outputs, score, *self.rejector(score, result.nearest, false_reject_rate)
 
 
-class Normalisation(nn.Module):
-    """Normalise uint8 pixels, as :class:`openradial.data.Normalise` does."""
-
-    factor: Tensor
-    offset: Tensor
-
-    def __init__(self, inputs: ImageInputs) -> None:
-        super().__init__()
-        mean, std = (np.asarray(values, np.float64).reshape(-1, 1, 1) for values in (inputs.mean, inputs.std))
-        self.register_buffer("factor", torch.from_numpy((1 / (255.0 * std)).astype(np.float32)))
-        self.register_buffer("offset", torch.from_numpy((-mean / std).astype(np.float32)))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.float() * self.factor + self.offset
+def normalisation(inputs: ImageInputs) -> Callable[[Tensor], Tensor]:
+    """Return a function that normalises uint8 pixels, as :class:`openradial.data.Normalise` does."""
+    mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (inputs.mean, inputs.std))
+    factor, offset = (1 / (255.0 * std)).float(), (-mean / std).float()
+    return lambda x: x.float() * factor + offset
 
 
 class GraphRejector(nn.Module):

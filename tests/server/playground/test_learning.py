@@ -10,6 +10,7 @@ import torch
 from rounding import tolerance
 
 from openradial.data import Batches
+from openradial.data.sets.spiral import spiral
 from openradial.errors import OptionError
 from openradial.nn import RadialLoss
 from openradial.server.playground.learning import (
@@ -19,7 +20,6 @@ from openradial.server.playground.learning import (
     SpiralSettings,
     Viewer,
     accuracies,
-    fresh_points,
     probabilities,
 )
 
@@ -58,7 +58,7 @@ def test_accuracy_is_that_of_the_mean_over_samples():
 
 def test_both_networks_learn_the_arms_in_a_few_frames():
     settings = SpiralSettings()
-    learner, viewer, fresh = Learner(settings), Viewer(bayesian=False), fresh_points(settings)
+    learner, viewer, fresh = Learner(settings), Viewer(bayesian=False), spiral(300, seed=0, split="test")
     for _ in range(40):
         state = learner.advance()
     found = accuracies(viewer.outputs(state, fresh.inputs, 1), fresh.labels, settings)

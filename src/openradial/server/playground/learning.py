@@ -11,7 +11,7 @@ from torch.func import functional_call, vmap
 from torch.nn.functional import cross_entropy
 
 from openradial.bayes import ElboObjective, posterior, to_bayesian
-from openradial.data import Batches, Examples
+from openradial.data import Batches
 from openradial.data.sets.spiral import spiral
 from openradial.errors import OptionError
 from openradial.functional import radial_probs
@@ -153,8 +153,3 @@ def probabilities(outputs: Tensor, settings: SpiralSettings) -> tuple[Tensor, Te
     """Return the probabilities of softmax and of the radial layer, ``(samples, b, 6) -> (samples, b, 3)`` each."""
     softmax, radial = outputs[..., :CLASSES], outputs[..., CLASSES:]
     return softmax.softmax(-1), radial_probs(radial, beta=settings.beta, scale=settings.scale)
-
-
-def fresh_points(settings: SpiralSettings, count: int = 300) -> Examples:
-    """Return test points with their correct labels."""
-    return spiral(count, seed=settings.seed, split="test")
