@@ -74,23 +74,17 @@ class GraphRejector(nn.Module):
     one group of scores for each class.
     """
 
-    values: Tensor  # (n,) scores of all groups, concatenated
-    below: Tensor  # (n + groups,) examples up to each score; every group starts with 0
-    kept: Tensor  # (groups,) scores of each group
-    start: Tensor  # (groups,) index of its first score
-    total: Tensor  # (groups,) examples of each group
-
     def __init__(self, rejector: Rejector) -> None:
         super().__init__()
         tensors = rejector.tensors()
-        kept = tensors["kept"]
-        ranks = torch.split(tensors["ranks"], kept.tolist())
-        self.register_buffer("values", tensors["scores"].double())
-        self.register_buffer("below", torch.cat([torch.cat([group.new_zeros(1), group]) for group in ranks]))
-        self.register_buffer("kept", kept)
-        self.register_buffer("total", torch.stack([group[-1] for group in ranks]))
-        self.register_buffer("start", kept.cumsum(0) - kept)
-        self.most, self.per_class = int(kept.max()), rejector.per_class
+        self.kept = tensors["kept"]  # (groups,) scores of each group
+        self.start = self.kept.cumsum(0) - self.kept  # (groups,) index of its first score
+        self.values = tensors["scores"].double()  # (n,) scores of all groups, concatenated
+        ranks = torch.split(tensors["ranks"], self.kept.tolist())
+        self.total = torch.stack([group[-1] for group in ranks])  # (groups,) examples of each group
+        # (n + groups,) examples up to each score; every group starts with 0
+        self.below = torch.cat([torch.cat([group.new_zeros(1), group]) for group in ranks])
+        self.most, self.per_class = int(self.kept.max()), rejector.per_class
 
     def forward(self, score: Tensor, nearest: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
         """Return the p-value and the decision of each input, ``(b,), (b,), () -> (b,), (b,)``."""

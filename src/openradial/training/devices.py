@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from openradial.errors import OptionError, check_choice, require
-from openradial.training.optimisers import make_optimiser
-from openradial.training.settings import Settings
+from openradial.training.settings import Settings, make_optimiser
 from openradial.training.sharding import check_can_shard, release_process_groups, shard
 
 PRECISIONS = {"float32": "32-true", "float64": "64-true", "bfloat16": "bf16-mixed", "float16": "16-mixed"}
