@@ -160,17 +160,13 @@ class GraphNeighbours(NeighbourScorer):
 class GraphCombination(Combination):
     """A combination with the p-values of its calibration scores computed before tracing."""
 
-    scores: Tensor  # (m * n,) sorted calibration scores of each column, concatenated
-    p: Tensor  # (m, n) their p-values
-    fall: Tensor  # (m, 1)
-
     def __init__(self, scorer: Combination) -> None:
         super().__init__(**scorer.settings())
         self.restore(scorer.tensors())
         columns = scorer.columns.T.double().contiguous()
-        self.register_buffer("scores", columns.flatten())
-        self.register_buffer("p", torch.stack([conformal_p_values(column, column) for column in columns]))
-        self.register_buffer("fall", _fall(columns))
+        self.scores = columns.flatten()  # (m * n,) sorted calibration scores of each column, concatenated
+        self.p = torch.stack([conformal_p_values(column, column) for column in columns])  # (m, n) their p-values
+        self.fall = _fall(columns)  # (m, 1)
 
     def _log_p(self, scores: Tensor) -> Tensor:
         (m, n), wanted = self.p.shape, scores.T  # (m, b)
