@@ -12,7 +12,7 @@ from openradial.bundle import load
 from openradial.cli.app import COMMANDS
 from openradial.data.sources import RawInput
 from openradial.errors import DataError
-from openradial.evaluation import samples
+from openradial.evaluation import evaluation
 
 
 def test_evaluate_writes_a_report_and_shows_a_table(call, folder, tmp_path):
@@ -37,12 +37,12 @@ def test_evaluate_gives_its_numbers_as_json(call, folder, tmp_path):
 
 def test_evaluate_goes_past_inputs_that_cannot_be_read(call, folder, tmp_path, monkeypatch):
     root, _, _ = folder
-    rows = samples._rows
+    rows = evaluation._rows
 
     def with_a_broken_one(*arguments):
         return [RawInput("gone", None, DataError("there is no such file")), *rows(*arguments)[1:]]
 
-    monkeypatch.setattr(samples, "_rows", with_a_broken_one)
+    monkeypatch.setattr(evaluation, "_rows", with_a_broken_one)
     code, out, _ = call("evaluate", root / "model", "--known", root / "t.csv", "--out", tmp_path / "r")
     assert code == 3
     assert "1 input could not be read; the report names them" in out

@@ -87,9 +87,10 @@ def test_without_novel_data_the_known_ones_are_measured():
 
 def test_mistakes_come_with_the_most_telling_first():
     found = evaluate(table_bundle(), *[[each] if i else each for i, each in enumerate(samples())])
-    assert [(m.row.name, m.true, m.predicted) for m in find_mistakes(found).novel_accepted] == [("n1", "d", "a")]
-    assert [(m.row.name, m.true, m.predicted) for m in find_mistakes(found).known_misclassified] == [("k2", "a", "b")]
-    assert [(m.row.name, m.true, m.predicted) for m in find_mistakes(found).known_rejected] == [("k5", "b", "unknown")]
+    novel, misclassified, rejected = find_mistakes(found)
+    assert [(m.row.name, m.true, m.predicted) for m in novel] == [("n1", "d", "a")]
+    assert [(m.row.name, m.true, m.predicted) for m in misclassified] == [("k2", "a", "b")]
+    assert [(m.row.name, m.true, m.predicted) for m in rejected] == [("k5", "b", "unknown")]
 
 
 def test_inputs_that_cannot_be_read_are_left_out_and_named():

@@ -10,7 +10,7 @@ from made_bundles import RAW, image_bundle, pixels, point_bundle, table_bundle
 from openradial.conformal import Rejector
 from openradial.data import Normalise
 from openradial.data.inputs import ImageInputs
-from openradial.export.graph import Graph, GraphRejector, Normalisation, count_below, traceable
+from openradial.export.graph import Graph, GraphRejector, count_below, normalisation, traceable
 from openradial.heads import CACHead, DOCHead, OpenMaxHead, SoftmaxHead
 from openradial.scorers import Combination, MahalanobisScorer, MixtureScorer, NeighbourScorer, ParzenScorer
 
@@ -121,7 +121,7 @@ def test_combinations_of_a_graph_merge_alike(method):
 def test_pixels_are_normalised_to_the_last_bit():
     inputs = ImageInputs(4, 3, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
     x = torch.arange(256, dtype=torch.uint8).repeat(3)[: 5 * 48].reshape(5, 3, 4, 4)
-    assert torch.equal(Normalisation(inputs)(x), Normalise(inputs.mean, inputs.std)(x))
+    assert torch.equal(normalisation(inputs)(x), Normalise(inputs.mean, inputs.std)(x))
 
 
 def assert_graph_agrees(bundle, x):

@@ -12,7 +12,7 @@ from openradial.data.batches import Batches
 from openradial.data.sets.spiral import spiral
 from openradial.errors import MissingError, OptionError, TrainingError
 from openradial.training import Devices, Objective, Settings, checkpoint, fit
-from openradial.training.optimisers import learning_rate_factor
+from openradial.training.settings import learning_rate_factor
 
 OBJECTIVE = Objective(openradial.RadialLoss())
 

@@ -8,16 +8,5 @@ from openradial.attacks.evaluation import Attack, AttackCurve, Outcomes, accurac
 from openradial.attacks.losses import LOSSES, HeadLoss, losses_for
 from openradial.attacks.search import fgsm, pgd
 
-__all__ = [
-    "LOSSES",
-    "Attack",
-    "AttackCurve",
-    "HeadLoss",
-    "Outcomes",
-    "accuracy_under_attack",
-    "fgsm",
-    "losses_for",
-    "outcomes",
-    "pgd",
-    "worst",
-]
+__all__ = ["LOSSES", "Attack", "AttackCurve", "HeadLoss", "Outcomes", "accuracy_under_attack", "fgsm", "losses_for"]
+__all__ += ["outcomes", "pgd", "worst"]

@@ -11,22 +11,14 @@ from openradial.bundle.parts import make_classifier
 from openradial.bundle.record import BundleRecord
 from openradial.bundle.saving import RECORD, WEIGHTS, first_with_nan
 from openradial.classifier import OpenClassifier
+from openradial.data import inputs
 from openradial.data.download import file_matches
-from openradial.data.inputs import (
-    ImageInputs,
-    Inputs,
-    PointInputs,
-    SequenceInputs,
-    TableInputs,
-    TextInputs,
-    TokenInputs,
-)
+from openradial.data.inputs import Inputs
 from openradial.errors import BundleError, OpenRadialError
 from openradial.files import Failure, read_tensors
 
-KINDS: dict[str, type[Inputs]] = {
-    kind.kind: kind for kind in (ImageInputs, PointInputs, SequenceInputs, TableInputs, TextInputs)
-}
+TYPES = (inputs.ImageInputs, inputs.PointInputs, inputs.SequenceInputs, inputs.TableInputs, inputs.TextInputs)
+KINDS: dict[str, type[Inputs]] = {each.kind: each for each in TYPES}
 # what wrong contents may raise, also in networks that are built from them
 DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
 
@@ -57,7 +49,7 @@ def load(folder: Path | str, *, modules: Iterable[str] = ()) -> OpenClassifier:
 
 def make_inputs(record: Mapping[str, Any]) -> Inputs:
     """Return the inputs that ``record`` describes."""
-    kind = TokenInputs if "tokenizer" in record else KINDS.get(record["kind"])
+    kind = inputs.TokenInputs if "tokenizer" in record else KINDS.get(record["kind"])
     if kind is None:
         raise BundleError(f"there are no inputs of the kind {record['kind']!r}")
     return kind.from_record({name: value for name, value in record.items() if name != "kind"})

@@ -78,10 +78,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "weights": (str, "Initial weights: imagenet, or a file."),
         "reset": (str, "Layers that ignore the weights: classifier, fully_connected or none."),
         "head": (str, "radial, softmax, doc or cac."),
-        "method": (
-            str,
-            "gradient, closed-form, best of both, or auto, the default: closed-form where it can.",
-        ),
+        "method": (str, "gradient, closed-form, best of both, or auto, the default: closed-form where it can."),
         "calibration": (str, "split, cross (nothing is held out; closed-form only) or auto, the default."),
         "class_weight": (str, "balanced, or auto (closed-form only); by default none."),
         "random_features": (int, "closed-form: number of random Fourier features; by default by the data."),

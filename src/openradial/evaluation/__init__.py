@@ -1,17 +1,8 @@
 """Evaluate a classifier: metrics on known and novel data, an HTML report, and the comparison of methods."""
 
 from openradial.evaluation import plots
-from openradial.evaluation.evaluation import Evaluation, evaluate, evaluate_model
+from openradial.evaluation.evaluation import Evaluation, Sample, evaluate, evaluate_model, known_sample, novel_sample
 from openradial.evaluation.html_report import write_report
-from openradial.evaluation.samples import Sample, known_sample, novel_sample
 
-__all__ = [
-    "Evaluation",
-    "Sample",
-    "evaluate",
-    "evaluate_model",
-    "known_sample",
-    "novel_sample",
-    "plots",
-    "write_report",
-]
+__all__ = ["Evaluation", "Sample", "evaluate", "evaluate_model", "known_sample", "novel_sample", "plots"]
+__all__ += ["write_report"]

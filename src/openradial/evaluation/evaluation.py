@@ -1,4 +1,4 @@
-"""Evaluate a bundle on known and novel data: metrics with intervals, and the most confident mistakes."""
+"""Evaluate a bundle on known and novel data: the data, metrics with intervals, and the most confident mistakes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from openradial import metrics
@@ -15,10 +16,13 @@ from openradial.classifier import OpenClassifier, Predictions
 from openradial.classifier.predictions import Floats, Labels
 from openradial.classifier.streaming import predict_rows
 from openradial.conformal import FalseRejectReport, false_reject_report
+from openradial.data import sources
+from openradial.data.inputs import TableInputs
 from openradial.data.progress import bar
-from openradial.data.sources import RawInput
-from openradial.errors import DataError, HeadError
-from openradial.evaluation.samples import Sample, known_sample, novel_sample
+from openradial.data.readers.folder import ImageFolder
+from openradial.data.readers.tables import Table
+from openradial.data.sources import Data, RawInput
+from openradial.errors import DataError, HeadError, listed
 from openradial.fitting.report import ClassAccuracy, class_accuracies
 from openradial.metrics import Interval
 
@@ -27,14 +31,21 @@ METRICS = ("auroc", "fpr_at_tpr", "aupr_novel", "oscr")
 
 
 @dataclass(frozen=True, eq=False)
-class PredictedSample:
-    """A sample with the predictions of the bundle; rows that cannot be read are left out."""
+class Sample:
+    """Inputs to predict; ``labels`` ``(n,)`` are indices into the bundle's classes, -1 for novel ones."""
 
     name: str
     rows: list[RawInput]
     labels: Labels
+    truths: tuple[str, ...]  # the class of each row, as far as the data tell
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PredictedSample(Sample):
+    """A sample with the predictions of the bundle; rows that cannot be read are left out."""
+
     predictions: Predictions
-    truths: list[str]
     broken: tuple[tuple[str, str], ...] = ()  # input and error message
 
     @property
@@ -112,14 +123,6 @@ class Mistake(NamedTuple):
     p_value: float
 
 
-class Mistakes(NamedTuple):
-    """The mistakes of an evaluation by kind, each sorted by unknown score: the largest first where it was rejected."""
-
-    novel_accepted: list[Mistake]
-    known_misclassified: list[Mistake]
-    known_rejected: list[Mistake]
-
-
 def evaluate(
     bundle: OpenClassifier, known: Sample, novel: Sequence[Sample], false_reject_rate: float | None = None
 ) -> Evaluation:
@@ -184,18 +187,18 @@ def _predict(sample: Sample, predict: Callable[[Sequence[Any]], Predictions], ad
         advance(len(run.rows))
     if not parts:
         raise DataError(f"no input of {sample.name} could be read; the first: {broken[0][0]}: {broken[0][1]}")
-    rows, truths = list(compress(sample.rows, readable)), list(compress(sample.truths, readable))
-    predictions = Predictions.concatenate(parts)
-    return PredictedSample(sample.name, rows, sample.labels[readable], predictions, truths, tuple(broken))
+    rows, truths = list(compress(sample.rows, readable)), tuple(compress(sample.truths, readable))
+    found: dict[str, Any] = {"predictions": Predictions.concatenate(parts), "broken": tuple(broken)}
+    return PredictedSample(sample.name, rows, sample.labels[readable], truths, **found)
 
 
 def _pooled(novel: Sequence[PredictedSample]) -> list[PredictedSample]:
     if len(novel) < 2:
         return []
-    rows, truths = ([x for each in novel for x in getattr(each, name)] for name in ("rows", "truths"))
+    rows, truths = [row for each in novel for row in each.rows], tuple(name for each in novel for name in each.truths)
     labels = np.concatenate([each.labels for each in novel])
     predictions = Predictions.concatenate([each.predictions for each in novel])
-    return [PredictedSample("all novel sets", rows, labels, predictions, truths)]
+    return [PredictedSample("all novel sets", rows, labels, truths, predictions=predictions)]
 
 
 def _novel_metrics(known: PredictedSample, novel: PredictedSample) -> NovelMetrics:
@@ -204,15 +207,11 @@ def _novel_metrics(known: PredictedSample, novel: PredictedSample) -> NovelMetri
     return NovelMetrics(novel.name, len(novel.labels), detected, {name: intervals[name] for name in METRICS})
 
 
-def find_mistakes(evaluation: Evaluation) -> Mistakes:
-    """Return the inputs that were decided wrongly, by kind."""
-    known = evaluation.known
-    accepted = known.predictions.labels >= 0
-    return Mistakes(
-        novel_accepted=_sorted([(each, each.predictions.labels >= 0) for each in evaluation.novel]),
-        known_misclassified=_sorted([(known, accepted & ~known.correct)]),
-        known_rejected=_sorted([(known, ~accepted)])[::-1],
-    )
+def find_mistakes(evaluation: Evaluation) -> tuple[list[Mistake], list[Mistake], list[Mistake]]:
+    """Return what is novel but accepted, known but misclassified, and known but rejected; the most telling first."""
+    known, accepted = evaluation.known, evaluation.known.predictions.labels >= 0
+    novel = _sorted([(each, each.predictions.labels >= 0) for each in evaluation.novel])
+    return novel, _sorted([(known, accepted & ~known.correct)]), _sorted([(known, ~accepted)])[::-1]
 
 
 def _sorted(parts: Sequence[tuple[PredictedSample, NDArray[np.bool_]]]) -> list[Mistake]:
@@ -224,3 +223,85 @@ def _sorted(parts: Sequence[tuple[PredictedSample, NDArray[np.bool_]]]) -> list[
         wrong = np.flatnonzero(mask).tolist()
         scored += [(scores[i], Mistake(part.rows[i], part.truths[i], names[i], p_values[i])) for i in wrong]
     return [mistake for _, mistake in sorted(scored, key=lambda pair: pair[0])]
+
+
+def known_sample(bundle: OpenClassifier, data: str, label: str | None = None) -> Sample:
+    """Return the examples of the classes that a bundle knows; those of other classes are left out and noted.
+
+    ``data`` is what ``openradial fit`` takes. Of data with a test part, that part is used.
+    """
+    fitted = bundle.metadata.get("data")
+    fitted = fitted if isinstance(fitted, dict) else {}
+    if bundle.preprocessing.columns and label is None and not Path(data).is_dir():
+        label = fitted.get("label")
+    examples, has_test = _open(bundle, data, label, labelled=True)
+    labels = _labels(bundle, examples)
+    keep = np.flatnonzero(labels >= 0)
+    if not len(keep):
+        raise DataError(
+            f"{data} holds none of the classes that the model knows: it has {listed(list(examples.classes))}, the "
+            f"model knows {listed(list(bundle.classes))}"
+        )
+    left = sorted({examples.classes[k] for k in examples.labels[torch.from_numpy(labels < 0)].tolist() if k >= 0})
+    notes = [f"left out of {data}: {listed(left, 5)}, which the model does not know"] if left else []
+    if not has_test and Path(data).name == fitted.get("name"):
+        notes.append(f"the model was fitted on data called {Path(data).name}: if it is these, the numbers are too good")
+    truths = tuple(bundle.classes[k] for k in labels[keep].tolist())
+    return Sample(_title(data), _rows(examples, keep, data), labels[keep], truths, tuple(notes))
+
+
+def novel_sample(bundle: OpenClassifier, data: str, label: str | None = None) -> Sample:
+    """Return data of no known class; classes that the bundle knows are left out and noted."""
+    examples, _ = _open(bundle, data, label, labelled=False)
+    labels = _labels(bundle, examples)
+    keep = np.flatnonzero(labels < 0)
+    left = sorted({bundle.classes[k] for k in labels[labels >= 0].tolist()})
+    if not len(keep):
+        raise DataError(f"{data} holds no novel data{': the model knows all of its classes' if left else ''}")
+    names = (*examples.classes, _title(data))  # label -1 selects the last one
+    truths = tuple(names[k] for k in examples.labels[torch.from_numpy(keep)].tolist())
+    notes = (f"left out of {data}: {listed(left, 5)}, which the model knows",) if left else ()
+    name = f"{_title(data)}, other classes" if left else _title(data)
+    return Sample(name, _rows(examples, keep, data), np.full(len(keep), -1), truths, notes)
+
+
+def _open(bundle: OpenClassifier, data: str, label: str | None, labelled: bool) -> tuple[Data, bool]:
+    """Open data of the kind that the bundle takes; return the test part if there is one, and whether there is."""
+    inputs = bundle.preprocessing
+    encoder = inputs.encoder if isinstance(inputs, TableInputs) else None
+    options: dict[str, Any] = {} if encoder is None else {"features": encoder.columns, "words": encoder.word_columns}
+    if inputs.kind == "texts" and inputs.columns:
+        options = {"text": inputs.columns[0]}
+    source = sources.open(data, label=label, labelled=labelled, **options)
+    if source.kind != inputs.kind:
+        raise DataError(f"the model takes {inputs.kind}, but {data} holds {source.kind}")
+    return source.train if source.test is None else source.test, source.test is not None
+
+
+def _title(data: str) -> str:
+    """Return the last two parts of a path, which tell more than its first ones.
+
+    >>> _title("/data/animals/test"), _title("digits")
+    ('animals/test', 'digits')
+    """
+    return "/".join(part for part in Path(data).parts[-2:] if part != "/")
+
+
+def _labels(bundle: OpenClassifier, data: Data) -> Labels:
+    """Return the labels as indices into the bundle's classes, -1 for all others."""
+    index = {name: i for i, name in enumerate(bundle.classes)}
+    table = np.array([*(index.get(name, -1) for name in data.classes), -1])  # label -1 selects the last one
+    labels: Labels = table[data.labels.numpy()]
+    return labels
+
+
+def _rows(data: Data, keep: Labels, name: str) -> list[RawInput]:
+    if isinstance(data, ImageFolder):
+        return [RawInput(data.paths[i], data.paths[i]) for i in keep.tolist()]
+    which = torch.from_numpy(keep)
+    if isinstance(data, Table):
+        values: Any = data.select(which).rows()
+    else:
+        values = data.inputs[which].numpy()
+        values = values.transpose(0, 2, 3, 1) if values.ndim == 4 else values
+    return [RawInput(f"{name}:{i + 1}", row) for i, row in zip(keep.tolist(), values, strict=True)]

@@ -106,13 +106,12 @@ def figures(evaluation: Evaluation) -> dict[str, str]:
 
     known, novel = evaluation.known, {each.name: each for each in evaluation.novel}
     scores = {name: each.scores for name, each in novel.items()}
-    bins = {"known": metrics.reliability_bins(*as_one_class(known), bins=10)}
-    risks = {"known": metrics.risk_coverage_curve(known.scores, known.correct)}
-    if novel:
-        both = (known, *novel.values())
-        bins["known and novel"] = metrics.reliability_bins(*as_one_class(*both), bins=10)
-        scored = np.concatenate([each.scores for each in both]), np.concatenate([each.correct for each in both])
-        risks["known and novel"] = metrics.risk_coverage_curve(*scored)
+    groups, bins, risks = {"known": [known]}, {}, {}
+    groups |= {"known and novel": [known, *evaluation.novel]} if novel else {}
+    for name, parts in groups.items():
+        bins[name] = metrics.reliability_bins(*as_one_class(*parts), bins=10)
+        scored = np.concatenate([each.scores for each in parts]), np.concatenate([each.correct for each in parts])
+        risks[name] = metrics.risk_coverage_curve(*scored)
     rocs = {name: metrics.roc_curve(known.scores, each) for name, each in scores.items()}
     oscrs = {name: metrics.oscr_curve(known.scores, each, known.correct) for name, each in scores.items()}
     detected = {name: _rejected(each) for name, each in novel.items()}

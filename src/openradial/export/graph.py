@@ -6,7 +6,6 @@ It has no data-dependent branches and no chunks; its predictions are those of th
 import copy
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -33,9 +32,7 @@ class Graph(nn.Module):
         merge = None if copied.combination is None else GraphCombination(copied.combination)
         self.classifier = OpenClassifier(copied.net, copied.head, scorers=scorers, combination=merge)
         inputs = model.preprocessing
-        self.transform: Callable[[Tensor], Tensor] = (
-            Normalisation(inputs) if isinstance(inputs, ImageInputs) else inputs.transform
-        )
+        self.transform = normalisation(inputs) if isinstance(inputs, ImageInputs) else inputs.transform
         self.dtype = model.dtype
         self.rejector = None if copied.rejector is None else GraphRejector(copied.rejector)
         with torch.no_grad():
@@ -63,20 +60,11 @@ class Graph(nn.Module):
         return *outputs, score, *self.rejector(score, result.nearest, false_reject_rate)
 
 
-class Normalisation(nn.Module):
-    """Normalise uint8 pixels, as :class:`openradial.data.Normalise` does."""
-
-    factor: Tensor
-    offset: Tensor
-
-    def __init__(self, inputs: ImageInputs) -> None:
-        super().__init__()
-        mean, std = (np.asarray(values, np.float64).reshape(-1, 1, 1) for values in (inputs.mean, inputs.std))
-        self.register_buffer("factor", torch.from_numpy((1 / (255.0 * std)).astype(np.float32)))
-        self.register_buffer("offset", torch.from_numpy((-mean / std).astype(np.float32)))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.float() * self.factor + self.offset
+def normalisation(inputs: ImageInputs) -> Callable[[Tensor], Tensor]:
+    """Return a function that normalises uint8 pixels, as :class:`openradial.data.Normalise` does."""
+    mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (inputs.mean, inputs.std))
+    factor, offset = (1 / (255.0 * std)).float(), (-mean / std).float()
+    return lambda x: x.float() * factor + offset
 
 
 class GraphRejector(nn.Module):
@@ -86,23 +74,17 @@ class GraphRejector(nn.Module):
     one group of scores for each class.
     """
 
-    values: Tensor  # (n,) scores of all groups, concatenated
-    below: Tensor  # (n + groups,) examples up to each score; every group starts with 0
-    kept: Tensor  # (groups,) scores of each group
-    start: Tensor  # (groups,) index of its first score
-    total: Tensor  # (groups,) examples of each group
-
     def __init__(self, rejector: Rejector) -> None:
         super().__init__()
         tensors = rejector.tensors()
-        kept = tensors["kept"]
-        ranks = torch.split(tensors["ranks"], kept.tolist())
-        self.register_buffer("values", tensors["scores"].double())
-        self.register_buffer("below", torch.cat([torch.cat([group.new_zeros(1), group]) for group in ranks]))
-        self.register_buffer("kept", kept)
-        self.register_buffer("total", torch.stack([group[-1] for group in ranks]))
-        self.register_buffer("start", kept.cumsum(0) - kept)
-        self.most, self.per_class = int(kept.max()), rejector.per_class
+        self.kept = tensors["kept"]  # (groups,) scores of each group
+        self.start = self.kept.cumsum(0) - self.kept  # (groups,) index of its first score
+        self.values = tensors["scores"].double()  # (n,) scores of all groups, concatenated
+        ranks = torch.split(tensors["ranks"], self.kept.tolist())
+        self.total = torch.stack([group[-1] for group in ranks])  # (groups,) examples of each group
+        # (n + groups,) examples up to each score; every group starts with 0
+        self.below = torch.cat([torch.cat([group.new_zeros(1), group]) for group in ranks])
+        self.most, self.per_class = int(self.kept.max()), rejector.per_class
 
     def forward(self, score: Tensor, nearest: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
         """Return the p-value and the decision of each input, ``(b,), (b,), () -> (b,), (b,)``."""
@@ -178,17 +160,13 @@ class GraphNeighbours(NeighbourScorer):
 class GraphCombination(Combination):
     """A combination with the p-values of its calibration scores computed before tracing."""
 
-    scores: Tensor  # (m * n,) sorted calibration scores of each column, concatenated
-    p: Tensor  # (m, n) their p-values
-    fall: Tensor  # (m, 1)
-
     def __init__(self, scorer: Combination) -> None:
         super().__init__(**scorer.settings())
         self.restore(scorer.tensors())
         columns = scorer.columns.T.double().contiguous()
-        self.register_buffer("scores", columns.flatten())
-        self.register_buffer("p", torch.stack([conformal_p_values(column, column) for column in columns]))
-        self.register_buffer("fall", _fall(columns))
+        self.scores = columns.flatten()  # (m * n,) sorted calibration scores of each column, concatenated
+        self.p = torch.stack([conformal_p_values(column, column) for column in columns])  # (m, n) their p-values
+        self.fall = _fall(columns)  # (m, 1)
 
     def _log_p(self, scores: Tensor) -> Tensor:
         (m, n), wanted = self.p.shape, scores.T  # (m, b)

@@ -48,15 +48,10 @@ class Batcher:
         self._on_batch = on_batch or (lambda rows, seconds: None)
         self._changed = threading.Condition()
         self._queue: deque[QueuedRequest] = deque()
-        self._queued = 0  # inputs in the queue
+        self.queued = 0  # inputs in the queue
         self._expected = 1  # inputs worth waiting for
         self._closed = False
         self._thread: threading.Thread | None = None
-
-    @property
-    def queued(self) -> int:
-        """Return the number of inputs in the queue."""
-        return self._queued
 
     @property
     def is_open(self) -> bool:
@@ -73,15 +68,15 @@ class Batcher:
         with self._changed:
             if self._closed:
                 raise unavailable("the service is stopping; retry later")
-            if self._queued + len(inputs) > self.limits.queue:
-                full = f"{self._queued:,} inputs wait, the limit is {self.limits.queue:,}"
+            if self.queued + len(inputs) > self.limits.queue:
+                full = f"{self.queued:,} inputs wait, the limit is {self.limits.queue:,}"
                 raise unavailable(f"the queue is full: {full}; retry later")
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="openradial-model", daemon=True)
                 self._thread.start()
             self._queue.append(request)
-            self._queued += len(inputs)
-            if self._queued >= self._expected or len(self._queue) == 1:
+            self.queued += len(inputs)
+            if self.queued >= self._expected or len(self._queue) == 1:
                 self._changed.notify()
         return request.future
 
@@ -114,7 +109,7 @@ class Batcher:
     def _wait(self) -> None:
         while not self._queue and not self._closed:
             self._changed.wait()
-        while self._queue and self._queued < self._expected and not self._closed:
+        while self._queue and self.queued < self._expected and not self._closed:
             left = self._queue[0].arrived + self.limits.delay / 1000 - time.monotonic()
             if left <= 0 or not self._changed.wait(left):
                 return
@@ -125,7 +120,7 @@ class Batcher:
         size = 0
         while self._queue and (not batch or size + len(self._queue[0].inputs) <= self.limits.batch):
             request = self._queue.popleft()
-            self._queued -= len(request.inputs)
+            self.queued -= len(request.inputs)
             if not request.future.cancelled():
                 batch.append(request)
                 size += len(request.inputs)

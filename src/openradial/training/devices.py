@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from openradial.errors import OptionError, check_choice, require
-from openradial.training.optimisers import make_optimiser
-from openradial.training.settings import Settings
+from openradial.training.settings import Settings, make_optimiser
 from openradial.training.sharding import check_can_shard, release_process_groups, shard
 
 PRECISIONS = {"float32": "32-true", "float64": "64-true", "bfloat16": "bf16-mixed", "float16": "16-mixed"}
@@ -96,21 +95,16 @@ class Devices:
         states = {"cpu": torch.get_rng_state()}
         if self.fabric.device.type == "cuda":
             states["cuda"] = torch.cuda.get_rng_state(self.fabric.device)
-        return {name: self._gather(state) for name, state in states.items()}
+        if self.world_size == 1:
+            return {name: state.unsqueeze(0) for name, state in states.items()}
+        gathered = self.fabric.all_gather({name: state.to(self.fabric.device) for name, state in states.items()})
+        return {name: state.cpu() for name, state in gathered.items()}
 
     def restore_random_states(self, states: dict[str, Tensor]) -> None:
         """Set the random generators of this process to states from :meth:`random_states`."""
         torch.set_rng_state(states["cpu"][self.rank].clone())  # a view that begins in the middle crashes torch
         if "cuda" in states and self.fabric.device.type == "cuda":
             torch.cuda.set_rng_state(states["cuda"][self.rank].clone(), self.fabric.device)
-
-    def _gather(self, state: Tensor) -> Tensor:
-        if self.world_size == 1:
-            return state.unsqueeze(0)
-        state = state.to(self.fabric.device)
-        gathered = [torch.empty_like(state) for _ in range(self.world_size)]
-        torch.distributed.all_gather(gathered, state)
-        return torch.stack(gathered).cpu()
 
 
 def _has_process_group() -> bool:

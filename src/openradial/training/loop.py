@@ -22,8 +22,7 @@ from openradial.files import write_text
 from openradial.nn.objective import Metric
 from openradial.training.checkpoint import CheckpointManager, Position
 from openradial.training.devices import Devices, limited_threads, threads_for
-from openradial.training.optimisers import averaged_weights, learning_rate_factor
-from openradial.training.settings import Settings
+from openradial.training.settings import Settings, averaged_weights, learning_rate_factor
 
 Record = dict[str, Any]  # the log of one epoch
 StopRequests = list[signals.Signals]

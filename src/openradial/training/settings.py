@@ -1,14 +1,18 @@
-"""Settings of a training run, checked when they are made."""
+"""Settings of a training run, checked when they are made; and the optimiser, schedule and average that they name."""
 
 import dataclasses
 import math
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
+
+from torch import nn, optim
+from torch.optim.swa_utils import AveragedModel
 
 from openradial.errors import OptionError, check_choice, nearest
 
@@ -18,35 +22,14 @@ Precision = Literal["float32", "bfloat16", "float16", "float64"]
 BELOW_1 = 1 - 1e-9
 
 
-def _within(low: float, high: float, default: Any, *, open_low: bool = False) -> Any:
+def within(low: float, high: float, default: Any, *, open_low: bool = False) -> Any:
     """Return a field whose numbers must lie in [low, high], or in (low, high]."""
     return dataclasses.field(default=default, metadata={"range": (low, high, open_low)})
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Settings of one training run. ``batch_size`` counts the examples of all processes together."""
-
-    epochs: int = _within(1, 10**9, 10)
-    batch_size: int = _within(1, 10**9, 128)
-    optimiser: OptimiserName = "adam"
-    learning_rate: float = _within(0, 1e6, 1e-3, open_low=True)
-    momentum: float = _within(0, BELOW_1, 0.0)  # sgd and rmsprop
-    decay: float = _within(0, BELOW_1, 0.9, open_low=True)  # rmsprop: decay of the mean square
-    betas: tuple[float, float] = _within(0, BELOW_1, (0.9, 0.999))  # adam and adamw
-    weight_decay: float = _within(0, 1e6, 0.0)
-    schedule: ScheduleName = "constant"
-    warmup_epochs: float = _within(0, 10**6, 0.0)
-    step_epochs: int = _within(1, 10**9, 30)  # step: epochs between two decreases of the learning rate
-    step_factor: float = _within(0, 1, 0.1, open_low=True)  # step: factor of each decrease
-    clip_norm: float | None = _within(0, math.inf, None, open_low=True)
-    precision: Precision = "float32"
-    patience: int | None = _within(1, 10**9, None)  # epochs without a better validation loss before the run ends
-    channels_last: bool = False  # memory format of images: faster convolutions on many machines
-    ema: float | None = _within(0, BELOW_1, None, open_low=True)  # decay of a moving average of the weights
-    explosion: float = _within(1, math.inf, 1e6, open_low=True)  # multiple of the first loss that stops the run
-    checkpoint_seconds: float = _within(0, 10**9, 30.0)  # besides those after the first epoch and at the end
-    seed: int = _within(0, 2**63 - 1, 0)
+class CheckedSettings:
+    """Settings that are checked against the types and ranges of their fields."""
 
     def __post_init__(self) -> None:
         types_by_name = typing.get_type_hints(type(self))
@@ -63,9 +46,35 @@ class Settings:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """Make settings from names and values of a command line or a file."""
+        """Make settings from names and values of a command line, a file or a page."""
         checked_names(values, [field.name for field in dataclasses.fields(cls)])
         return cls(**values)
+
+
+@dataclass(frozen=True)
+class Settings(CheckedSettings):
+    """Settings of one training run. ``batch_size`` counts the examples of all processes together."""
+
+    epochs: int = within(1, 10**9, 10)
+    batch_size: int = within(1, 10**9, 128)
+    optimiser: OptimiserName = "adam"
+    learning_rate: float = within(0, 1e6, 1e-3, open_low=True)
+    momentum: float = within(0, BELOW_1, 0.0)  # sgd and rmsprop
+    decay: float = within(0, BELOW_1, 0.9, open_low=True)  # rmsprop: decay of the mean square
+    betas: tuple[float, float] = within(0, BELOW_1, (0.9, 0.999))  # adam and adamw
+    weight_decay: float = within(0, 1e6, 0.0)
+    schedule: ScheduleName = "constant"
+    warmup_epochs: float = within(0, 10**6, 0.0)
+    step_epochs: int = within(1, 10**9, 30)  # step: epochs between two decreases of the learning rate
+    step_factor: float = within(0, 1, 0.1, open_low=True)  # step: factor of each decrease
+    clip_norm: float | None = within(0, math.inf, None, open_low=True)
+    precision: Precision = "float32"
+    patience: int | None = within(1, 10**9, None)  # epochs without a better validation loss before the run ends
+    channels_last: bool = False  # memory format of images: faster convolutions on many machines
+    ema: float | None = within(0, BELOW_1, None, open_low=True)  # decay of a moving average of the weights
+    explosion: float = within(1, math.inf, 1e6, open_low=True)  # multiple of the first loss that stops the run
+    checkpoint_seconds: float = within(0, 10**9, 30.0)  # besides those after the first epoch and at the end
+    seed: int = within(0, 2**63 - 1, 0)
 
     @classmethod
     def from_toml(cls, path: Path | str, section: str = "training") -> Self:
@@ -113,3 +122,45 @@ def _typed(name: str, value: Any, wanted: Any) -> Any:
         noun = {bool: "true or false", int: "a whole number", float: "a number"}[wanted]
         raise OptionError(f"{name} must be {noun}, got {value!r}")
     return wanted(value)
+
+
+def make_optimiser(parameters: Iterable[nn.Parameter], settings: Settings) -> optim.Optimizer:
+    """Return the optimiser that the settings name."""
+    rate, decay, momentum = settings.learning_rate, settings.weight_decay, settings.momentum
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    fused = {parameter.device.type for parameter in trained} <= {"cpu", "cuda"}  # one kernel for all tensors
+    if settings.optimiser == "sgd":
+        return optim.SGD(trained, rate, momentum=momentum, weight_decay=decay, fused=fused)
+    if settings.optimiser == "rmsprop":
+        return optim.RMSprop(trained, rate, alpha=settings.decay, momentum=momentum, weight_decay=decay, foreach=True)
+    kind = optim.Adam if settings.optimiser == "adam" else optim.AdamW
+    return kind(trained, rate, betas=settings.betas, weight_decay=decay, fused=fused)
+
+
+def learning_rate_factor(settings: Settings, step: int, steps_per_epoch: int) -> float:
+    """Return the factor of the learning rate at a step: the schedule after a linear warm-up.
+
+    >>> settings = Settings(epochs=10, schedule="cosine", warmup_epochs=1)
+    >>> [round(learning_rate_factor(settings, step, 10), 2) for step in (0, 9, 10, 55, 99)]
+    [0.1, 1.0, 1.0, 0.5, 0.0]
+    """
+    warmup = settings.warmup_epochs * steps_per_epoch
+    if step < warmup:
+        return (step + 1) / (warmup + 1) if warmup < 1 else min(1.0, (step + 1) / warmup)
+    if settings.schedule == "constant":
+        return 1.0
+    if settings.schedule == "step":
+        return float(settings.step_factor ** (step // steps_per_epoch // settings.step_epochs))
+    done = (step - warmup) / max(1.0, settings.epochs * steps_per_epoch - warmup)  # share of the steps, in [0, 1)
+    return 1 - done if settings.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
+
+
+@contextmanager
+def averaged_weights(net: nn.Module, average: AveragedModel) -> Iterator[None]:
+    """Load the averaged weights into ``net``, and restore the current ones at the end."""
+    current = {name: tensor.detach().clone() for name, tensor in net.state_dict().items()}
+    net.load_state_dict(average.module.state_dict())
+    try:
+        yield
+    finally:
+        net.load_state_dict(current)

@@ -80,7 +80,7 @@ def test_a_run_can_be_paused_resumed_and_ended(client):
 @pytest.mark.parametrize(
     ("body", "status", "sentence"),
     [
-        (b'{"scale": 9}', 422, "scale must be a number from 0.5 to 5, got 9"),
+        (b'{"scale": 9}', 422, "scale must lie in [0.5, 5.0], got 9.0"),
         (b"[]", 422, "the body must be a JSON object, got list"),
         (b"{", 400, "the body is not valid JSON"),
         (b" " * 2000, 413, "a request may have at most 1,000 bytes"),

@@ -10,6 +10,7 @@ import torch
 from rounding import tolerance
 
 from openradial.data import Batches
+from openradial.data.sets.spiral import spiral
 from openradial.errors import OptionError
 from openradial.nn import RadialLoss
 from openradial.server.playground.learning import (
@@ -19,7 +20,6 @@ from openradial.server.playground.learning import (
     SpiralSettings,
     Viewer,
     accuracies,
-    fresh_points,
     probabilities,
 )
 
@@ -58,7 +58,7 @@ def test_accuracy_is_that_of_the_mean_over_samples():
 
 def test_both_networks_learn_the_arms_in_a_few_frames():
     settings = SpiralSettings()
-    learner, viewer, fresh = Learner(settings), Viewer(bayesian=False), fresh_points(settings)
+    learner, viewer, fresh = Learner(settings), Viewer(bayesian=False), spiral(300, seed=0, split="test")
     for _ in range(40):
         state = learner.advance()
     found = accuracies(viewer.outputs(state, fresh.inputs, 1), fresh.labels, settings)
@@ -135,11 +135,11 @@ def test_a_pair_is_softmax_first_and_radial_second():
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"label_noise": 0.6}, "label_noise must be a number from 0 to 0.5, got 0.6"),
-        ({"scale": "big"}, "scale must be a number from 0.5 to 5, got 'big'"),
-        ({"beta": float("nan")}, "beta must be a number from 0.5 to 50, got nan"),
-        ({"beta": True}, "beta must be a number from 0.5 to 50, got True"),
-        ({"seed": 1.5}, "seed must be a whole number from 0 to 1e+06, got 1.5"),
+        ({"label_noise": 0.6}, "label_noise must lie in [0.0, 0.5], got 0.6"),
+        ({"scale": "big"}, "scale must be a number, got 'big'"),
+        ({"beta": float("nan")}, "beta must be a number, got nan"),
+        ({"beta": True}, "beta must be a number, got True"),
+        ({"seed": 1.5}, "seed must be a whole number, got 1.5"),
         ({"bayesian": 1}, "bayesian must be true or false, got 1"),
         ({"betta": 1}, "there is no setting 'betta'; did you mean 'beta'?"),
     ],

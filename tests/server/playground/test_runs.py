@@ -55,7 +55,7 @@ def test_a_paused_run_waits_and_goes_on(run):
     run.pause()
     run.watch(+1)
     assert run.wait(1, 0.05) == []
-    run.resume()
+    run.pause(False)
     assert run.wait(1, LONG)
 
 

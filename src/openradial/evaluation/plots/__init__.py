@@ -13,15 +13,8 @@ from openradial.errors import OptionError, ShapeError
 from openradial.evaluation.plots import colors
 from openradial.evaluation.plots.colors import CLASSES, KNOWN_COLOR, MARKS, NOVEL_COLOR
 
-__all__ = [
-    "KNOWN_COLOR",
-    "NOVEL_COLOR",
-    "colors",
-    "plot_answers",
-    "plot_points",
-    "plot_prediction_map",
-    "plot_winning_probabilities",
-]
+__all__ = ["KNOWN_COLOR", "NOVEL_COLOR", "colors", "plot_answers", "plot_points", "plot_prediction_map"]
+__all__ += ["plot_winning_probabilities"]
 _BELOW: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top"}
 
 

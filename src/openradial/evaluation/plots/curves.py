@@ -15,7 +15,6 @@ from openradial.metrics import OscrCurve, ReliabilityBins, RiskCoverage, RocCurv
 T = TypeVar("T")
 DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (5, 1)))
 PAIR = (KNOWN_COLOR, NOVEL_COLORS[0])  # known, known and novel
-PERCENT: dict[str, Any] = {"xlim": (-1, 101), "ylim": (-1, 101)}
 POINTS = 400  # of a curve, evenly spaced: more are invisible and only enlarge the file
 BINS = 40
 
@@ -39,16 +38,18 @@ def plot_scores(known: Floats, novel: Mapping[str, Floats], threshold: float, ax
 def plot_roc(curves: Mapping[str, RocCurve], ax: Axes) -> Axes:
     """Plot the share of accepted known inputs against the share of accepted novel inputs."""
     ax.plot([0, 100], [0, 100], color="0.5", linewidth=1, linestyle=":")
-    for (name, curve), color, dash in _styled(curves):
-        ax.plot(*_thinned(100 * curve.fpr, 100 * curve.tpr), color=color, linestyle=dash, label=name)
-    return _finished(ax, "novel inputs accepted (%)", "known inputs accepted (%)", "lower right", **PERCENT)
+    return _accepted(curves, "known inputs accepted (%)", ax)
 
 
 def plot_oscr(curves: Mapping[str, OscrCurve], ax: Axes) -> Axes:
     """Plot the share of known inputs accepted with the correct class against accepted novel inputs."""
-    for (name, curve), color, dash in _styled(curves):
-        ax.plot(*_thinned(100 * curve.fpr, 100 * curve.ccr), color=color, linestyle=dash, label=name)
-    return _finished(ax, "novel inputs accepted (%)", "known, accepted and correct (%)", "lower right", **PERCENT)
+    return _accepted(curves, "known, accepted and correct (%)", ax)
+
+
+def _accepted(curves: Mapping[str, RocCurve] | Mapping[str, OscrCurve], ylabel: str, ax: Axes) -> Axes:
+    for (name, (_, fpr, known)), color, dash in _styled(curves):
+        ax.plot(*_thinned(100 * fpr, 100 * known), color=color, linestyle=dash, label=name)
+    return _finished(ax, "novel inputs accepted (%)", ylabel, "lower right", xlim=(-1, 101), ylim=(-1, 101))
 
 
 def plot_reliability(bins: Mapping[str, ReliabilityBins], ax: Axes) -> Axes:

@@ -123,7 +123,7 @@ def spiral_routes(runs: Runs, memory: MemoryBudget, stopped: Callable[[], bool])
 
     @router.post("/{name}/resume", status_code=204)
     async def resume(name: str) -> None:
-        runs.find(name).resume()
+        runs.find(name).pause(False)
 
     @router.delete("/{name}", status_code=204)
     async def end(name: str) -> None:

@@ -1,9 +1,7 @@
 """Train two networks on the spiral side by side, one with softmax and one with the radial layer."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -11,46 +9,28 @@ from torch.func import functional_call, vmap
 from torch.nn.functional import cross_entropy
 
 from openradial.bayes import ElboObjective, posterior, to_bayesian
-from openradial.data import Batches, Examples
+from openradial.data import Batches
 from openradial.data.sets.spiral import spiral
-from openradial.errors import OptionError
 from openradial.functional import radial_probs
 from openradial.models import MLP
 from openradial.nn import RadialLoss
 from openradial.nn.objective import Objective
 from openradial.training import Settings
-from openradial.training.optimisers import make_optimiser
-from openradial.training.settings import checked_names
+from openradial.training.settings import CheckedSettings, make_optimiser, within
 
 CLASSES = 3
 POINTS, BATCH = 2000, 50
-RANGES = {"label_noise": (0.0, 0.5), "scale": (0.5, 5.0), "beta": (0.5, 50.0), "seed": (0, 10**6)}
 
 
 @dataclass(frozen=True)
-class SpiralSettings:
+class SpiralSettings(CheckedSettings):
     """Settings whose change needs a new training. ``beta`` matters to Bayesian networks only: see docs/bayes.md."""
 
-    label_noise: float = 0.0
-    scale: float = 1.0
-    beta: float = 5.0
+    label_noise: float = within(0.0, 0.5, 0.0)
+    scale: float = within(0.5, 5.0, 1.0)
+    beta: float = within(0.5, 50.0, 5.0)
     bayesian: bool = False
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.bayesian, bool):
-            raise OptionError(f"bayesian must be true or false, got {self.bayesian!r}")
-        for name, (low, high) in RANGES.items():
-            value = getattr(self, name)
-            kinds, what = (int, "a whole number") if name == "seed" else (int | float, "a number")
-            if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
-                raise OptionError(f"{name} must be {what} from {low:g} to {high:g}, got {value!r}")
-
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """Make settings from the names and values that a page sends."""
-        checked_names(values, [*RANGES, "bayesian"])
-        return cls(**values)
+    seed: int = within(0, 10**6, 0)
 
     @property
     def pace(self) -> "Pace":
@@ -153,8 +133,3 @@ def probabilities(outputs: Tensor, settings: SpiralSettings) -> tuple[Tensor, Te
     """Return the probabilities of softmax and of the radial layer, ``(samples, b, 6) -> (samples, b, 3)`` each."""
     softmax, radial = outputs[..., :CLASSES], outputs[..., CLASSES:]
     return softmax.softmax(-1), radial_probs(radial, beta=settings.beta, scale=settings.scale)
-
-
-def fresh_points(settings: SpiralSettings, count: int = 300) -> Examples:
-    """Return test points with their correct labels."""
-    return spiral(count, seed=settings.seed, split="test")

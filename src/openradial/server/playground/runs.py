@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from openradial.data.sets.spiral import spiral
 from openradial.server.monitoring import log_event
-from openradial.server.playground.learning import Learner, SpiralSettings, Viewer, accuracies, fresh_points
+from openradial.server.playground.learning import Learner, SpiralSettings, Viewer, accuracies
 from openradial.server.requests import RequestError
 from openradial.server.settings import LogLevel
 
 EXTENT = (-3.0, 3.0, -3.0, 3.0)  # of the map; the data lie within a radius of 1.1
-SHOWN = 300  # training points that the page draws
+SHOWN, TESTED = 300, 300  # training points that the page draws, and test points
 AT_CROSS = 200  # weight samples for the distribution at one point
 MOST = 4  # runs at the same time: a new one replaces the oldest
 REST = 0.04  # least seconds between two frames, so that they can be followed by eye
@@ -38,7 +39,7 @@ class SpiralRun:
         self.problem: str | None = None
         self._changed = threading.Condition()
         self._looking = threading.Lock()
-        self._viewer, self._test = Viewer(settings.bayesian), fresh_points(settings)
+        self._viewer, self._test = Viewer(settings.bayesian), spiral(TESTED, seed=settings.seed, split="test")
         self._grid = grid(self.pace.cells, EXTENT)
         self._add(self.learner.state())
         self._thread = threading.Thread(target=self._work, name=f"openradial-spiral-{self.id}", daemon=True)
@@ -56,17 +57,13 @@ class SpiralRun:
         points = [[round(value, 3) for value in point] for point in data.inputs[:SHOWN].tolist()]
         return {"id": self.id, **pace, "extent": EXTENT, "points": points, "labels": data.labels[:SHOWN].tolist()}
 
-    def pause(self) -> None:
-        self._set(paused=True)
-
-    def resume(self) -> None:
-        self._set(paused=False)
+    def pause(self, paused: bool = True) -> None:
+        self._set(paused=paused)
 
     def watch(self, change: int) -> None:
         """Change the number of watchers; without any, training waits."""
         with self._changed:
-            self.watchers += change
-            self._changed.notify_all()
+            self._set(watchers=self.watchers + change)
 
     def close(self) -> None:
         """Stop the run and wait for its thread."""
@@ -164,5 +161,4 @@ def grid(cells: int, extent: Sequence[float]) -> Tensor:
     """Return the centres of a square grid of cells, row by row from the bottom, ``(cells * cells, 2)``."""
     left, right, bottom, top = extent
     middles = (torch.arange(cells) + 0.5) / cells
-    y, x = torch.meshgrid(bottom + (top - bottom) * middles, left + (right - left) * middles, indexing="ij")
-    return torch.stack([x, y], -1).reshape(-1, 2)
+    return torch.cartesian_prod(bottom + (top - bottom) * middles, left + (right - left) * middles).flip(1)

@@ -78,7 +78,7 @@ def test_a_failure_is_an_error_with_its_reason(make_service, written, monkeypatc
     predict(make_service(BUNDLE), [[1, 2]])
     failure, request = lines()
     assert re.search(
-        r'failure path=/v1/predict error="ZeroDivisionError: division by zero" where=test_middleware\.py:\d+$',
+        r'failure path=/v1/predict error="ZeroDivisionError: division by zero" where=test_app_middleware\.py:\d+$',
         failure,
     )
     assert " error request " in request
