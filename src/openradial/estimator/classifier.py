@@ -367,8 +367,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             for_scores, for_rejector = held_out.split_for_scores(self.false_reject_rate, self._seed)
             seen = self._seen.rows
         with private_random_numbers("cpu" if is_closed else self.device):
-            run: Any = closed_form.calibrate_head if is_closed else calibrate
-            self.classifier_ = run(
+            self.classifier_ = calibrate(
                 net,
                 self.head_,
                 recipe,

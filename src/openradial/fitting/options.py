@@ -142,18 +142,10 @@ class FitOptions:
 
     def recipe_options(self) -> dict[str, Any]:
         """Return the options that replace values of the recipe."""
-        options: dict[str, Any] = {"head": self.head, "loss": self.loss, "scale": self.scale}
-        if self.beta is not None:
-            options["beta"] = self.beta
-        if self.outliers is not None:
-            options["outlier_weight"] = self.outliers
-        if not self.neighbours:
-            options["layers"] = ()
-        if self.class_weight is not None:
-            options["class_weight"] = self.class_weight
-        if self.random_features is not None:
-            options["random_features"] = self.random_features
-        return options
+        values = {name: getattr(self, name) for name in ("head", "loss", "scale", "beta", "class_weight")}
+        values |= {"random_features": self.random_features, "outlier_weight": self.outliers}
+        values["layers"] = None if self.neighbours else ()
+        return {name: value for name, value in values.items() if value is not None}
 
     def choose_method(self, kind: str) -> MethodName:
         """Return the method for a kind of data."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from openradial import models
 from openradial.classifier import OpenClassifier
@@ -30,6 +30,7 @@ from openradial.fitting.options import FitOptions
 from openradial.fitting.preparation import PreparedData, prepare
 from openradial.fitting.report import GUARANTEES, Decided, FitReport, decide, make_report, weaknesses
 from openradial.fitting.selection import fit_best
+from openradial.heads.class_weight import balanced_weights
 from openradial.recipe import EMBEDDING, Recipe, closed_form_recipe, default_recipe
 from openradial.training import Devices, Record, Settings, limited_threads
 from openradial.training import fit as train
@@ -104,6 +105,7 @@ def fit(
         on_start(prepared, settings)
     net, recipe = build_network(wanted, prepared)
     head = recipe.make_head(len(prepared.split.known))
+    counts = torch.bincount(prepared.train.labels, minlength=head.num_classes)
     checkpoints = None if folder is None else training_folder(folder)
     # what must be the same in a run that is resumed
     values = {"options": wanted.as_dict() | {"training": {}}, "classes": prepared.split.known}
@@ -112,7 +114,7 @@ def fit(
         _check_same_run(checkpoints, facts)
     history = train(
         net,
-        recipe.make_objective(head, _class_weight(recipe, prepared)),
+        recipe.make_objective(head, None if recipe.class_weight is None else balanced_weights(counts).float()),
         _training_batches(wanted, prepared, settings, run_devices),
         None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK),
         settings=settings,
@@ -207,14 +209,6 @@ def _training_batches(options: FitOptions, prepared: PreparedData, settings: Set
     rank, world = devices.rank, devices.world_size
     order: BatchOptions = {"shuffle": True, "seed": options.seed, "rank": rank, "world": world}
     return prepared.batches(prepared.train, settings.batch_size // world, flip=options.flip, **order)
-
-
-def _class_weight(recipe: Recipe, prepared: PreparedData) -> Tensor | None:
-    """Return a weight per class with which all classes count alike, if the recipe asks for it."""
-    if recipe.class_weight is None:
-        return None
-    counts = torch.bincount(prepared.train.labels, minlength=len(prepared.split.known))
-    return counts.sum() / (len(counts) * counts.clamp_min(1).float())
 
 
 def _calibrated(

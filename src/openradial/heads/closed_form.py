@@ -182,7 +182,6 @@ class ClosedFormRadialHead(RadialHead):
 
     def outputs(self, z: Tensor) -> Tensor:
         """Return the outputs, ``(b, d) -> (b, k)``."""
-        self._check(z)
         return self._outputs(z)
 
     def solve(self) -> Self:
@@ -324,8 +323,9 @@ class ClosedFormRadialHead(RadialHead):
             statistics += ClassStatistics.of(self.expand(rows), labels, k, like.class_weight)
         return replace(like, statistics=statistics, hashes=RowHashes.of(z, y, k))
 
-    def _outputs(self, o: Tensor) -> Tensor:
+    def _outputs(self, o: Tensor, y: Tensor | None = None) -> Tensor:
         """Map features to outputs, in their precision and at least float32."""
+        self._check(o, y)
         self._check_fitted()
         z = at_least_float32(o)
         z = z if self.features is None else self.features(z)

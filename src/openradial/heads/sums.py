@@ -27,7 +27,7 @@ class ClassSums:
     @classmethod
     def empty(cls, classes: tuple[str, ...], num_features: int, class_weight: Tensor | None = None) -> Self:
         """Return the sums over no examples."""
-        k = len(_checked(classes))
+        k = len(check_names(classes))
         return cls(classes, ClassStatistics.empty(k, num_features), RowHashes.empty(k), class_weight)
 
     def __add__(self, other: Self) -> Self:
@@ -74,7 +74,7 @@ class ClassSums:
     def renamed(self, old: str, new: str) -> Self:
         """Return the sums with another name of a class."""
         k = self.index(old)
-        return replace(self, classes=_checked((*self.classes[:k], new, *self.classes[k + 1 :])))
+        return replace(self, classes=check_names((*self.classes[:k], new, *self.classes[k + 1 :])))
 
     def tensors(self) -> dict[str, Tensor]:
         """Return everything but the names of the classes."""
@@ -121,10 +121,11 @@ def class_names(classes: int | Sequence[str]) -> tuple[str, ...]:
     names = tuple(classes) if isinstance(classes, Iterable) else tuple(map(str, range(classes)))
     if not names:
         raise OptionError(f"there must be at least one class, got {classes!r}")
-    return _checked(names)
+    return check_names(names)
 
 
-def _checked(classes: tuple[str, ...]) -> tuple[str, ...]:
+def check_names(classes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of classes; raise unless each is a string of its own."""
     wrong = [name for name in classes if not isinstance(name, str)]
     if wrong:
         raise OptionError(f"class names must be strings, got {wrong[0]!r}; convert them with str")
