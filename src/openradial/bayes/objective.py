@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple, Protocol
 
 import torch
@@ -112,7 +111,9 @@ class ElboObjective:
     def metrics(self) -> dict[str, Metric]:
         """The two parts of the loss, then the metrics of outputs."""
         parts: dict[str, Metric] = {"nll": lambda o, y: o[:, -2], "kl": lambda o, y: o[:, -1]}
-        return parts | {name: partial(_of_outputs, metric) for name, metric in self.measured.items()}
+        return parts | {
+            name: lambda o, y, metric=metric: metric(o[:, :-2], y) for name, metric in self.measured.items()
+        }
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         batch = self.counter.batch if self.counter is not None and model.training else None
@@ -122,10 +123,6 @@ class ElboObjective:
             raise ShapeError(f"the network must give outputs of shape (b, k), got {tuple(part.outputs.shape)}")
         columns = torch.stack([nll, kl]).detach().expand(len(y), 2)
         return nll + kl, torch.cat([part.outputs, columns], 1)
-
-
-def _of_outputs(metric: Metric, o: Tensor, y: Tensor) -> Tensor:
-    return metric(o[:, :-2], y)
 
 
 class EpochBatches(Protocol):

@@ -10,7 +10,7 @@ from openradial.classifier import OpenClassifier
 from openradial.conformal.inputs import check_rate
 from openradial.data.examples import Examples
 from openradial.errors import OptionError
-from openradial.estimator.labels import Classes, class_names
+from openradial.estimator.labels import class_names
 from openradial.estimator.network import private_random_numbers
 from openradial.estimator.rows import GroupedExamples, as_batches, fit_scaler, scaled
 from openradial.fitting.calibration import closed_world_beta_of
@@ -30,7 +30,10 @@ def make_recipe(estimator: "RadialClassifier", rows: int, has_neighbours: bool) 
     options: dict[str, Any] = {name: getattr(estimator, name) for name in ("scale", "beta")}
     if not (isinstance(estimator.random_features, str) and estimator.random_features == "auto"):
         options["random_features"] = estimator.random_features
-    weight = _as_weights(estimator.class_weight, estimator.classes_)
+    weight: Any = estimator.class_weight
+    if isinstance(weight, dict):  # of labels; the recipe has one per class
+        classes = estimator.classes_
+        weight = tuple(map(float, compute_class_weight(weight, classes=classes, y=classes)))
     layers = (OUTPUTS,) if has_neighbours else ()
     return closed_form_recipe("table", rows, layers=layers, class_weight=weight, **options)
 
@@ -101,16 +104,3 @@ def _cross_beta(head: ClosedFormRadialHead, known: FeatureSet, seed: int) -> flo
     if not folds.any():
         raise OptionError("beta='fit' needs at least 2 different rows, got 1; add rows, or use beta='safe'")
     return closed_world_beta_of(cross_fit(head, [], known.z, known.y, folds).distances, known.y)
-
-
-def _as_weights(class_weight: Any, classes: Classes) -> Any:
-    """Return weights of labels as one per class; others as they are."""
-    if not isinstance(class_weight, dict):
-        return class_weight
-    return tuple(map(float, compute_class_weight(class_weight, classes=classes, y=classes)))
-
-
-def check_weights_are_known(class_weight: Any) -> None:
-    """Raise if the weights of the classes follow from all labels, which no single part has."""
-    if isinstance(class_weight, str):
-        raise OptionError(f"class_weight={class_weight!r} needs all labels at once; give partial_fit a dict of weights")

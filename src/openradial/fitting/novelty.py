@@ -7,7 +7,7 @@ known examples. So the classifier of a round has seen neither, as if it had been
 
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from openradial.fitting.calibration import fit_combination
 from openradial.fitting.cross import FOLDS, OUTSIDE, WIDE, FeatureSet, assign_folds, cross_fit
 from openradial.fitting.report import LeftOutReport
 from openradial.heads import ClosedFormRadialHead
+from openradial.heads.radial import RadialScore
 from openradial.metrics import auroc
 from openradial.recipe import Recipe
 from openradial.scorers import Combination
@@ -30,8 +31,7 @@ MOST_ROWS, SHARE = 2_500, 0.25  # rows that are left out as novel: this number o
 WEIGHTS = (0.0, 1.0, 2.0)  # to choose from, for each score
 # the head always counts, and one of the others: left-out classes do not show what is far from all data
 CHOICES = tuple(each for each in product(WEIGHTS, WEIGHTS, WEIGHTS) if each[0] and any(each[1:]))
-Weights = tuple[float, float, float]
-RadialScore = Literal["distance", "projection"]
+ScoreWeights = tuple[float, float, float]
 MARGIN = 0.003  # of the AUROC, by which other weights must be better than those of the recipe
 
 
@@ -44,7 +44,7 @@ class LeftOut:
     is_novel: Tensor  # (n,) whether the class was left out
     projections: Tensor  # (n,) the other score of the head, see openradial.heads.RadialHead
 
-    def choose(self, default: Weights) -> "Choice":
+    def choose(self, default: ScoreWeights) -> "Choice":
         """Return the score of the head and the weights with the highest AUROC.
 
         They differ from the radial distance with the default weights only if they are clearly better.
@@ -91,7 +91,7 @@ class Choice(NamedTuple):
     """The score of the head, the weights of all scores, and the AUROC on left-out classes."""
 
     score: RadialScore
-    weights: Weights
+    weights: ScoreWeights
     auroc: float
 
 

@@ -237,11 +237,10 @@ def _measured(
         None if part is None else decide(model, prepared.batches(part, CHUNK))
         for part in (prepared.report, prepared.novel)
     )
-    values |= {"guarantee": GUARANTEES["split" if out_of_fold is None else "cross"]}
-    known = out_of_fold if known is None else known
-    notes, seconds = (*prepared.notes, *values.pop("notes", ())), round(time.monotonic() - began, 1)
-    report = make_report(model, known, novel, prepared.split.novel, prepared.counts(), seconds)
-    report = replace(report, closed_form=selected_values(model.head), **values)
+    notes = (*prepared.notes, *values.pop("notes", ()))
+    values |= {"guarantee": GUARANTEES["split" if out_of_fold is None else "cross"], "examples": prepared.counts()}
+    values |= {"seconds": round(time.monotonic() - began, 1), "closed_form": selected_values(model.head)}
+    report = make_report(model, out_of_fold if known is None else known, novel, prepared.split.novel, **values)
     assert model.rejector is not None
     counts = torch.bincount(prepared.train.labels, minlength=len(model.classes))
     weak = weaknesses(report, model.rejector.false_reject_rate, model.classes, counts)

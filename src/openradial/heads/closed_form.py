@@ -15,7 +15,7 @@ from openradial.heads.ridge import Affine, Casts, RidgePath, alphas, best_alpha,
 from openradial.heads.row_hashes import RowHashes
 from openradial.heads.sums import ClassSums, check_tensors, class_names
 from openradial.nn import RadialLayer
-from openradial.scorers.base import Scorer, at_least_float32, check_features, check_rows
+from openradial.scorers.base import Scorer, at_least_float32, check_features, check_rows, draw_rows
 from openradial.scorers.statistics import ClassStatistics
 
 AT_ONCE = 2**22  # numbers of expanded features in memory at a time: 32 MB
@@ -357,10 +357,8 @@ class ClosedFormRadialHead(RadialHead):
         return zip(torch.split(z, rows), torch.split(y, rows), strict=True)
 
     def _sample(self, z: Tensor, y: Tensor, most: int) -> tuple[Tensor, Tensor]:
-        if len(z) <= most:
-            return z, y
-        order = torch.randperm(len(z), generator=torch.Generator().manual_seed(self.seed))[:most]
-        return z[order], y[order]
+        order = draw_rows(len(z), most, self.seed)
+        return (z, y) if len(z) <= most else (z[order], y[order])
 
     def _weights_of(self, y: Tensor) -> Tensor | None:
         """Return the weight of each example."""

@@ -135,12 +135,6 @@ class RadialHead(Head):
         self._check(o, y)
         return o
 
-    def _axis_length(self) -> float:
-        """Return the distance of the axis prototypes to the origin."""
-        if not isinstance(self.layer.prototypes, AxisPrototypes):
-            raise OptionError("score='projection' needs axis prototypes; use score='distance'")
-        return self.layer.prototypes.scale
-
     def _log_probs(self, d: Tensor) -> Tensor:
         scaled = -self.layer.beta * d
         return torch.where(d.isinf(), scaled, scaled.clamp_min(torch.finfo(d.dtype).min))  # finite for finite distances
@@ -150,7 +144,9 @@ class RadialHead(Head):
         if self.score == "distance":
             return nearest
         if self.score == "projection":
-            return projection(o, self._axis_length())
+            if not isinstance(self.layer.prototypes, AxisPrototypes):
+                raise OptionError("score='projection' needs axis prototypes; use score='distance'")
+            return projection(o, self.layer.prototypes.scale)
         missing, radius = -torch.expm1(-self.layer.beta * nearest), self.layer.cutoff  # 1 - p
         if radius == "disjoint":
             metric = make_metric(self.layer.metric, self.layer.axis_scale)

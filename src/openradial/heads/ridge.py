@@ -107,7 +107,8 @@ class RidgePath:
 
         The examples, given by :meth:`project`, must be in the statistics; ``weights``, ``(n,)``, are theirs.
         """
-        inverse = self._inverse(alpha)
+        values = (self.values + alpha).unsqueeze(1)
+        inverse = torch.where(values > 0, 1 / values, 0.0)  # (r, 1)
         outputs = torch.addmm(target_mean(self.statistics, 1.0), projected, self.targets * inverse)
         leverage = projected.square() @ inverse + 1 / self.statistics.total  # (n, 1)
         return _without_itself(outputs, leverage, y, weights)
@@ -125,11 +126,6 @@ class RidgePath:
         error = unexplained + float(explained @ shrinkage.square())
         rest = (max(free, 0) + float(shrinkage.sum())) / int(self.statistics.counts.sum())  # 1 - mean leverage
         return error / n / max(rest, SMALLEST) ** 2
-
-    def _inverse(self, alpha: float) -> Tensor:
-        """Return the inverse eigenvalues with the penalty, ``(r, 1)``; 0 where both are 0."""
-        values = self.values + alpha
-        return torch.where(values > 0, 1 / values, 0.0).unsqueeze(1)
 
 
 def leave_one_out(

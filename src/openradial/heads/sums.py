@@ -36,7 +36,8 @@ class ClassSums:
         classes = (*self.classes, *(name for name in other.classes if name not in known))
         mine, theirs = self.aligned(classes), other.aligned(classes)
         both = torch.tensor([name in known and name in other.classes for name in classes])
-        weights = [each._weights_or_ones() for each in (mine, theirs)]
+        ones = torch.ones(len(classes), dtype=torch.float64)
+        weights = [ones if each.class_weight is None else each.class_weight for each in (mine, theirs)]
         if not torch.equal(weights[0][both], weights[1][both]):
             raise OptionError("heads must give their common classes the same class weights to be merged")
         joined = torch.where(torch.tensor([name in known for name in classes]), weights[0], weights[1])
@@ -98,10 +99,6 @@ class ClassSums:
         statistics = ClassStatistics(scatter=scatter, **{name: tensors[name] for name in BY_CLASS})
         hashes = RowHashes(list(torch.split(tensors["hashes"], counts.tolist())))
         return type(self)(self.classes, statistics, hashes, tensors.get("class_weight"))
-
-    def _weights_or_ones(self) -> Tensor:
-        ones = torch.ones(len(self.classes), dtype=torch.float64)
-        return ones if self.class_weight is None else self.class_weight
 
 
 def check_tensors(what: str, shapes: Mapping[str, tuple[int, ...]], tensors: Mapping[str, Tensor]) -> None:
