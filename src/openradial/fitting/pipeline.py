@@ -90,15 +90,15 @@ def fit(
     if wanted.method == "best":
         run: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "nodes": nodes, "strategy": strategy}
         model = fit_best(partial(fit, on_epoch=on_epoch, show_progress=show_progress, **run), source, wanted)
-        if folder is not None:
-            model.save(folder, overwrite=overwrite)
-        return model
+        return _saved(model, folder, overwrite)
     features, encoder, notes = encode_source(wanted, source)
     as_features = wanted if encoder is None else replace(wanted, method="closed-form", size=None, encoder="auto")
     prepared = prepare(as_features, features)
     prepared = replace(prepared, kind=source.kind, notes=(*notes, *prepared.notes))
     if prepared.method == "closed-form":
-        return _fit_closed_form(as_features, prepared, encoder, folder, overwrite, began, on_start)
+        if on_start is not None:
+            on_start(prepared, None)
+        return _saved(_fit_closed_form(as_features, prepared, encoder, began), folder, overwrite)
     settings = choose_settings(wanted, prepared.network, len(prepared.train))
     run_devices = Devices(settings, accelerator=accelerator, devices=devices, nodes=nodes, strategy=strategy)
     if on_start is not None and run_devices.is_main:
@@ -131,25 +131,25 @@ def fit(
     net = gathered(net, lambda: build_network(wanted, prepared)[0])
     model = _calibrated(net, head, recipe, wanted, prepared)
     model.report = _measured(model, prepared, began)
-    model.metadata = _metadata(wanted, prepared, recipe, settings, len(history.records), model.report)
+    training = {"epochs": len(history.records), "settings": settings.as_dict()}
+    model.metadata = _metadata(wanted, prepared, recipe, model.report, training)
     if folder is not None and run_devices.is_main:
         model.save(folder, overwrite=overwrite)
         shutil.rmtree(training_folder(folder), ignore_errors=True)
     return model
 
 
+def _saved(model: OpenClassifier, folder: Path | None, overwrite: bool) -> OpenClassifier:
+    """Save the model if there is a folder for it."""
+    if folder is not None:
+        model.save(folder, overwrite=overwrite)
+    return model
+
+
 def _fit_closed_form(
-    options: FitOptions,
-    prepared: PreparedData,
-    encoder: Encoder | None,
-    folder: Path | None,
-    overwrite: bool,
-    began: float,
-    on_start: Callable[[PreparedData, Settings | None], None] | None,
+    options: FitOptions, prepared: PreparedData, encoder: Encoder | None, began: float
 ) -> OpenClassifier:
-    """Fit the head and the scorers on features, calibrate, measure and save."""
-    if on_start is not None:
-        on_start(prepared, None)
+    """Fit the head and the scorers on features, calibrate and measure."""
     classes, rate, seed = prepared.split.known, options.false_reject_rate, options.seed
     kind = "table" if prepared.kind == "points" and prepared.num_features < EMBEDDING else prepared.kind
     recipe = closed_form_recipe(kind, len(prepared.train), **options.recipe_options())
@@ -173,9 +173,7 @@ def _fit_closed_form(
         model = model.replace(preprocessing=prepared.inputs, network=(prepared.network.name, {}))
     else:
         model = model.replace(net=encoder.net, preprocessing=encoder.inputs, network=encoder.network)
-    model.report, model.metadata = report, _metadata(options, prepared, recipe, None, 0, report)
-    if folder is not None:
-        model.save(folder, overwrite=overwrite)
+    model.report, model.metadata = report, _metadata(options, prepared, recipe, report, {})
     return model
 
 
@@ -248,12 +246,7 @@ def _measured(
 
 
 def _metadata(
-    options: FitOptions,
-    prepared: PreparedData,
-    recipe: Recipe,
-    settings: Settings | None,
-    epochs: int,
-    report: FitReport,
+    options: FitOptions, prepared: PreparedData, recipe: Recipe, report: FitReport, training: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what a bundle says about how the model was made."""
     values = report.as_dict()
@@ -271,9 +264,7 @@ def _metadata(
         "false_reject_rate": values["false_rejects"] or {"asked": options.false_reject_rate},
         **{name: values[name] for name in ("novel", "expected_detection", "baseline", "weak")},
     }
-    training: dict[str, Any] = {"method": prepared.method, "seconds": report.seconds, **(report.closed_form or {})}
-    if settings is not None:
-        training |= {"epochs": epochs, "settings": settings.as_dict()}
+    training = {"method": prepared.method, "seconds": report.seconds, **(report.closed_form or {}), **training}
     made = {"recipe": recipe.as_dict(), "training": training}
     return _json({"data": data, "measured": measured, **made, "notes": report.notes})
 
