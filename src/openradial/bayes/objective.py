@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from openradial.bayes.layers import given
 from openradial.bayes.posterior import posterior
 from openradial.bayes.vectorised import run_with
 from openradial.errors import OptionError, ShapeError, check_count
-from openradial.nn.objective import Loss, Metric, correct
+from openradial.nn.objective import BatchSource, Loss, Metric, correct
 
 
 class Elbo(NamedTuple):
@@ -125,15 +125,6 @@ class ElboObjective:
         return nll + kl, torch.cat([part.outputs, columns], 1)
 
 
-class EpochBatches(Protocol):
-    """The batches that :func:`openradial.training.fit` trains on."""
-
-    labels: Tensor
-
-    def __len__(self) -> int: ...
-    def epoch(self, epoch: int, *, start_batch: int = 0) -> Iterator[tuple[Tensor, Tensor]]: ...
-
-
 class BatchCounter:
     """Batches that record the number of the last one in the epoch, from 1; also where an epoch is resumed.
 
@@ -141,7 +132,7 @@ class BatchCounter:
     :func:`openradial.training.fit`.
     """
 
-    def __init__(self, source: EpochBatches) -> None:
+    def __init__(self, source: BatchSource) -> None:
         self.source, self.labels = source, source.labels
         self.batch: int | None = None
 
