@@ -147,11 +147,11 @@ def test_identical_rows_are_not_separated_by_early_stopping(monkeypatch):
     X, y = make_blobs(60, n_features=4, centers=3, random_state=0)
     parts = []
 
-    def train(net, objective, known, validation, *options):
-        parts.extend([known, validation])
+    def fit(net, objective, known, validation, **options):
+        parts.extend([known.examples, validation.examples])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("openradial.estimator.gradient.train", train)
+    monkeypatch.setattr("openradial.estimator.gradient.fit", fit)
     with pytest.raises(KeyboardInterrupt):
         RadialClassifier(**QUICK, early_stopping=True).fit(np.repeat(X, 3, 0), np.repeat(y, 3))
     known, validation = ({tuple(row) for row in part.inputs.tolist()} for part in parts)

@@ -60,6 +60,15 @@ def test_other_heads_are_fitted_and_calibrated(name):
     assert (model.decide(points(seed=2).inputs).labels < 0).sum() <= 0.1 * 60
 
 
+def test_a_head_that_is_fitted_already_stays():
+    recipe, known = Recipe(method="closed-form", layers=("outputs",)), points(seed=5)
+    head = recipe.make_closed_form_head(("a", "b"), 2).fit(known.inputs, known.labels)
+    weight, parts = head.weight.clone(), {"train": 0, "combination": 1, "calibration": 2}
+    model = calibrate(nn.Identity(), head, recipe, 0.1, **{name: in_order(points(seed=i)) for name, i in parts.items()})
+    assert torch.equal(model.head.weight, weight)
+    assert model.scorers[1].references.shape == (60, 2)
+
+
 def test_without_examples_for_a_combination_the_score_of_the_head_decides():
     net = models.build("mlp", 2, inputs=2, hidden=(8, 8))
     model = calibrated(net, default_recipe(net, "mlp", "points"), combination=None)

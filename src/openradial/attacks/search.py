@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from openradial.attacks.losses import HeadLoss
 from openradial.attacks.region import Limit, Norm, Region
-from openradial.bayes.vectorised import evaluating
 from openradial.errors import OptionError, ShapeError, check_count, check_positive
+from openradial.nn.hidden import evaluating
 
 OutputFunction = Callable[[Tensor], Tensor]  # inputs to outputs, (b, ...) -> (b, k)
 AttackLoss = Callable[[Tensor, Tensor], Tensor]  # outputs and labels to one value per input, (b, k), (b,) -> (b,)

@@ -25,34 +25,8 @@ from openradial.bayes.prediction import (
 )
 from openradial.bayes.priors import GaussianPrior, Prior, ScaleMixturePrior
 
-__all__ = [
-    "BatchCounter",
-    "BayesConv1d",
-    "BayesConv2d",
-    "BayesEmbedding",
-    "BayesGRU",
-    "BayesLSTM",
-    "BayesLayer",
-    "BayesLinear",
-    "BayesRNN",
-    "Elbo",
-    "ElboObjective",
-    "Ensemble",
-    "GaussianPrior",
-    "MCDropout",
-    "Posterior",
-    "Prior",
-    "SampledPrediction",
-    "ScaleMixturePrior",
-    "elbo",
-    "expected_entropy",
-    "expected_missing_mass",
-    "freeze",
-    "kl_weight",
-    "mutual_information",
-    "posterior",
-    "predict",
-    "predictive_entropy",
-    "to_bayesian",
-    "with_missing_mass",
-]
+__all__ = ["BatchCounter", "BayesConv1d", "BayesConv2d", "BayesEmbedding", "BayesGRU", "BayesLSTM", "BayesLayer"]
+__all__ += ["BayesLinear", "BayesRNN", "Elbo", "ElboObjective", "Ensemble", "GaussianPrior", "MCDropout", "Posterior"]
+__all__ += ["Prior", "SampledPrediction", "ScaleMixturePrior", "elbo", "expected_entropy", "expected_missing_mass"]
+__all__ += ["freeze", "kl_weight", "mutual_information", "posterior", "predict", "predictive_entropy", "to_bayesian"]
+__all__ += ["with_missing_mass"]

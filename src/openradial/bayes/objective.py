@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +11,7 @@ from openradial.bayes.layers import given
 from openradial.bayes.posterior import posterior
 from openradial.bayes.vectorised import run_with
 from openradial.errors import OptionError, ShapeError, check_count
-from openradial.nn.objective import Loss, Metric, correct
+from openradial.nn.objective import BatchSource, Loss, Metric, correct
 
 
 class Elbo(NamedTuple):
@@ -112,7 +111,9 @@ class ElboObjective:
     def metrics(self) -> dict[str, Metric]:
         """The two parts of the loss, then the metrics of outputs."""
         parts: dict[str, Metric] = {"nll": lambda o, y: o[:, -2], "kl": lambda o, y: o[:, -1]}
-        return parts | {name: partial(_of_outputs, metric) for name, metric in self.measured.items()}
+        return parts | {
+            name: lambda o, y, metric=metric: metric(o[:, :-2], y) for name, metric in self.measured.items()
+        }
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         batch = self.counter.batch if self.counter is not None and model.training else None
@@ -124,19 +125,6 @@ class ElboObjective:
         return nll + kl, torch.cat([part.outputs, columns], 1)
 
 
-def _of_outputs(metric: Metric, o: Tensor, y: Tensor) -> Tensor:
-    return metric(o[:, :-2], y)
-
-
-class EpochBatches(Protocol):
-    """The batches that :func:`openradial.training.fit` trains on."""
-
-    labels: Tensor
-
-    def __len__(self) -> int: ...
-    def epoch(self, epoch: int, *, start_batch: int = 0) -> Iterator[tuple[Tensor, Tensor]]: ...
-
-
 class BatchCounter:
     """Batches that record the number of the last one in the epoch, from 1; also where an epoch is resumed.
 
@@ -144,7 +132,7 @@ class BatchCounter:
     :func:`openradial.training.fit`.
     """
 
-    def __init__(self, source: EpochBatches) -> None:
+    def __init__(self, source: BatchSource) -> None:
         self.source, self.labels = source, source.labels
         self.batch: int | None = None
 

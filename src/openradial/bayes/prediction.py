@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from openradial.bayes.ensembles import NetworkSamples, samples_of
-from openradial.bayes.vectorised import Sizes, evaluating
+from openradial.bayes.vectorised import Sizes
 from openradial.errors import DTypeError, OptionError, ShapeError, check_count
+from openradial.nn.hidden import evaluating
 
 ACTIVATIONS = 2**21  # numbers in the largest layer of a pass: they fit into the cache
 LEAST_PAIRS = 16  # fewest pairs of a network and an input in a pass

@@ -1,7 +1,6 @@
 """Many networks of one architecture in one pass: ``torch.func.vmap``, with some operations in a form that suits it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -88,19 +87,6 @@ class Sizes(TorchFunctionMode):
         if isinstance(result, Tensor) and not isinstance(result, nn.Parameter):
             self.most = max(self.most, result.numel())
         return result
-
-
-@contextmanager
-def evaluating(network: nn.Module, *, active: tuple[type[nn.Module], ...] = ()) -> Iterator[None]:
-    """Set evaluation mode, apart from the types of layers that stay ``active``; restore the modes afterwards."""
-    wrong = [module for module in network.modules() if module.training != isinstance(module, active)]
-    try:
-        for module in wrong:
-            module.training = isinstance(module, active)
-        yield
-    finally:
-        for module in wrong:
-            module.training = not isinstance(module, active)
 
 
 class Convolutions(torch.autograd.Function):

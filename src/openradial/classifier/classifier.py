@@ -3,6 +3,7 @@
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -16,6 +17,7 @@ from openradial.conformal import Rejector
 from openradial.data.inputs import Inputs, TensorInputs
 from openradial.errors import HeadError, OptionError
 from openradial.heads import Head, HeadOutput
+from openradial.heads.sums import check_names
 from openradial.nn import hidden_layers
 from openradial.scorers import Combination, Scorer
 from openradial.scorers.base import at_least_float32
@@ -128,11 +130,12 @@ class OpenClassifier(nn.Module):
         o: Tensor = self.net(x)
         return o
 
-    def fit_scorers(self, inputs: Iterable[Tensor], labels: Tensor) -> Self:
+    def fit_scorers(self, inputs: Iterable[Tensor], labels: Tensor, *, fits_head: bool = True) -> Self:
         """Fit the head and the scorers to the training data: batches of inputs, and the labels of all of them."""
         parts = list(self._hidden_layers(inputs))
         layers = {name: _joined([part[name] for part in parts]) for name in (OUTPUTS, *self.layers)}
-        self.head.fit(layers[OUTPUTS], labels)
+        if fits_head:
+            self.head.fit(layers[OUTPUTS], labels)
         for layer, scorer in self.layer_scorers():
             if scorer is not self.head:
                 scorer.fit(layers[layer], labels)
@@ -170,18 +173,8 @@ class OpenClassifier(nn.Module):
 
     def replace(self, **changes: Any) -> Self:
         """Return a classifier with the same parts and some arguments of the constructor replaced."""
-        names = (
-            "net",
-            "head",
-            "combination",
-            "rejector",
-            "classes",
-            "preprocessing",
-            "network",
-            "metadata",
-            "versions",
-        )
-        values = {name: getattr(self, name) for name in names} | {"scorers": self.layer_scorers()}
+        values = {name: getattr(self, name) for name in signature(OpenClassifier).parameters}
+        values["scorers"] = self.layer_scorers()
         return type(self)(**values | changes)
 
     def save(self, path: Path | str, *, overwrite: bool = False) -> Path:
@@ -226,12 +219,7 @@ class OpenClassifier(nn.Module):
         if len(classes) != self.head.num_classes:
             expected = f"{self.head.num_classes} classes but {len(classes)} names"
             raise OptionError(f"classes must name every class of the head: {expected}")
-        wrong = next((name for name in classes if not isinstance(name, str)), None)
-        if wrong is not None:
-            raise OptionError(f"class names must be strings, got {wrong!r}; convert them with str")
-        if len(set(classes)) < len(classes):
-            twice = next(name for name in classes if classes.count(name) > 1)
-            raise OptionError(f"class names must differ, got {twice!r} twice")
+        check_names(classes)
         if rejector is None or not rejector.per_class or not rejector.is_fitted:
             return
         left = [name for k, name in enumerate(classes) if k not in (rejector.classes or ())]

@@ -10,15 +10,5 @@ from openradial.conformal.prediction_sets import PredictionSets
 from openradial.conformal.rejector import FalseRejectReport, Rejector, false_reject_report
 from openradial.conformal.risk import OperatingPoint, operating_point
 
-__all__ = [
-    "BetaFit",
-    "FalseRejectReport",
-    "OperatingPoint",
-    "PredictionSets",
-    "Rejector",
-    "conformal_p_values",
-    "examples_needed",
-    "false_reject_report",
-    "fit_beta",
-    "operating_point",
-]
+__all__ = ["BetaFit", "FalseRejectReport", "OperatingPoint", "PredictionSets", "Rejector", "conformal_p_values"]
+__all__ += ["examples_needed", "false_reject_report", "fit_beta", "operating_point"]

@@ -98,20 +98,16 @@ def estimator_state(path: Path | str) -> tuple[dict[str, Any], dict[str, Any]]:
     if isinstance(net, MLP):
         params["hidden"] = tuple(_widths(net))
     if isinstance(head, ClosedFormRadialHead):
-        params |= _closed_form_params(head, state["classes_"])
+        weight: Any = head.class_weight
+        if isinstance(weight, tuple):
+            weight = dict(zip(state["classes_"].tolist(), weight, strict=True))
+        params |= {"method": "closed-form", "random_features": head.random_features, "class_weight": weight}
         neighbours = [scorer for _, scorer in model.layer_scorers() if isinstance(scorer, NeighbourScorer)]
         if neighbours:  # in closed form it holds training rows
             state["_seen"] = Seen.among(neighbours[0].references.float(), int(head.counts.sum()))
     if names != [f"x{i}" for i in range(len(names))]:
         state["feature_names_in_"] = np.array(names, dtype=object)
     return params, state
-
-
-def _closed_form_params(head: ClosedFormRadialHead, classes: NDArray[Any]) -> dict[str, Any]:
-    weight: Any = head.class_weight
-    if isinstance(weight, tuple):
-        weight = dict(zip(classes.tolist(), weight, strict=True))
-    return {"method": "closed-form", "random_features": head.random_features, "class_weight": weight}
 
 
 def _network_record(net: nn.Module, num_inputs: int) -> tuple[str, dict[str, Any]]:

@@ -197,8 +197,9 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         is_closed, begins = self._is_closed_form(), not hasattr(self, "network_")
         if not begins and is_closed != isinstance(self.head_, ClosedFormRadialHead):
             raise OptionError(f"this classifier was fitted with another method than {self.method!r}; call fit first")
-        if begins or not is_closed:
-            closed_form.check_weights_are_known(self.class_weight)
+        if (begins or not is_closed) and isinstance(self.class_weight, str):
+            needs = f"class_weight={self.class_weight!r} needs all labels at once"
+            raise OptionError(f"{needs}; give partial_fit a dict of weights")
         X, y = self._validated(X, y, reset=begins)
         named = as_classes(classes, None if begins else self.classes_)
         if begins:
@@ -367,8 +368,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             for_scores, for_rejector = held_out.split_for_scores(self.false_reject_rate, self._seed)
             seen = self._seen.rows
         with private_random_numbers("cpu" if is_closed else self.device):
-            run: Any = closed_form.calibrate_head if is_closed else calibrate
-            self.classifier_ = run(
+            self.classifier_ = calibrate(
                 net,
                 self.head_,
                 recipe,

@@ -10,11 +10,11 @@ from openradial.classifier import OpenClassifier
 from openradial.conformal.inputs import check_rate
 from openradial.data.examples import Examples
 from openradial.errors import OptionError
-from openradial.estimator.labels import Classes, class_names
+from openradial.estimator.labels import class_names
 from openradial.estimator.network import private_random_numbers
 from openradial.estimator.rows import GroupedExamples, as_batches, fit_scaler, scaled
-from openradial.fitting.calibration import LabelledBatches, calibrate_fitted, closed_world_beta_of
-from openradial.fitting.closed_form import calibrate_cross, fit_closed_form, with_scorers
+from openradial.fitting.calibration import closed_world_beta_of
+from openradial.fitting.closed_form import calibrate_cross, fit_closed_form
 from openradial.fitting.cross import FeatureSet, assign_folds, cross_fit
 from openradial.heads import ClosedFormRadialHead
 from openradial.heads.random_features import median_distance
@@ -30,7 +30,10 @@ def make_recipe(estimator: "RadialClassifier", rows: int, has_neighbours: bool) 
     options: dict[str, Any] = {name: getattr(estimator, name) for name in ("scale", "beta")}
     if not (isinstance(estimator.random_features, str) and estimator.random_features == "auto"):
         options["random_features"] = estimator.random_features
-    weight = _as_weights(estimator.class_weight, estimator.classes_)
+    weight: Any = estimator.class_weight
+    if isinstance(weight, dict):  # of labels; the recipe has one per class
+        classes = estimator.classes_
+        weight = tuple(map(float, compute_class_weight(weight, classes=classes, y=classes)))
     layers = (OUTPUTS,) if has_neighbours else ()
     return closed_form_recipe("table", rows, layers=layers, class_weight=weight, **options)
 
@@ -50,7 +53,7 @@ def solve_rows(estimator: "RadialClassifier", rows: GroupedExamples, *, is_cross
             model = model.replace(scorers=None, combination=None)
         if is_cross and rate is None and recipe.beta == "fit":
             head.layer.beta = _cross_beta(head, known, seed)
-    _finish(estimator, model, head, recipe, known)
+    _finish(estimator, model, recipe, known)
 
 
 def add_rows(estimator: "RadialClassifier", rows: Examples) -> None:
@@ -62,24 +65,7 @@ def add_rows(estimator: "RadialClassifier", rows: Examples) -> None:
         head = _first_head(estimator, recipe, known) if begins else estimator.head_
         assert isinstance(head, ClosedFormRadialHead)
         head.partial_fit(known.z, known.y)
-    _finish(estimator, OpenClassifier(net, head, classes=head.classes), head, recipe, known)
-
-
-def calibrate_head(
-    net: nn.Module,
-    head: ClosedFormRadialHead,
-    recipe: Recipe,
-    false_reject_rate: float,
-    *,
-    train: LabelledBatches,
-    combination: LabelledBatches | None,
-    calibration: LabelledBatches,
-) -> OpenClassifier:
-    """Calibrate as :func:`openradial.fitting.calibrate` does; the head stays, ``train`` are rows for the neighbours."""
-    model = OpenClassifier(net, head)
-    if combination is not None and recipe.layers:
-        model = with_scorers(net, head, recipe, FeatureSet.of(net, train))
-    return calibrate_fitted(model, recipe, false_reject_rate, combination, calibration)
+    _finish(estimator, OpenClassifier(net, head, classes=head.classes), recipe, known)
 
 
 def _begin(estimator: "RadialClassifier", rows: Examples) -> tuple[nn.Module, Recipe]:
@@ -106,14 +92,9 @@ def _first_head(estimator: "RadialClassifier", recipe: Recipe, known: FeatureSet
     return head
 
 
-def _finish(
-    estimator: "RadialClassifier",
-    model: OpenClassifier,
-    head: ClosedFormRadialHead,
-    recipe: Recipe,
-    known: FeatureSet,
-) -> None:
-    estimator.classifier_, estimator.head_, estimator.network_ = model, head, model.net
+def _finish(estimator: "RadialClassifier", model: OpenClassifier, recipe: Recipe, known: FeatureSet) -> None:
+    assert isinstance(model.head, ClosedFormRadialHead)
+    estimator.classifier_, estimator.head_, estimator.network_ = model, model.head, model.net
     estimator._remember(recipe, known.z.float())
 
 
@@ -123,16 +104,3 @@ def _cross_beta(head: ClosedFormRadialHead, known: FeatureSet, seed: int) -> flo
     if not folds.any():
         raise OptionError("beta='fit' needs at least 2 different rows, got 1; add rows, or use beta='safe'")
     return closed_world_beta_of(cross_fit(head, [], known.z, known.y, folds).distances, known.y)
-
-
-def _as_weights(class_weight: Any, classes: Classes) -> Any:
-    """Return weights of labels as one per class; others as they are."""
-    if not isinstance(class_weight, dict):
-        return class_weight
-    return tuple(map(float, compute_class_weight(class_weight, classes=classes, y=classes)))
-
-
-def check_weights_are_known(class_weight: Any) -> None:
-    """Raise if the weights of the classes follow from all labels, which no single part has."""
-    if isinstance(class_weight, str):
-        raise OptionError(f"class_weight={class_weight!r} needs all labels at once; give partial_fit a dict of weights")

@@ -1,5 +1,6 @@
 """An estimator with a network that is trained."""
 
+import signal as signals
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,14 +9,15 @@ from sklearn.utils.class_weight import compute_class_weight  # type: ignore[impo
 from torch import nn
 
 from openradial.classifier import OpenClassifier
+from openradial.data.batches import Batches
 from openradial.data.examples import Examples
-from openradial.errors import OptionError
-from openradial.estimator.network import inference_copy, make_network, private_random_numbers, train
+from openradial.errors import OptionError, TrainingError
+from openradial.estimator.network import inference_copy, make_network, private_random_numbers
 from openradial.estimator.rows import as_rows, fit_scaler, scaled
 from openradial.heads import RadialHead
 from openradial.models import MLP
 from openradial.recipe import Recipe, hidden_layer_names
-from openradial.training import DEFAULTS, Settings
+from openradial.training import DEFAULTS, Devices, Settings, fit
 
 if TYPE_CHECKING:
     from openradial.estimator.classifier import RadialClassifier
@@ -54,13 +56,23 @@ def train_rows(estimator: "RadialClassifier", known: Examples, validation: Examp
         recipe, head = estimator._recipe(network), estimator.head_
         estimator.classifier_ = OpenClassifier(network, head)  # an earlier calibration no longer holds
         known = scaled(known, estimator.scaler_)
-        validation = None if validation is None else scaled(validation, estimator.scaler_)
         weight, classes = None, estimator.classes_
         if estimator.class_weight is not None:
             weight = compute_class_weight(estimator.class_weight, classes=classes, y=classes[known.labels.numpy()])
             weight = torch.tensor(weight).float()
-        objective, verbose = recipe.make_objective(head, weight), bool(estimator.verbose)
-        history = train(network, objective, known, validation, settings, estimator.device, verbose)
+        history = fit(
+            network,
+            recipe.make_objective(head, weight),
+            Batches(known, settings.batch_size, shuffle=True, seed=settings.seed),
+            None if validation is None else Batches(scaled(validation, estimator.scaler_), settings.batch_size),
+            settings=settings,
+            devices=Devices(settings, accelerator=estimator.device, devices=1),
+            show_progress=bool(estimator.verbose),
+        )
+        network.cpu().eval()
+        if history.stopped_by is not None:  # by a signal, which is raised again
+            signals.raise_signal(signals.Signals[history.stopped_by])
+            raise TrainingError(f"training was stopped by {history.stopped_by} before its end; fit again")
     estimator.history_ += history.records
     estimator.network_ = network
     estimator.classifier_ = OpenClassifier(inference_copy(network, estimator.device), head)

@@ -1,7 +1,6 @@
-"""The network of an estimator: built, checked, trained."""
+"""The network of an estimator: built, checked, copied for predictions."""
 
 import copy
-import signal as signals
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,12 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from openradial.data.batches import Batches
-from openradial.data.examples import Examples
-from openradial.errors import OptionError, ShapeError, TrainingError, check_choice
+from openradial.errors import OptionError, ShapeError, check_choice
 from openradial.models import MLP
-from openradial.training import Devices, History, Objective, Settings, fit
-from openradial.training.outliers import OutlierObjective
 
 DRAWING = threading.Lock()
 Factory = Callable[[int, int], nn.Module]
@@ -67,32 +62,6 @@ def _check_network(net: nn.Module, x: Tensor, classes: int) -> None:
             f"the network must give one output per class, of shape (b, {classes}), got {got} for b = {len(x)}; "
             f"make its last layer {classes} wide"
         )
-
-
-def train(
-    net: nn.Module,
-    objective: Objective | OutlierObjective,
-    known: Examples,
-    validation: Examples | None,
-    settings: Settings,
-    device: str,
-    show_progress: bool,
-) -> History:
-    """Train in place; a signal that stops the training is raised again afterwards."""
-    history = fit(
-        net,
-        objective,
-        Batches(known, settings.batch_size, shuffle=True, seed=settings.seed),
-        None if validation is None else Batches(validation, settings.batch_size),
-        settings=settings,
-        devices=Devices(settings, accelerator=device, devices=1),
-        show_progress=show_progress,
-    )
-    net.cpu().eval()
-    if history.stopped_by is not None:
-        signals.raise_signal(signals.Signals[history.stopped_by])
-        raise TrainingError(f"training was stopped by {history.stopped_by} before its end; fit again")
-    return history
 
 
 def inference_copy(net: nn.Module, device: str) -> nn.Module:

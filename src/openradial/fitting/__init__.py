@@ -12,23 +12,6 @@ from openradial.fitting.pipeline import StoppedError, fit, training_folder
 from openradial.fitting.preparation import PreparedData, prepare
 from openradial.fitting.report import FitReport
 
-__all__ = [
-    "FitData",
-    "FitOptions",
-    "FitReport",
-    "HeldOut",
-    "LabelledBatches",
-    "NetworkChoice",
-    "PreparedData",
-    "StoppedError",
-    "as_source",
-    "calibrate",
-    "calibrated_beta",
-    "choose_network",
-    "choose_settings",
-    "closed_world_beta",
-    "fit",
-    "hold_out",
-    "prepare",
-    "training_folder",
-]
+__all__ = ["FitData", "FitOptions", "FitReport", "HeldOut", "LabelledBatches", "NetworkChoice", "PreparedData"]
+__all__ += ["StoppedError", "as_source", "calibrate", "calibrated_beta", "choose_network", "choose_settings"]
+__all__ += ["closed_world_beta", "fit", "hold_out", "prepare", "training_folder"]

@@ -34,14 +34,15 @@ def calibrate(
 ) -> OpenClassifier:
     """Return a classifier whose parts are fitted on different known data.
 
-    Without examples for a combination, or without hidden layers in the recipe, the score of the head alone decides.
+    Without examples for a combination, or without hidden layers in the recipe, the score of the head alone decides. A
+    head that is fitted already stays as it is.
     """
     net.eval()
     model = OpenClassifier(net, head)
     if combination is not None and recipe.layers:
         model = model.replace(scorers=recipe.make_scorers(head), combination=recipe.make_combination())
     if model.layers or not head.is_fitted:
-        model.fit_scorers(inputs_of(train), labels_of(train))
+        model.fit_scorers(inputs_of(train), labels_of(train), fits_head=not head.is_fitted)
     return calibrate_fitted(model, recipe, false_reject_rate, combination, calibration)
 
 

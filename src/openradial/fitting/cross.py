@@ -17,7 +17,7 @@ from openradial.heads import ClosedFormRadialHead
 from openradial.heads.radial import projection
 from openradial.recipe import REFERENCES, Recipe
 from openradial.scorers import MahalanobisScorer, NeighbourScorer, Scorer
-from openradial.scorers.base import unit_length
+from openradial.scorers.base import draw_rows, unit_length
 from openradial.scorers.statistics import ClassStatistics
 from openradial.training import make_outliers
 
@@ -145,6 +145,4 @@ def _without_fold(scorer: Scorer, z: Tensor, y: Tensor, folds: Tensor, seed: int
 
 def reference_rows(count: int, seed: int = 0) -> Tensor:
     """Return which of the examples neighbours are searched among: all, or as many as the recipe keeps."""
-    if count <= REFERENCES:
-        return torch.arange(count)
-    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:REFERENCES].sort().values
+    return draw_rows(count, REFERENCES, seed).sort().values

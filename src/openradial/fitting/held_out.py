@@ -60,8 +60,10 @@ def hold_out(
     rest, parts = known, {}
     for name, size in sizes.items():
         rest, parts[name] = _taken(rest, size, needed if name == "calibration" else 1, seed, groups)
-    notes = _notes(known, list(sizes), has_test_data)
-    return HeldOut(rest, parts.get("combination"), parts["calibration"], parts.get("report"), notes)
+    notes = [] if "combination" in sizes else [_few(known) + ALONE]
+    if "report" not in sizes and not has_test_data:
+        notes.append(f"{_few(known)}: none is left for a report; keep some and run openradial evaluate")
+    return HeldOut(rest, parts.get("combination"), parts["calibration"], parts.get("report"), tuple(notes))
 
 
 def hold_out_nothing(known: Examples) -> HeldOut:
@@ -101,15 +103,6 @@ def rounded_up(rate: float) -> float:
     """
     step = 10.0 ** (math.floor(math.log10(rate)) - 1)
     return float(f"{math.ceil(rate / step - 1e-9) * step:.2g}")
-
-
-def _notes(known: Examples, wanted: list[str], has_test_data: bool) -> tuple[str, ...]:
-    few, notes = _few(known), []
-    if "combination" not in wanted:
-        notes.append(few + ALONE)
-    if "report" not in wanted and not has_test_data:
-        notes.append(f"{few}: none is left for a report; keep some and run openradial evaluate")
-    return tuple(notes)
 
 
 def _few(known: Examples) -> str:

@@ -36,8 +36,9 @@ def as_source(data: FitData, label: str | None = None, text: str | None = None, 
     if label is not None or text is not None:
         raise OptionError("label and text name columns of a file, and data in memory have none; leave them out")
     if isinstance(data, tuple) and len(data) == 2:
-        if _are_texts(data[0]):
-            table = Table({COLUMN: word_column(data[0])}, *_labels(data[1]))  # type: ignore[arg-type]
+        texts: Any = data[0]
+        if isinstance(texts, list | tuple | np.ndarray) and len(texts) and isinstance(texts[0], str):
+            table = Table({COLUMN: word_column(texts)}, *_labels(data[1]))
             return DataSource(IN_MEMORY, "texts", table, text=COLUMN)
         data = _from_arrays(*data)
         if isinstance(data, Table):  # all columns of an array are used, so that its shape stays
@@ -62,10 +63,6 @@ def as_source(data: FitData, label: str | None = None, text: str | None = None, 
         "expected square images (n, c, h, w) of uint8 with 1 or 3 channels, rows (n, d) or sequences (n, t, c) of "
         f"floats, got {str(x.dtype).removeprefix('torch.')} of shape {tuple(x.shape)}"
     )
-
-
-def _are_texts(inputs: Any) -> bool:
-    return isinstance(inputs, list | tuple | np.ndarray) and len(inputs) > 0 and isinstance(inputs[0], str)
 
 
 def _from_arrays(inputs: ArrayLike | Tensor, labels: ArrayLike | Tensor) -> Data:

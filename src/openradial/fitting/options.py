@@ -116,9 +116,10 @@ class FitOptions:
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name} must be true or false, got {getattr(self, name)!r}")
         # refuse what no recipe and no setting can be, before anything starts
-        Recipe(**self.recipe_options() | {"method": self._least_method()})
+        least = self.choose_method("points")  # what the other options ask for, whatever the data
+        Recipe(**self.recipe_options() | {"method": least})
         Settings.from_mapping(self.training)
-        if self.method != "best" and self._least_method() == "closed-form" and (given := self._only_trained()):
+        if self.method != "best" and least == "closed-form" and (given := self._only_trained()):
             raise OptionError(
                 f"{given[0]} is for a network that is trained, and in closed form none is; leave it out, or use "
                 "method='gradient'"
@@ -142,18 +143,10 @@ class FitOptions:
 
     def recipe_options(self) -> dict[str, Any]:
         """Return the options that replace values of the recipe."""
-        options: dict[str, Any] = {"head": self.head, "loss": self.loss, "scale": self.scale}
-        if self.beta is not None:
-            options["beta"] = self.beta
-        if self.outliers is not None:
-            options["outlier_weight"] = self.outliers
-        if not self.neighbours:
-            options["layers"] = ()
-        if self.class_weight is not None:
-            options["class_weight"] = self.class_weight
-        if self.random_features is not None:
-            options["random_features"] = self.random_features
-        return options
+        values = {name: getattr(self, name) for name in ("head", "loss", "scale", "beta", "class_weight")}
+        values |= {"random_features": self.random_features, "outlier_weight": self.outliers}
+        values["layers"] = None if self.neighbours else ()
+        return {name: value for name, value in values.items() if value is not None}
 
     def choose_method(self, kind: str) -> MethodName:
         """Return the method for a kind of data."""
@@ -166,10 +159,6 @@ class FitOptions:
             self.method == "best" or bool(self._only_trained()) or (self.head, self.loss) != ("radial", "squared")
         )
         return "closed-form" if is_closed or (kind == "table" and not is_trained) else "gradient"
-
-    def _least_method(self) -> MethodName:
-        """Return the method that the other options ask for, whatever the data."""
-        return self.choose_method("points")
 
     def _only_trained(self) -> list[str]:
         """Return the given options that have a meaning only for a network that is trained."""

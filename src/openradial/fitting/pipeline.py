@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from openradial import models
 from openradial.classifier import OpenClassifier
@@ -30,6 +30,7 @@ from openradial.fitting.options import FitOptions
 from openradial.fitting.preparation import PreparedData, prepare
 from openradial.fitting.report import GUARANTEES, Decided, FitReport, decide, make_report, weaknesses
 from openradial.fitting.selection import fit_best
+from openradial.heads.class_weight import balanced_weights
 from openradial.recipe import EMBEDDING, Recipe, closed_form_recipe, default_recipe
 from openradial.training import Devices, Record, Settings, limited_threads
 from openradial.training import fit as train
@@ -89,21 +90,22 @@ def fit(
     if wanted.method == "best":
         run: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "nodes": nodes, "strategy": strategy}
         model = fit_best(partial(fit, on_epoch=on_epoch, show_progress=show_progress, **run), source, wanted)
-        if folder is not None:
-            model.save(folder, overwrite=overwrite)
-        return model
+        return _saved(model, folder, overwrite)
     features, encoder, notes = encode_source(wanted, source)
     as_features = wanted if encoder is None else replace(wanted, method="closed-form", size=None, encoder="auto")
     prepared = prepare(as_features, features)
     prepared = replace(prepared, kind=source.kind, notes=(*notes, *prepared.notes))
     if prepared.method == "closed-form":
-        return _fit_closed_form(as_features, prepared, encoder, folder, overwrite, began, on_start)
+        if on_start is not None:
+            on_start(prepared, None)
+        return _saved(_fit_closed_form(as_features, prepared, encoder, began), folder, overwrite)
     settings = choose_settings(wanted, prepared.network, len(prepared.train))
     run_devices = Devices(settings, accelerator=accelerator, devices=devices, nodes=nodes, strategy=strategy)
     if on_start is not None and run_devices.is_main:
         on_start(prepared, settings)
     net, recipe = build_network(wanted, prepared)
     head = recipe.make_head(len(prepared.split.known))
+    counts = torch.bincount(prepared.train.labels, minlength=head.num_classes)
     checkpoints = None if folder is None else training_folder(folder)
     # what must be the same in a run that is resumed
     values = {"options": wanted.as_dict() | {"training": {}}, "classes": prepared.split.known}
@@ -112,7 +114,7 @@ def fit(
         _check_same_run(checkpoints, facts)
     history = train(
         net,
-        recipe.make_objective(head, _class_weight(recipe, prepared)),
+        recipe.make_objective(head, None if recipe.class_weight is None else balanced_weights(counts).float()),
         _training_batches(wanted, prepared, settings, run_devices),
         None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK),
         settings=settings,
@@ -129,25 +131,25 @@ def fit(
     net = gathered(net, lambda: build_network(wanted, prepared)[0])
     model = _calibrated(net, head, recipe, wanted, prepared)
     model.report = _measured(model, prepared, began)
-    model.metadata = _metadata(wanted, prepared, recipe, settings, len(history.records), model.report)
+    training = {"epochs": len(history.records), "settings": settings.as_dict()}
+    model.metadata = _metadata(wanted, prepared, recipe, model.report, training)
     if folder is not None and run_devices.is_main:
         model.save(folder, overwrite=overwrite)
         shutil.rmtree(training_folder(folder), ignore_errors=True)
     return model
 
 
+def _saved(model: OpenClassifier, folder: Path | None, overwrite: bool) -> OpenClassifier:
+    """Save the model if there is a folder for it."""
+    if folder is not None:
+        model.save(folder, overwrite=overwrite)
+    return model
+
+
 def _fit_closed_form(
-    options: FitOptions,
-    prepared: PreparedData,
-    encoder: Encoder | None,
-    folder: Path | None,
-    overwrite: bool,
-    began: float,
-    on_start: Callable[[PreparedData, Settings | None], None] | None,
+    options: FitOptions, prepared: PreparedData, encoder: Encoder | None, began: float
 ) -> OpenClassifier:
-    """Fit the head and the scorers on features, calibrate, measure and save."""
-    if on_start is not None:
-        on_start(prepared, None)
+    """Fit the head and the scorers on features, calibrate and measure."""
     classes, rate, seed = prepared.split.known, options.false_reject_rate, options.seed
     kind = "table" if prepared.kind == "points" and prepared.num_features < EMBEDDING else prepared.kind
     recipe = closed_form_recipe(kind, len(prepared.train), **options.recipe_options())
@@ -171,9 +173,7 @@ def _fit_closed_form(
         model = model.replace(preprocessing=prepared.inputs, network=(prepared.network.name, {}))
     else:
         model = model.replace(net=encoder.net, preprocessing=encoder.inputs, network=encoder.network)
-    model.report, model.metadata = report, _metadata(options, prepared, recipe, None, 0, report)
-    if folder is not None:
-        model.save(folder, overwrite=overwrite)
+    model.report, model.metadata = report, _metadata(options, prepared, recipe, report, {})
     return model
 
 
@@ -209,14 +209,6 @@ def _training_batches(options: FitOptions, prepared: PreparedData, settings: Set
     return prepared.batches(prepared.train, settings.batch_size // world, flip=options.flip, **order)
 
 
-def _class_weight(recipe: Recipe, prepared: PreparedData) -> Tensor | None:
-    """Return a weight per class with which all classes count alike, if the recipe asks for it."""
-    if recipe.class_weight is None:
-        return None
-    counts = torch.bincount(prepared.train.labels, minlength=len(prepared.split.known))
-    return counts.sum() / (len(counts) * counts.clamp_min(1).float())
-
-
 def _calibrated(
     net: nn.Module, head: Any, recipe: Recipe, options: FitOptions, prepared: PreparedData
 ) -> OpenClassifier:
@@ -243,11 +235,10 @@ def _measured(
         None if part is None else decide(model, prepared.batches(part, CHUNK))
         for part in (prepared.report, prepared.novel)
     )
-    values |= {"guarantee": GUARANTEES["split" if out_of_fold is None else "cross"]}
-    known = out_of_fold if known is None else known
-    notes, seconds = (*prepared.notes, *values.pop("notes", ())), round(time.monotonic() - began, 1)
-    report = make_report(model, known, novel, prepared.split.novel, prepared.counts(), seconds)
-    report = replace(report, closed_form=selected_values(model.head), **values)
+    notes = (*prepared.notes, *values.pop("notes", ()))
+    values |= {"guarantee": GUARANTEES["split" if out_of_fold is None else "cross"], "examples": prepared.counts()}
+    values |= {"seconds": round(time.monotonic() - began, 1), "closed_form": selected_values(model.head)}
+    report = make_report(model, out_of_fold if known is None else known, novel, prepared.split.novel, **values)
     assert model.rejector is not None
     counts = torch.bincount(prepared.train.labels, minlength=len(model.classes))
     weak = weaknesses(report, model.rejector.false_reject_rate, model.classes, counts)
@@ -255,12 +246,7 @@ def _measured(
 
 
 def _metadata(
-    options: FitOptions,
-    prepared: PreparedData,
-    recipe: Recipe,
-    settings: Settings | None,
-    epochs: int,
-    report: FitReport,
+    options: FitOptions, prepared: PreparedData, recipe: Recipe, report: FitReport, training: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what a bundle says about how the model was made."""
     values = report.as_dict()
@@ -278,9 +264,7 @@ def _metadata(
         "false_reject_rate": values["false_rejects"] or {"asked": options.false_reject_rate},
         **{name: values[name] for name in ("novel", "expected_detection", "baseline", "weak")},
     }
-    training: dict[str, Any] = {"method": prepared.method, "seconds": report.seconds, **(report.closed_form or {})}
-    if settings is not None:
-        training |= {"epochs": epochs, "settings": settings.as_dict()}
+    training = {"method": prepared.method, "seconds": report.seconds, **(report.closed_form or {}), **training}
     made = {"recipe": recipe.as_dict(), "training": training}
     return _json({"data": data, "measured": measured, **made, "notes": report.notes})
 

@@ -132,13 +132,11 @@ def make_report(
     known: Decided | None,
     novel: Decided | None,
     novel_classes: tuple[str, ...],
-    examples: Mapping[str, int],
-    seconds: float,
-    notes: tuple[str, ...] = (),
+    **values: Any,
 ) -> FitReport:
-    """Return the report of a classifier on known examples that were used for nothing else, and on novel ones."""
+    """Return the report on known examples that were used for nothing else, and on novel ones; with other values."""
     if known is None:
-        return FitReport(None, None, None, (), (), None, examples, seconds, notes)
+        return FitReport(None, None, None, (), (), None, **values)
     assert classifier.rejector is not None
     count, rejected = len(known.labels), int((known.predicted < 0).sum())
     interval = binomial_interval(rejected, count, CONFIDENCE)
@@ -154,7 +152,7 @@ def make_report(
         matrix = tuple(map(tuple, confusion_matrix(known.labels, known.nearest, len(classes)).tolist()))
     pairs, rows = confused(known, classes), class_accuracies(known.labels, known.nearest, known.predicted < 0, classes)
     hard = tuple(sorted((row for row in rows if row.accuracy < 1), key=lambda row: row.accuracy)[:MOST])
-    return FitReport(accuracy, rejects, matrix, pairs, hard, novel_report, examples, seconds, notes, per_class=rows)
+    return FitReport(accuracy, rejects, matrix, pairs, hard, novel_report, per_class=rows, **values)
 
 
 def weaknesses(report: FitReport, rate: float, classes: Sequence[str], counts: Tensor) -> tuple[str, ...]:

@@ -9,16 +9,5 @@ from openradial.heads.openmax import OpenMaxHead
 from openradial.heads.radial import RadialHead
 from openradial.heads.softmax import SoftmaxHead
 
-__all__ = [
-    "CACHead",
-    "ClosedFormRadialHead",
-    "DOCHead",
-    "Head",
-    "HeadOutput",
-    "OpenMaxHead",
-    "RadialHead",
-    "SoftmaxHead",
-    "load_head",
-    "make_head",
-    "save_head",
-]
+__all__ = ["CACHead", "ClosedFormRadialHead", "DOCHead", "Head", "HeadOutput", "OpenMaxHead", "RadialHead"]
+__all__ += ["SoftmaxHead", "load_head", "make_head", "save_head"]

@@ -31,11 +31,8 @@ def checked_class_weight(
 
 def given_weights(class_weight: ClassWeight) -> Tensor | None:
     """Return weights that are given as numbers, ``(k,)``."""
-    return (
-        None
-        if class_weight is None or isinstance(class_weight, str)
-        else torch.tensor(class_weight, dtype=torch.float64)
-    )
+    is_rule = class_weight is None or isinstance(class_weight, str)
+    return None if is_rule else torch.tensor(class_weight, dtype=torch.float64)
 
 
 def weights_to_try(class_weight: ClassWeight, counts: Tensor) -> list[Tensor | None]:

@@ -15,7 +15,7 @@ from openradial.heads.ridge import Affine, Casts, RidgePath, alphas, best_alpha,
 from openradial.heads.row_hashes import RowHashes
 from openradial.heads.sums import ClassSums, check_tensors, class_names
 from openradial.nn import RadialLayer
-from openradial.scorers.base import Scorer, at_least_float32, check_features, check_rows
+from openradial.scorers.base import Scorer, at_least_float32, check_features, check_rows, draw_rows
 from openradial.scorers.statistics import ClassStatistics
 
 AT_ONCE = 2**22  # numbers of expanded features in memory at a time: 32 MB
@@ -182,7 +182,6 @@ class ClosedFormRadialHead(RadialHead):
 
     def outputs(self, z: Tensor) -> Tensor:
         """Return the outputs, ``(b, d) -> (b, k)``."""
-        self._check(z)
         return self._outputs(z)
 
     def solve(self) -> Self:
@@ -324,8 +323,9 @@ class ClosedFormRadialHead(RadialHead):
             statistics += ClassStatistics.of(self.expand(rows), labels, k, like.class_weight)
         return replace(like, statistics=statistics, hashes=RowHashes.of(z, y, k))
 
-    def _outputs(self, o: Tensor) -> Tensor:
+    def _outputs(self, o: Tensor, y: Tensor | None = None) -> Tensor:
         """Map features to outputs, in their precision and at least float32."""
+        self._check(o, y)
         self._check_fitted()
         z = at_least_float32(o)
         z = z if self.features is None else self.features(z)
@@ -357,10 +357,8 @@ class ClosedFormRadialHead(RadialHead):
         return zip(torch.split(z, rows), torch.split(y, rows), strict=True)
 
     def _sample(self, z: Tensor, y: Tensor, most: int) -> tuple[Tensor, Tensor]:
-        if len(z) <= most:
-            return z, y
-        order = torch.randperm(len(z), generator=torch.Generator().manual_seed(self.seed))[:most]
-        return z[order], y[order]
+        order = draw_rows(len(z), most, self.seed)
+        return (z, y) if len(z) <= most else (z[order], y[order])
 
     def _weights_of(self, y: Tensor) -> Tensor | None:
         """Return the weight of each example."""

@@ -65,7 +65,6 @@ class RadialHead(Head):
 
     def distances(self, o: Tensor) -> Tensor:
         """Return the distance to every prototype, ``(b, outputs) -> (b, k)``."""
-        self._check(o)
         return self.layer.distances(self._outputs(o))
 
     def log_probs(self, o: Tensor) -> Tensor:
@@ -73,21 +72,17 @@ class RadialHead(Head):
 
     def probs(self, o: Tensor) -> Tensor:
         """Return the probabilities, 0 beyond the cut-off; ``(b, outputs) -> (b, k)``."""
-        self._check(o)
         return self.layer.probs(self._outputs(o))
 
     def unknown_score(self, o: Tensor) -> Tensor:
-        self._check(o)
         o = self._outputs(o)
         return self._score(o, self.layer.nearest(o)[0].squeeze(-1))
 
     def predict(self, o: Tensor) -> Tensor:
         """Return the nearest prototype, also where rounding makes the log-probabilities of far outputs equal."""
-        self._check(o)
         return self.layer.nearest(self._outputs(o))[1].squeeze(-1)
 
     def compute(self, o: Tensor) -> HeadOutput:
-        self._check(o)
         o = self._outputs(o)
         d = self.layer.distances(o)
         # between equally long prototypes the outputs decide also where rounding makes far distances equal
@@ -97,8 +92,7 @@ class RadialHead(Head):
         return HeadOutput(self._log_probs(d), self._score(o, nearest), labels, d)
 
     def loss(self, o: Tensor, y: Tensor) -> Tensor:
-        self._check(o, y)
-        o = self._outputs(o)
+        o = self._outputs(o, y)
         if self.loss_name == "squared":
             return (self.layer.loss(o, y.long(), "none") / self.layer.beta).square().mean()
         return self.layer.loss(o, y.long())
@@ -136,15 +130,10 @@ class RadialHead(Head):
     def extra_repr(self) -> str:
         return f"score={self.score!r}, loss={self.loss_name!r}"
 
-    def _outputs(self, o: Tensor) -> Tensor:
-        """Return the outputs whose distances count: here those of the network."""
+    def _outputs(self, o: Tensor, y: Tensor | None = None) -> Tensor:
+        """Return the outputs whose distances count, here those of the network; raise unless they fit the labels."""
+        self._check(o, y)
         return o
-
-    def _axis_length(self) -> float:
-        """Return the distance of the axis prototypes to the origin."""
-        if not isinstance(self.layer.prototypes, AxisPrototypes):
-            raise OptionError("score='projection' needs axis prototypes; use score='distance'")
-        return self.layer.prototypes.scale
 
     def _log_probs(self, d: Tensor) -> Tensor:
         scaled = -self.layer.beta * d
@@ -155,7 +144,9 @@ class RadialHead(Head):
         if self.score == "distance":
             return nearest
         if self.score == "projection":
-            return projection(o, self._axis_length())
+            if not isinstance(self.layer.prototypes, AxisPrototypes):
+                raise OptionError("score='projection' needs axis prototypes; use score='distance'")
+            return projection(o, self.layer.prototypes.scale)
         missing, radius = -torch.expm1(-self.layer.beta * nearest), self.layer.cutoff  # 1 - p
         if radius == "disjoint":
             metric = make_metric(self.layer.metric, self.layer.axis_scale)
@@ -183,10 +174,8 @@ def _describe(prototypes: Prototypes) -> dict[str, Any]:
 
 def _make_prototypes(num_classes: int, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Prototypes:
     kind = facts["kind"]
-    if kind == "AxisPrototypes":
-        return AxisPrototypes(num_classes, facts["scale"])
-    if kind == "SimplexPrototypes":
-        return SimplexPrototypes(num_classes, facts["scale"])
+    if kind in ("AxisPrototypes", "SimplexPrototypes"):
+        return (AxisPrototypes if kind == "AxisPrototypes" else SimplexPrototypes)(num_classes, facts["scale"])
     points = tensors[POINTS]
     if kind == "LearnedPrototypes":
         return LearnedPrototypes(num_classes, points.shape[1], facts["scale"], dtype=points.dtype)

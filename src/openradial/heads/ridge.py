@@ -6,7 +6,6 @@ With the scatter S of the features around their mean :math:`\mu` and the prototy
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import NamedTuple, Self
@@ -107,7 +106,8 @@ class RidgePath:
 
         The examples, given by :meth:`project`, must be in the statistics; ``weights``, ``(n,)``, are theirs.
         """
-        inverse = self._inverse(alpha)
+        values = (self.values + alpha).unsqueeze(1)
+        inverse = torch.where(values > 0, 1 / values, 0.0)  # (r, 1)
         outputs = torch.addmm(target_mean(self.statistics, 1.0), projected, self.targets * inverse)
         leverage = projected.square() @ inverse + 1 / self.statistics.total  # (n, 1)
         return _without_itself(outputs, leverage, y, weights)
@@ -125,11 +125,6 @@ class RidgePath:
         error = unexplained + float(explained @ shrinkage.square())
         rest = (max(free, 0) + float(shrinkage.sum())) / int(self.statistics.counts.sum())  # 1 - mean leverage
         return error / n / max(rest, SMALLEST) ** 2
-
-    def _inverse(self, alpha: float) -> Tensor:
-        """Return the inverse eigenvalues with the penalty, ``(r, 1)``; 0 where both are 0."""
-        values = self.values + alpha
-        return torch.where(values > 0, 1 / values, 0.0).unsqueeze(1)
 
 
 def leave_one_out(
@@ -186,20 +181,13 @@ def best_alpha(
         start = min(range(len(grid)), key=lambda at: abs(math.log(grid[at] / near)))
         outputs = partial(leave_one_out, statistics, z, y, weights=weights)
 
+    @cache
     def error(at: int) -> float:
         errors = squared_errors(outputs(alpha=grid[at]), y)
         return float(errors.mean() if weights is None else errors @ weights / weights.sum())
 
-    smallest, at = _descend(error, start, len(grid))
-    return smallest, grid[at]
-
-
-def _descend(error: Callable[[int], float], start: int, count: int) -> tuple[float, int]:
-    """Go from ``start`` to lower errors, step by step among ``count`` places; return the last error and its place."""
-    errors = cache(error)
-    at = start
-    while True:
-        best = min((place for place in (at, at - 1, at + 1) if 0 <= place < count), key=errors)
-        if best == at:
-            return errors(at), at
+    at, best = -1, start
+    while best != at:
         at = best
+        best = min((place for place in (at, at - 1, at + 1) if 0 <= place < len(grid)), key=error)
+    return error(at), grid[at]

@@ -66,14 +66,12 @@ def _hashes(rows: Tensor) -> Tensor:
     """Return a hash of each row, ``(n, d) -> (n,)`` int64; equal numbers have equal hashes in every dtype."""
     generator = torch.Generator().manual_seed(SEED)
     factors = torch.randint(-(2**62), 2**62, (rows.shape[1],), generator=generator).mul_(2).add_(1)
-    parts = torch.split(rows, max(1, AT_ONCE // rows.shape[1]))
-    return torch.cat([_hash_part(part, factors) for part in parts])
-
-
-def _hash_part(rows: Tensor, factors: Tensor) -> Tensor:
-    bits = (rows.double() + 0.0).contiguous().view(torch.int64)  # -0.0 + 0.0 is 0.0
-    mixed = (bits ^ (bits >> 32)) * factors  # the last bits of round numbers are all 0
-    return (mixed ^ (mixed >> 29)).sum(1)
+    hashes = []
+    for part in torch.split(rows, max(1, AT_ONCE // rows.shape[1])):
+        bits = (part.double() + 0.0).contiguous().view(torch.int64)  # -0.0 + 0.0 is 0.0
+        mixed = (bits ^ (bits >> 32)) * factors  # the last bits of round numbers are all 0
+        hashes.append((mixed ^ (mixed >> 29)).sum(1))
+    return torch.cat(hashes)
 
 
 def _find(keys: Tensor, wanted: Tensor) -> tuple[Tensor, int]:

@@ -27,7 +27,7 @@ class ClassSums:
     @classmethod
     def empty(cls, classes: tuple[str, ...], num_features: int, class_weight: Tensor | None = None) -> Self:
         """Return the sums over no examples."""
-        k = len(_checked(classes))
+        k = len(check_names(classes))
         return cls(classes, ClassStatistics.empty(k, num_features), RowHashes.empty(k), class_weight)
 
     def __add__(self, other: Self) -> Self:
@@ -36,7 +36,8 @@ class ClassSums:
         classes = (*self.classes, *(name for name in other.classes if name not in known))
         mine, theirs = self.aligned(classes), other.aligned(classes)
         both = torch.tensor([name in known and name in other.classes for name in classes])
-        weights = [each._weights_or_ones() for each in (mine, theirs)]
+        ones = torch.ones(len(classes), dtype=torch.float64)
+        weights = [ones if each.class_weight is None else each.class_weight for each in (mine, theirs)]
         if not torch.equal(weights[0][both], weights[1][both]):
             raise OptionError("heads must give their common classes the same class weights to be merged")
         joined = torch.where(torch.tensor([name in known for name in classes]), weights[0], weights[1])
@@ -74,7 +75,7 @@ class ClassSums:
     def renamed(self, old: str, new: str) -> Self:
         """Return the sums with another name of a class."""
         k = self.index(old)
-        return replace(self, classes=_checked((*self.classes[:k], new, *self.classes[k + 1 :])))
+        return replace(self, classes=check_names((*self.classes[:k], new, *self.classes[k + 1 :])))
 
     def tensors(self) -> dict[str, Tensor]:
         """Return everything but the names of the classes."""
@@ -99,10 +100,6 @@ class ClassSums:
         hashes = RowHashes(list(torch.split(tensors["hashes"], counts.tolist())))
         return type(self)(self.classes, statistics, hashes, tensors.get("class_weight"))
 
-    def _weights_or_ones(self) -> Tensor:
-        ones = torch.ones(len(self.classes), dtype=torch.float64)
-        return ones if self.class_weight is None else self.class_weight
-
 
 def check_tensors(what: str, shapes: Mapping[str, tuple[int, ...]], tensors: Mapping[str, Tensor]) -> None:
     """Raise unless there is a tensor of each name and shape, and all are finite."""
@@ -121,10 +118,11 @@ def class_names(classes: int | Sequence[str]) -> tuple[str, ...]:
     names = tuple(classes) if isinstance(classes, Iterable) else tuple(map(str, range(classes)))
     if not names:
         raise OptionError(f"there must be at least one class, got {classes!r}")
-    return _checked(names)
+    return check_names(names)
 
 
-def _checked(classes: tuple[str, ...]) -> tuple[str, ...]:
+def check_names(classes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of classes; raise unless each is a string of its own."""
     wrong = [name for name in classes if not isinstance(name, str)]
     if wrong:
         raise OptionError(f"class names must be strings, got {wrong[0]!r}; convert them with str")

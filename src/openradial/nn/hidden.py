@@ -1,6 +1,7 @@
-"""Hidden layers of a network by name."""
+"""Run a network: its hidden layers by name, and its evaluation mode."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
@@ -31,6 +32,19 @@ def hidden_layers(net: nn.Module, x: Tensor, names: Sequence[str]) -> dict[str, 
             handle.remove()
     values |= {"outputs": o, "inputs": x.flatten(1)}
     return {name: values[name] for name in names}
+
+
+@contextmanager
+def evaluating(network: nn.Module, *, active: tuple[type[nn.Module], ...] = ()) -> Iterator[None]:
+    """Set evaluation mode, apart from the types of layers that stay ``active``; restore the modes afterwards."""
+    wrong = [module for module in network.modules() if module.training != isinstance(module, active)]
+    try:
+        for module in wrong:
+            module.training = isinstance(module, active)
+        yield
+    finally:
+        for module in wrong:
+            module.training = not isinstance(module, active)
 
 
 def _record(net: nn.Module, name: str, values: dict[str, Tensor]) -> RemovableHandle:

@@ -1,12 +1,22 @@
-"""What training minimises, and the metrics that it reports."""
+"""What training minimises, on what batches, and the metrics that it reports."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from torch import Tensor, nn
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Metric = Callable[[Tensor, Tensor], Tensor]
+
+
+class BatchSource(Protocol):
+    """Batches that can start at any index, such as :class:`openradial.data.Batches`; each process has its part."""
+
+    labels: Tensor
+
+    def __len__(self) -> int: ...
+    def epoch(self, epoch: int, *, start_batch: int = 0) -> Iterator[tuple[Tensor, Tensor]]: ...
 
 
 def correct(o: Tensor, y: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from openradial.errors import HeadError, check_count
+from openradial.nn.hidden import evaluating
 from openradial.nn.layers import RadialLinear, as_prototypes
 from openradial.nn.prototypes import Prototypes
 
@@ -286,15 +287,12 @@ def _run(model: nn.Module, example: Any) -> tuple[list[tuple[str, nn.Module, Any
     args, kwargs = (example, {}) if isinstance(example, tuple) else ((example,), {})
     if isinstance(example, Mapping):
         args, kwargs = (), dict(example)
-    was_training = [(m, m.training) for m in model.modules()]
     hooks = [
         m.register_forward_hook(lambda m, _, result, name=name: ran.append((name, m, result)))
         for name, m in _leaves(model)
     ]
     try:
-        for m, _ in was_training:
-            m.training = False
-        with torch.no_grad():
+        with evaluating(model), torch.no_grad():
             return ran, model(*args, **kwargs)
     except Exception as error:
         raise HeadError(
@@ -302,8 +300,6 @@ def _run(model: nn.Module, example: Any) -> tuple[list[tuple[str, nn.Module, Any
             "forward takes it: a tensor, a tuple of positional or a dict of keyword arguments"
         ) from error
     finally:
-        for m, flag in was_training:
-            m.training = flag
         for hook in hooks:
             hook.remove()
 

@@ -8,12 +8,5 @@ from openradial.scorers.neighbours import NeighbourScorer
 from openradial.scorers.parzen import ParzenScorer
 from openradial.scorers.statistics import ClassStatistics
 
-__all__ = [
-    "ClassStatistics",
-    "Combination",
-    "MahalanobisScorer",
-    "MixtureScorer",
-    "NeighbourScorer",
-    "ParzenScorer",
-    "Scorer",
-]
+__all__ = ["ClassStatistics", "Combination", "MahalanobisScorer", "MixtureScorer", "NeighbourScorer", "ParzenScorer"]
+__all__ += ["Scorer"]

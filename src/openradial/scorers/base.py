@@ -156,6 +156,13 @@ def check_classes(y: Tensor | None, count: int) -> Tensor:
     return y.long()
 
 
+def draw_rows(count: int, most: int, seed: int) -> Tensor:
+    """Return the indices of all rows, or of ``most`` of them at random."""
+    if count <= most:
+        return torch.arange(count)
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most]
+
+
 def unit_length(z: Tensor) -> Tensor:
     """Return the rows divided by their lengths, float64; a row of zeros stays, and no length over- or underflows."""
     rows = z.double()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from openradial.errors import OptionError, check_choice, check_count, check_positive, require
-from openradial.scorers.base import FeatureScorer, check_features, squared_distances
+from openradial.scorers.base import FeatureScorer, check_features, draw_rows, squared_distances
 from openradial.scorers.neighbours import NeighbourSearch
 
 PAIRS = 2**21  # pairs of a row and a centre that determine h: those of 1,448 rows with each other
@@ -89,7 +89,7 @@ class ParzenScorer(FeatureScorer):
             return Kernels(rows.clone(), rows.new_ones(count), torch.arange(count, device=rows.device))
         if self.choose == "kmeans":
             return _clusters(rows, self.centres, self.seed)
-        subset = torch.randperm(count, generator=torch.Generator().manual_seed(self.seed))[: self.centres].sort().values
+        subset = draw_rows(count, self.centres, self.seed).sort().values
         owner = torch.full((count,), -1).index_copy(0, subset, torch.arange(len(subset)))
         return Kernels(rows[subset.to(rows.device)], rows.new_ones(len(subset)), owner.to(rows.device))
 
@@ -115,7 +115,7 @@ def neighbour_bandwidth(rows: Tensor, k: int, seed: int) -> float:
             f"k must be below the number of rows to find the bandwidth, got k={k} but {len(rows)} rows; use a smaller "
             "k or give the bandwidth"
         )
-    sample = _sample(rows, ROWS, seed)
+    sample = draw_rows(len(rows), ROWS, seed).to(rows.device)
     return _checked(float(NeighbourSearch(rows).nearest(rows[sample], k, sample).mean()))
 
 
@@ -126,7 +126,7 @@ def likelihood_bandwidth(rows: Tensor, kernels: Kernels, seed: int) -> float:
     centres have in a row's density. These shares prefer near centres, so h lies between the root mean square distance
     to the nearest centre and that to all.
     """
-    sample = _sample(rows, max(FEWEST, PAIRS // len(kernels.points)), seed)
+    sample = draw_rows(len(rows), max(FEWEST, PAIRS // len(kernels.points)), seed).to(rows.device)
     squares, log_weights = _without_itself(rows[sample], kernels, kernels.owner[sample])
     some = log_weights.isfinite().any(1)
     squares, log_weights = squares[some], log_weights[some]
@@ -141,12 +141,6 @@ def likelihood_bandwidth(rows: Tensor, kernels: Kernels, seed: int) -> float:
         return float(exponents.logsumexp(1).mean()) - rows.shape[1] * log_h
 
     return math.exp(_maximum(likelihood, low, high))
-
-
-def _sample(rows: Tensor, most: int, seed: int) -> Tensor:
-    if len(rows) <= most:
-        return torch.arange(len(rows), device=rows.device)
-    return torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:most].to(rows.device)
 
 
 def _without_itself(z: Tensor, kernels: Kernels, owner: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,22 +19,13 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from openradial.data import progress
 from openradial.errors import TrainingError, require
 from openradial.files import write_text
-from openradial.nn.objective import Metric
+from openradial.nn.objective import BatchSource, Metric
 from openradial.training.checkpoint import CheckpointManager, Position
 from openradial.training.devices import Devices, limited_threads, threads_for
 from openradial.training.settings import Settings, averaged_weights, learning_rate_factor
 
 Record = dict[str, Any]  # the log of one epoch
 StopRequests = list[signals.Signals]
-
-
-class BatchSource(Protocol):
-    """Batches that can start at any index, such as :class:`openradial.data.Batches`; each process has its part."""
-
-    labels: Tensor
-
-    def __len__(self) -> int: ...
-    def epoch(self, epoch: int, *, start_batch: int = 0) -> Iterator[tuple[Tensor, Tensor]]: ...
 
 
 class ObjectiveLike(Protocol):
