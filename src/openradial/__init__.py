@@ -26,44 +26,11 @@ _NAMES = {
     "replace_head": "nn",
 }
 
-__all__ = [
-    "AxisPrototypes",
-    "FixedPrototypes",
-    "LearnedPrototypes",
-    "OpenClassifier",
-    "OpenRadialError",
-    "RadialClassifier",
-    "RadialLayer",
-    "RadialLinear",
-    "RadialLoss",
-    "Recipe",
-    "SimplexPrototypes",
-    "attacks",
-    "bayes",
-    "bundle",
-    "classifier",
-    "conformal",
-    "data",
-    "encoders",
-    "errors",
-    "estimator",
-    "evaluation",
-    "export",
-    "fit",
-    "fitting",
-    "functional",
-    "heads",
-    "load",
-    "metrics",
-    "models",
-    "nn",
-    "recipe",
-    "reference",
-    "replace_head",
-    "scorers",
-    "server",
-    "training",
-]
+__all__ = ["AxisPrototypes", "FixedPrototypes", "LearnedPrototypes", "OpenClassifier", "OpenRadialError"]
+__all__ += ["RadialClassifier", "RadialLayer", "RadialLinear", "RadialLoss", "Recipe", "SimplexPrototypes", "attacks"]
+__all__ += ["bayes", "bundle", "classifier", "conformal", "data", "encoders", "errors", "estimator", "evaluation"]
+__all__ += ["export", "fit", "fitting", "functional", "heads", "load", "metrics", "models", "nn", "recipe", "reference"]
+__all__ += ["replace_head", "scorers", "server", "training"]
 MODULES = tuple(name for name in __all__ if name not in _NAMES)
 
 if TYPE_CHECKING:
