@@ -9,22 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
 
-_NAMES = {
-    "AxisPrototypes": "nn",
-    "FixedPrototypes": "nn",
-    "LearnedPrototypes": "nn",
-    "OpenClassifier": "classifier",
-    "OpenRadialError": "errors",
-    "RadialClassifier": "estimator",
-    "RadialLayer": "nn",
-    "RadialLinear": "nn",
-    "RadialLoss": "nn",
-    "Recipe": "recipe",
-    "SimplexPrototypes": "nn",
-    "fit": "fitting",
-    "load": "bundle",
-    "replace_head": "nn",
-}
+_NN = ("AxisPrototypes", "FixedPrototypes", "LearnedPrototypes", "RadialLayer", "RadialLinear", "RadialLoss")
+_NAMES = dict.fromkeys((*_NN, "SimplexPrototypes", "replace_head"), "nn") | {"OpenClassifier": "classifier"}
+_NAMES |= {"OpenRadialError": "errors", "RadialClassifier": "estimator", "Recipe": "recipe", "fit": "fitting"}
+_NAMES |= {"load": "bundle"}
 
 __all__ = ["AxisPrototypes", "FixedPrototypes", "LearnedPrototypes", "OpenClassifier", "OpenRadialError"]
 __all__ += ["RadialClassifier", "RadialLayer", "RadialLinear", "RadialLoss", "Recipe", "SimplexPrototypes", "attacks"]

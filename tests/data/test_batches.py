@@ -16,7 +16,6 @@ from openradial.data import batches as module
 from openradial.data.batches import Batches, FolderBatches, loader_for, shares
 from openradial.data.examples import Examples
 from openradial.data.readers.folder import scan
-from openradial.data.readers.images import RandomBox
 from openradial.data.transforms import Compose, Normalise, RandomFlip, RandomShift
 from openradial.errors import DataError, OptionError
 from tests.data.pictures import encoded, jpeg, noise, read_image, tree
@@ -147,7 +146,7 @@ def test_folder_batches_hold_what_reading_each_file_gives(folder):
     assert torch.equal(torch.cat([y for _, y in found]), folder.labels)
 
 
-TRAINING = {"shuffle": True, "seed": 5, "random_box": RandomBox(), "transform": Compose(RandomFlip(), Normalise())}
+TRAINING = {"shuffle": True, "seed": 5, "transform": Compose(RandomFlip(), Normalise())}
 
 
 @pytest.mark.parametrize("options", [{}, TRAINING])
@@ -168,12 +167,6 @@ def test_ranks_share_a_folder(folder):
     assert len({len(rank) for rank in shared}) == 1
 
 
-def test_random_boxes_differ_between_epochs(folder):
-    batches = FolderBatches(folder, 16, 20, workers=0, random_box=RandomBox())
-    (one, _), (two, _) = collected(batches, 0)[0], collected(batches, 1)[0]
-    assert not torch.equal(one, two)
-
-
 def test_memory_and_files_give_the_same_batches(folder, monkeypatch):
     options = {"shuffle": True, "transform": Compose(RandomShift(2), RandomFlip(), Normalise(0.5, 0.2)), "workers": 0}
     memory = loader_for(folder, 16, 6, **options)
@@ -182,10 +175,6 @@ def test_memory_and_files_give_the_same_batches(folder, monkeypatch):
     assert isinstance(memory, Batches)
     assert isinstance(files, FolderBatches)
     assert_same(collected(memory, 1), collected(files, 1))
-
-
-def test_random_boxes_are_cut_from_the_files(folder):
-    assert isinstance(loader_for(folder, 16, 6, random_box=RandomBox()), FolderBatches)
 
 
 def test_batches_keep_their_values_while_the_workers_go_on(folder):

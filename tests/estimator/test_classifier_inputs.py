@@ -10,7 +10,7 @@ from sklearn.datasets import make_blobs
 from openradial import load
 from openradial.errors import DataError
 from openradial.estimator import RadialClassifier, rows
-from openradial.estimator.rows import complete, repeated_rows
+from openradial.estimator.rows import complete
 
 METHODS = [
     {"hidden": (16,), "max_epochs": 10, "learning_rate": 1e-2, "random_state": 0},
@@ -75,32 +75,3 @@ def test_a_sparse_matrix_that_is_too_large_is_refused(monkeypatch):
     with pytest.raises(DataError, match=f"^{re.escape(message)}"):
         RadialClassifier().fit(sparse.csr_array(X), Y)
     assert complete(X, None)[0] is X  # dense rows are not limited
-
-
-@pytest.mark.parametrize("rate", [None, 0.2])
-def test_a_row_of_weight_three_counts_as_three_rows(options, rate):
-    weights = np.random.default_rng(1).integers(0, 4, len(Y))
-    groups = np.arange(len(Y)) // 2
-    estimator = RadialClassifier(**options, false_reject_rate=rate).fit(X, Y, sample_weight=6 * weights, groups=groups)
-    index = [i for i, weight in enumerate(weights) for _ in range(weight)]
-    same = RadialClassifier(**options, false_reject_rate=rate).fit(X[index], Y[index], groups=groups[index])
-    np.testing.assert_array_equal(estimator.predict_proba(X), same.predict_proba(X))
-    np.testing.assert_array_equal(estimator.unknown_score(X), same.unknown_score(X))
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ([1, 0.5, 1], "sample_weight must be whole numbers from 0, got 0.5 in row 1; scale and round them"),
-        ([1, 1, -2], "sample_weight must be whole numbers from 0, got -2 in row 2; scale and round them"),
-        ([0, 0, 0], "sample_weight must be whole numbers from 0, got zeros alone; scale and round them"),
-        (
-            [1, 1, 1000],
-            "sample_weight repeats rows, on average 334 times, which is more than 100; round the weights to smaller "
-            "numbers",
-        ),
-    ],
-)
-def test_other_weights_are_refused(weights, message):
-    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-        repeated_rows(np.array(weights, dtype=np.float64))

@@ -14,9 +14,8 @@ from torch import Generator, Tensor
 
 from openradial.data.examples import Examples
 from openradial.data.readers.folder import ImageFolder, free_memory
-from openradial.data.readers.images import DRAWS, RandomBox
 from openradial.data.transforms import Transform
-from openradial.data.workers import Outcome, Request, View, decode, default_workers
+from openradial.data.workers import Outcome, View, decode, default_workers
 from openradial.errors import DataError, OptionError, check_count
 
 Batch = tuple[Tensor, Tensor]
@@ -147,8 +146,8 @@ class Batches(_Batches):
 class FolderBatches(_Batches):
     """Batches of image files, decoded by worker processes ahead of the training.
 
-    Without ``random_box`` the centre of each image is kept, ``crop`` of its short side; with it a random box. A broken
-    file stops the iteration, or with ``skip_broken`` is left out and counted in ``broken``.
+    The centre of each image is kept, ``crop`` of its short side. A broken file stops the iteration, or with
+    ``skip_broken`` is left out and counted in ``broken``.
     """
 
     def __init__(
@@ -159,7 +158,6 @@ class FolderBatches(_Batches):
         *,
         channels: int = 3,
         crop: float = 1.0,
-        random_box: RandomBox | None = None,
         skip_broken: bool = False,
         workers: int | None = None,
         prefetch: int = 2,
@@ -167,7 +165,7 @@ class FolderBatches(_Batches):
     ) -> None:
         super().__init__(folder.labels, batch_size, **options)
         self.folder, self.skip_broken, self.prefetch = folder, skip_broken, prefetch
-        self.view = View(size, channels, crop, random_box)
+        self.view = View(size, channels, crop)
         self.workers = default_workers() if workers is None else workers
         check_count("workers", self.workers, least=0)
         check_count("prefetch", prefetch)
@@ -176,7 +174,7 @@ class FolderBatches(_Batches):
     def _batches(self, epoch: int, start: int) -> Iterator[Batch]:
         order = self.order(epoch)
         indices = [torch.arange(s.start, s.stop) if order is None else order[s] for s in self.shares]
-        requests = (self._request(epoch, batch, indices[batch]) for batch in range(start, len(indices)))
+        requests = ([self.folder.paths[i] for i in rows.tolist()] for rows in indices[start:])
         most = max(map(len, indices), default=0)
         decoded = decode(requests, self.view, most, workers=self.workers, prefetch=self.prefetch)
         for batch, (x, outcome) in enumerate(decoded, start):
@@ -186,14 +184,6 @@ class FolderBatches(_Batches):
                 # copied because the workers use the memory again; by NumPy, which waits for no thread they keep busy
                 copied = torch.from_numpy(x.numpy()[complete.numpy()] if outcome.broken else x.numpy().copy())
                 yield self._finish(copied, y, epoch, batch)
-
-    def _request(self, epoch: int, batch: int, indices: Tensor) -> Request:
-        paths = [self.folder.paths[i] for i in indices.tolist()]
-        if self.view.random is None:
-            return Request(paths)
-        # numbers apart from those of the transform
-        random = np.random.default_rng([self.seed, epoch, batch, self.rank, 1])
-        return Request(paths, random.random((len(paths), DRAWS)))
 
     def _complete(self, indices: Tensor, outcome: Outcome) -> Tensor:
         """Return which rows of a batch are images; raise for broken ones unless they are skipped."""
@@ -215,7 +205,6 @@ def loader_for(
     *,
     channels: int = 3,
     crop: float = 1.0,
-    random_box: RandomBox | None = None,
     skip_broken: bool = False,
     workers: int | None = None,
     memory: float = 0.5,
@@ -223,13 +212,13 @@ def loader_for(
 ) -> Batches | FolderBatches:
     """Return batches from memory if the decoded folder takes at most a share ``memory`` of it, else from files.
 
-    Both give the same batches. Random boxes are cut from the files, so they always read them.
+    Both give the same batches.
     """
     needed, free = len(folder) * channels * size * size, free_memory()
     cut: dict[str, Any] = {"channels": channels, "crop": crop, "skip_broken": skip_broken, "workers": workers}
-    if random_box is None and free is not None and needed <= memory * free / options.get("world", 1):
+    if free is not None and needed <= memory * free / options.get("world", 1):
         return Batches(folder.load(size, **cut), batch_size, **options)
-    return FolderBatches(folder, size, batch_size, random_box=random_box, **cut, **options)
+    return FolderBatches(folder, size, batch_size, **cut, **options)
 
 
 def _rows(inputs: Tensor, indices: Tensor) -> Tensor:

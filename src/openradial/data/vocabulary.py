@@ -70,8 +70,3 @@ class Vocabulary:
         words = (words_of(text)[:max_words] for text in texts)
         rows = [torch.tensor([self._numbers.get(word, UNKNOWN) for word in row] or [UNKNOWN]) for row in words]
         return pad_sequence(rows, batch_first=True) if rows else torch.zeros(0, 0, dtype=torch.int64)
-
-    def decode(self, tokens: Tensor) -> list[str]:
-        """Return the texts of tokens ``(n, t)``; unknown words are shown as ``?``."""
-        names = ("", "?", *self.words)
-        return [" ".join(names[token] for token in row if token != PADDING) for row in tokens.tolist()]

@@ -8,22 +8,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from openradial.data.readers.images import Box, RandomBox, centre_box, cut, read_bytes
+from openradial.data.readers.images import centre_box, cut, read_bytes
 from openradial.errors import DataError, OptionError, check_choice, check_count
 
 
 @dataclass(frozen=True)
 class View:
-    """The part of an image to keep: its centre, or a random box if random numbers come with the request."""
+    """The part of an image to keep: its centre."""
 
     size: int
     channels: int = 3
     crop: float = 1.0
-    random: RandomBox | None = None
 
     def __post_init__(self) -> None:
         check_count("size", self.size)
@@ -31,19 +29,6 @@ class View:
         if not 0 < self.crop <= 1:
             wanted = "the share of the short side to keep, above 0 and at most 1"
             raise OptionError(f"crop must be {wanted}, got {self.crop}")
-
-    def box(self, draws: NDArray[np.float64] | None, width: int, height: int) -> Box:
-        """Return the part of an image of this size to keep."""
-        if self.random is not None and draws is not None:
-            return self.random.choose(draws, width, height)
-        return centre_box(width, height, self.crop)
-
-
-class Request(NamedTuple):
-    """Files for one batch, and the random numbers ``(n, DRAWS)`` for their boxes."""
-
-    paths: list[str]
-    draws: NDArray[np.float64] | None = None
 
 
 class Outcome(NamedTuple):
@@ -59,13 +44,12 @@ class _Decoder(Dataset[Outcome]):
     def __init__(self, slots: Tensor, view: View) -> None:
         self.slots, self.view = slots, view  # (slots, n, c, size, size)
 
-    def __getitem__(self, job: tuple[int, Request]) -> Outcome:
-        slot, request = job
+    def __getitem__(self, job: tuple[int, list[str]]) -> Outcome:
+        slot, paths = job
         targets, outcome, view = self.slots[slot].numpy(), Outcome({}, {}), self.view
-        for i, path in enumerate(request.paths):
-            choose = partial(view.box, None if request.draws is None else request.draws[i])
+        for i, path in enumerate(paths):
             try:
-                pixels, kind = cut(read_bytes(path), view.size, choose, view.channels)
+                pixels, kind = cut(read_bytes(path), view.size, partial(centre_box, crop=view.crop), view.channels)
             except DataError as error:
                 outcome.broken[i] = error.reason
                 continue
@@ -82,9 +66,9 @@ def default_workers() -> int:
 
 
 def decode(
-    requests: Iterable[Request], view: View, batch_size: int, *, workers: int, prefetch: int = 2
+    requests: Iterable[list[str]], view: View, batch_size: int, *, workers: int, prefetch: int = 2
 ) -> Iterator[tuple[Tensor, Outcome]]:
-    """Yield for each request, in order, its images ``(n, c, size, size)`` uint8 and the outcome.
+    """Yield for each list of paths, in order, its images ``(n, c, size, size)`` uint8 and the outcome.
 
     The tensor is only valid until the next one is requested: its memory is reused. Rows of broken files are
     undefined. Workers end with the iteration, however it ends.
@@ -98,10 +82,10 @@ def decode(
     decoder = _Decoder(slots, view)
     sizes: list[int] = []
 
-    def jobs() -> Iterator[tuple[int, Request]]:
-        for number, request in enumerate(requests):
-            sizes.append(len(request.paths))
-            yield number % count, request
+    def jobs() -> Iterator[tuple[int, list[str]]]:
+        for number, paths in enumerate(requests):
+            sizes.append(len(paths))
+            yield number % count, paths
 
     outcomes = _in_processes(decoder, jobs(), workers, prefetch) if workers else map(decoder.__getitem__, jobs())
     for number, outcome in enumerate(outcomes):
@@ -109,7 +93,7 @@ def decode(
 
 
 def _in_processes(
-    decoder: _Decoder, jobs: Iterable[tuple[int, Request]], workers: int, prefetch: int
+    decoder: _Decoder, jobs: Iterable[tuple[int, list[str]]], workers: int, prefetch: int
 ) -> Iterator[Outcome]:
     options: dict[str, Any] = {"num_workers": workers, "prefetch_factor": prefetch, "collate_fn": _same}
     # a separate generator leaves the random numbers of the training unchanged

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-u
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 from sklearn.utils import check_random_state  # type: ignore[import-untyped]
 from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data  # type: ignore[import-untyped]
+from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from openradial.classifier import Decisions, OpenClassifier
@@ -22,7 +22,7 @@ from openradial.estimator import closed_form, gradient
 from openradial.estimator.bundles import estimator_state, to_model
 from openradial.estimator.labels import Classes, as_classes, as_examples, check_classes, open_world, with_unknown
 from openradial.estimator.network import Factory, inference_copy, private_random_numbers
-from openradial.estimator.rows import ROWS, GroupedExamples, Seen, as_batches, as_rows, complete, repeated_rows, scaled
+from openradial.estimator.rows import ROWS, GroupedExamples, Seen, as_batches, as_rows, complete, scaled
 from openradial.fitting import calibrate, closed_world_beta
 from openradial.fitting.options import FitOptions
 from openradial.fitting.preparation import is_cross
@@ -158,20 +158,16 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Train a new network, or solve a new head, on rows ``(n, d)`` and their labels ``(n,)``.
 
-        NaN counts as the mean of its column in these rows. A sparse matrix becomes dense. ``sample_weight``, ``(n,)``,
-        are whole numbers: a row of weight 3 counts as three rows. Where a part is held out, or a fold, identical rows
-        stay together, and so do rows of one of the ``groups``, ``(n,)``, such as those of one patient.
+        NaN counts as the mean of its column in these rows. A sparse matrix becomes dense. No split separates identical
+        rows, or rows of one of the ``groups``, ``(n,)``, such as those of one patient.
         """
         is_closed = self._is_closed_form()
         for name in ("network_", "classifier_", "_seen"):
             self.__dict__.pop(name, None)
         X, y = self._validated(X, y, reset=True)
-        if sample_weight is not None:
-            index = repeated_rows(_check_sample_weight(sample_weight, X, dtype=np.float64))
-            X, y, groups = X[index], y[index], groups if groups is None else np.asarray(groups)[index]
         self.classes_ = check_classes(np.unique(y), rejects=self.false_reject_rate is not None)
         seed = self._draw_seed(restart=True)
         rows = GroupedExamples.of(as_examples(X, y, self.classes_), groups)

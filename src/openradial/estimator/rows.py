@@ -22,7 +22,6 @@ from openradial.recipe import MIN_COMBINATION, REFERENCES
 LIMIT = 1e15  # far beyond all known rows; squares of outputs still fit into float32
 ROWS = 1024  # per batch at prediction
 MOST_NUMBERS = 2**28  # of a sparse matrix that becomes dense: 2 GB in float64
-MOST_REPEATED = 100  # rows per row that weights make
 SHARE = 1 / 3  # of the held-out rows, for the combination
 
 
@@ -141,26 +140,6 @@ def complete(X: Any, means: NDArray[np.float64] | None) -> tuple[NDArray[Any], N
         with np.errstate(over="ignore"):
             means = np.nanmean(X, axis=0, dtype=np.float64)
     return np.where(missing, means.astype(X.dtype), X) if missing.any() else X, means
-
-
-def repeated_rows(sample_weight: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the index of each row as often as its weight says, in lowest terms.
-
-    >>> repeated_rows(np.array([4.0, 0.0, 2.0]))
-    array([0, 0, 2])
-    """
-    counts = sample_weight.astype(np.int64)
-    wrong = (counts != sample_weight) | (counts < 0)
-    if wrong.any() or not counts.any():
-        got = f"{sample_weight[wrong.argmax()]:g} in row {int(wrong.argmax())}" if wrong.any() else "zeros alone"
-        raise DataError(f"sample_weight must be whole numbers from 0, got {got}; scale and round them")
-    counts //= np.gcd.reduce(counts)
-    if counts.sum() > MOST_REPEATED * len(counts):
-        raise DataError(
-            f"sample_weight repeats rows, on average {counts.mean():,.0f} times, which is more than {MOST_REPEATED}; "
-            "round the weights to smaller numbers"
-        )
-    return np.repeat(np.arange(len(counts)), counts)
 
 
 def fit_scaler(X: NDArray[Any]) -> StandardScaler:

@@ -12,7 +12,6 @@ from openradial.fitting.preparation import PreparedData, prepare
 from openradial.fitting.report import decide
 
 CHUNK = 256
-METHODS = ("closed-form", "gradient")  # the first one wins a tie: it is faster
 
 
 def fit_best(fit: Callable[..., OpenClassifier], source: DataSource, options: FitOptions) -> OpenClassifier:
@@ -35,12 +34,12 @@ def fit_best(fit: Callable[..., OpenClassifier], source: DataSource, options: Fi
         "closed-form": fit(source, **solved | {"calibration": "split"}),
         "gradient": fit(source, **_values(trained)),
     }
-    accuracy = {method: _accuracy(models[method], prepared) for method in METHODS}
-    best = max(METHODS, key=accuracy.__getitem__)
+    accuracy = {method: _accuracy(model, prepared) for method, model in models.items()}
+    best = max(accuracy, key=accuracy.__getitem__)  # closed form wins a tie: it is faster
     model = models[best]
     if best == "closed-form" and options.calibration != "split":
         model = fit(source, **solved)
-    shares = ", ".join(f"{method} {100 * accuracy[method]:.1f} %" for method in METHODS)
+    shares = ", ".join(f"{method} {100 * accuracy[method]:.1f} %" for method in accuracy)
     note = f"method {best} is chosen by the accuracy on {len(prepared.combination):,} held-out known examples: {shares}"
     model.report = replace(model.report, notes=(*model.report.notes, note))
     model.metadata["notes"] = list(model.report.notes)

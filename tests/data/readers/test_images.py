@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from openradial.data.readers.images import DRAWS, RandomBox, centre_box, cut, jpeg_size, png_size
+from openradial.data.readers.images import centre_box, cut, jpeg_size, png_size
 from openradial.errors import DataError, MissingError, OptionError
 from tests.data.pictures import encoded, jpeg, noise, read_image
 
@@ -178,31 +178,6 @@ def test_size_and_crop_keep_the_middle(tmp_path):
     assert read(tmp_path, encoded(image, "PNG"), size=20)[2].min() == 255
     image.paste("red", (0, 0, 40, 4))
     assert read(tmp_path, encoded(image, "PNG"), size=6, crop=0.5)[2].min() == 255
-
-
-@given(
-    width=st.integers(1, 600),
-    height=st.integers(1, 600),
-    draws=st.lists(st.floats(0, 1, exclude_max=True), min_size=DRAWS, max_size=DRAWS),
-)
-def test_random_boxes_lie_in_the_image_and_have_area_and_shape_in_range(width, height, draws):
-    left, top, right, bottom = RandomBox().choose(np.array(draws), width, height)
-    assert 0 <= left < right <= width
-    assert 0 <= top < bottom <= height
-    w, h = right - left, bottom - top
-    if (left, top, right, bottom) != centre_box(width, height) and min(w, h) > 20:
-        assert 0.07 < w * h / (width * height) <= 1
-        assert 0.7 < w / h < 1.43
-
-
-def test_random_boxes_reach_every_corner_and_size():
-    draws = np.random.default_rng(0).random((500, DRAWS))
-    boxes = np.array([RandomBox().choose(row, 100, 80) for row in draws])
-    areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]) / 8000
-    assert areas.min() < 0.12
-    assert areas.max() > 0.9
-    assert (boxes.min(0)[:2] == 0).all()
-    assert (boxes.max(0)[2:] == [100, 80]).all()
 
 
 def test_the_header_gives_the_size_without_decoding():

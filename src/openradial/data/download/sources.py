@@ -3,7 +3,7 @@
 import gzip
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +20,6 @@ class Mirror:
 
     url: str
     take: Take
-    downloads: Files = field(default_factory=dict)  # name below the address -> checksum of what is downloaded
     files: Files | None = None  # what is kept, where it differs from the source's own files
 
     def __str__(self) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 from openradial.data.examples import Examples
 from openradial.data.progress import bar
 from openradial.data.readers.images import ENDINGS, KINDS
-from openradial.data.workers import Request, View, decode, default_workers
+from openradial.data.workers import View, decode, default_workers
 from openradial.errors import DataError, listed
 
 PARTS = {"train", "val", "valid", "validation", "test"}
@@ -95,7 +95,7 @@ class ImageFolder:
     ) -> tuple["ImageFolder", Tensor]:
         """Decode all images, into ``target`` if it is given; return the folder with its report, and which are kept."""
         starts = range(0, len(self), CHUNK)
-        requests = (Request(self.paths[start : start + CHUNK]) for start in starts)
+        requests = (self.paths[start : start + CHUNK] for start in starts)
         # processes take longer to start than a few images to decode
         processes = (default_workers() if workers is None else workers) if len(self) > CHUNK else 0
         broken: dict[int, str] = {}

@@ -70,30 +70,6 @@ def centre_box(width: int, height: int, crop: float = 1.0) -> Box:
     return left, top, left + side, top + side
 
 
-TRIES = 10
-DRAWS = 2 * TRIES + 2  # uniform numbers that one random box takes
-
-
-class RandomBox(NamedTuple):
-    """A box of random area and shape anywhere in the image, as Inception was trained (Szegedy et al., 2015)."""
-
-    area: tuple[float, float] = (0.08, 1.0)
-    ratio: tuple[float, float] = (3 / 4, 4 / 3)
-
-    def choose(self, draws: NDArray[np.float64], width: int, height: int) -> Box:
-        """Return the box for uniform numbers ``(DRAWS,)``; the same numbers give the same box."""
-        areas, ratios, (x, y) = draws[:TRIES], draws[TRIES : 2 * TRIES], draws[-2:]
-        low, high = np.log(self.ratio)
-        for area, ratio in zip(areas, ratios, strict=True):
-            pixels = width * height * (self.area[0] + (self.area[1] - self.area[0]) * area)
-            shape = np.exp(low + (high - low) * ratio)
-            w, h = round((pixels * shape) ** 0.5), round((pixels / shape) ** 0.5)
-            if 0 < w <= width and 0 < h <= height:
-                left, top = int(x * (width - w + 1)), int(y * (height - h + 1))
-                return left, top, left + w, top + h
-        return centre_box(width, height)
-
-
 class ImageStatistics(NamedTuple):
     """The median of the shorter sides of images in pixels, and 1 or 3 channels."""
 

@@ -32,16 +32,6 @@ def tiny_imagenet(
     return scan(base / split, classes=wanted)
 
 
-def tiny_imagenet_words(root: str | PathLike[str]) -> dict[str, str]:
-    """Return the words for the classes, from ``words.txt``: ``{"n01443537": "goldfish, Carassius auratus", ...}``."""
-    base = _base(Path(root).expanduser())
-    path, wanted = base / "words.txt", set(_classes(base))
-    if not path.is_file():
-        raise DataError("there is no such file; it belongs to the set as published", path=path)
-    rows = (line.split("\t", 1) for line in path.read_text(encoding="utf-8").splitlines() if "\t" in line)
-    return {wnid: words for wnid, words in rows if wnid in wanted}
-
-
 def _base(root: Path) -> Path:
     if root.is_file():
         root = unpacked(root)

