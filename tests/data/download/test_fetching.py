@@ -48,13 +48,6 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing(mirror, cache):
     assert [path.name for path in (cache / "data").iterdir()] == [".letters.lock"]
 
 
-def test_a_wrong_download_is_refused_before_it_is_unpacked(mirror):
-    (mirror.folder / "a.gz").write_bytes(gzip.compress(A))
-    source = source_of({"a": A}, Mirror(mirror.url, {"a": "a.gz"}, {"a.gz": "md5:00"}))
-    with pytest.raises(FetchError, match=r"a\.gz has md5:\w+, expected md5:00"):
-        fetch(source)
-
-
 @every_damage
 def test_a_damaged_gzip_is_refused(mirror, content):
     (mirror.folder / "a.gz").write_bytes(content)
