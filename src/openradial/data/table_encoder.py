@@ -105,6 +105,7 @@ class WordFeature:
 class DateFeature:
     """A column of dates, encoded as those of year, month, weekday, hour and elapsed days that vary in training rows.
 
+    Standardised parts have a variance of 1 together, so that a date counts as much as a column of numbers.
     Parts outside their range in the training rows, ``low`` to ``high``, count as its end: that time has passed makes no
     example unknown. ``format`` is that of the day, as strptime takes it.
     """
@@ -119,7 +120,9 @@ class DateFeature:
     def fit(cls, name: str, column: Words, standardise: bool) -> Self:
         encoder = cls(name, date_format(name, column) or FORMATS[0], (), (), ())
         values = {part: each for part, each in encoder._values(column).items() if np.nanmin(each) < np.nanmax(each)}
-        parts = tuple(NumberFeature.fit(part, Numbers(each), standardise) for part, each in values.items())
+        fitted = (NumberFeature.fit(part, Numbers(each), standardise) for part, each in values.items())
+        wider = np.sqrt(len(values)) if standardise else 1.0  # all parts together count as much as one number
+        parts = tuple(replace(part, scale=float(part.scale * wider)) for part in fitted)
         low, high = (tuple(float(end(each)) for each in values.values()) for end in (np.nanmin, np.nanmax))
         return cls(name, encoder.format, parts, low, high)
 
