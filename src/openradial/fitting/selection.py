@@ -11,8 +11,6 @@ from openradial.fitting.options import FitOptions
 from openradial.fitting.preparation import PreparedData, prepare
 from openradial.fitting.report import decide
 
-CHUNK = 256
-
 
 def fit_best(fit: Callable[..., OpenClassifier], source: DataSource, options: FitOptions) -> OpenClassifier:
     """Fit with both methods on the same examples, and return the model that classifies other known examples better.
@@ -53,5 +51,5 @@ def _values(options: FitOptions) -> dict[str, Any]:
 
 def _accuracy(model: OpenClassifier, prepared: PreparedData) -> float:
     assert prepared.combination is not None
-    decided = decide(model, prepared.batches(prepared.combination, CHUNK))
+    decided = decide(model, prepared.batches(prepared.combination, 256))
     return float((decided.nearest == decided.labels).double().mean())
