@@ -71,8 +71,8 @@ def test_a_compiled_step_trains_the_same_networks():
 
 
 @pytest.mark.skipif(not ensemble_training.has_compiler(), reason="torch.compile needs a C++ compiler")
-def test_one_process_can_compile_more_ensembles_than_the_limit_of_recompilations(monkeypatch):
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 1)
+@torch._dynamo.config.patch(recompile_limit=1)  # setattr of monkeypatch would hide the setting afterwards
+def test_one_process_can_compile_more_ensembles_than_the_limit_of_recompilations():
     few = POINTS.select(torch.arange(9))
     for seeds in ([0], [0, 1], [0, 1, 2]):
         runs = [
