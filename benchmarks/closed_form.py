@@ -122,7 +122,7 @@ def measure_fit(quick: bool) -> dict[str, Any]:
     }
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
-        timings = duel(fits, rounds=2 if quick else 5)
+        timings = duel(fits, rounds=2 if quick else 3)
         accuracy = {name: score(run(), *test) for name, run in fits.items()}
     verdicts = [
         verdict(f"{ours} / {rival}", timings[ours].fastest / timings[rival].fastest, limit)
