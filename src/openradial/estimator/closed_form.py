@@ -86,8 +86,8 @@ def _first_head(estimator: "RadialClassifier", recipe: Recipe, known: FeatureSet
     head = recipe.make_closed_form_head(class_names(estimator.classes_), known.z.shape[1], estimator._seed)
     if head.random_features:
         # rows of one class are predicted well with any width
-        chosen = head.fit(known.z, known.y).features if known.y.min() < known.y.max() else None
-        head.width = median_distance(known.z, head.seed) if chosen is None else float(chosen.width)
+        selected = head.fit(known.z, known.y).features if known.y.min() < known.y.max() else None
+        head.width = median_distance(known.z, head.seed) if selected is None else float(selected.width)
         head.reset()  # alpha follows from the rows of all calls
     return head
 

@@ -188,8 +188,8 @@ def _predict(sample: Sample, predict: Callable[[Sequence[Any]], Predictions], ad
     if not parts:
         raise DataError(f"no input of {sample.name} could be read; the first: {broken[0][0]}: {broken[0][1]}")
     rows, truths = list(compress(sample.rows, readable)), tuple(compress(sample.truths, readable))
-    found: dict[str, Any] = {"predictions": Predictions.concatenate(parts), "broken": tuple(broken)}
-    return PredictedSample(sample.name, rows, sample.labels[readable], truths, **found)
+    results: dict[str, Any] = {"predictions": Predictions.concatenate(parts), "broken": tuple(broken)}
+    return PredictedSample(sample.name, rows, sample.labels[readable], truths, **results)
 
 
 def _pooled(novel: Sequence[PredictedSample]) -> list[PredictedSample]:

@@ -5,6 +5,7 @@ other examples are left out. Head and scorers without both of them score both: t
 known examples. So the classifier of a round has seen neither, as if it had been fitted without these classes.
 """
 
+import math
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
@@ -49,20 +50,17 @@ class LeftOut:
 
         They differ from the radial distance with the default weights only if they are clearly better.
         """
-        best, usual = Choice("distance", default, 0.0), 0.0
+        if not (self.scores[~self.is_novel] > 0).any(0).all():  # such a score has no logarithm
+            return Choice("distance", default, math.nan)
         scores: tuple[RadialScore, ...] = ("distance", "projection")
+        choices = []
         for score in scores:
             rows = self._standardised(score)
-            if rows is None:
-                continue
             for weights in (default, *CHOICES):
                 merged = rows @ rows.new_tensor(weights)
-                found = auroc(merged[~self.is_novel], merged[self.is_novel])
-                if (score, weights) == ("distance", default):
-                    usual = found
-                if found > max(best.auroc, usual + MARGIN if usual else 0.0):
-                    best = Choice(score, weights, found)
-        return best
+                choices.append(Choice(score, weights, auroc(merged[~self.is_novel], merged[self.is_novel])))
+        usual, best = choices[0], max(choices, key=lambda choice: choice.auroc)
+        return best if best.auroc > usual.auroc + MARGIN else usual
 
     def select(self, choice: "Choice") -> "LeftOut":
         """Return the chosen scores: that of the head, and the others whose weight is above 0."""
@@ -75,13 +73,11 @@ class LeftOut:
             return self.scores
         return torch.cat([self.projections.unsqueeze(1), self.scores[:, 1:]], 1)
 
-    def _standardised(self, score: str) -> Tensor | None:
-        """Return standardised logarithms, as :class:`Combination` adds them; None if a score is never above 0."""
+    def _standardised(self, score: str) -> Tensor:
+        """Return standardised logarithms, as :class:`Combination` adds them."""
         columns = self._with_score(score)
         known = columns[~self.is_novel]
         floor = known.where(known > 0, torch.inf).amin(0)
-        if not floor.isfinite().all():
-            return None
         logs = columns.clamp_min(floor).log()
         centre, spread = logs[~self.is_novel].mean(0), logs[~self.is_novel].std(0)
         return (logs - centre) / spread.where(spread > 0, torch.inf)

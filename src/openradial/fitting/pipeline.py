@@ -63,10 +63,11 @@ def fit(
     """Fit a classifier that answers a class or "unknown"; its ``report`` has the measured numbers.
 
     Known data are split into parts without a common example: to train, to combine scores, to calibrate the false-reject
-    rate and to measure. Tables, photographs and texts are fitted in closed form, the last two on
-    the features of a frozen encoder; up to 20,000 examples all of them train, and each is scored
-    by a classifier without its fold. With ``out`` the model is saved there. While a network is trained, the folder
-    ``out`` with the suffix ``.training`` holds checkpoints, and ``resume`` continues from them.
+    rate and to measure. Tables, photographs and texts are fitted in closed form, the last two on the features of a
+    frozen encoder. Up to 20,000 examples all of them train, and each is scored by a classifier without its fold.
+
+    With ``out`` the model is saved there. While a network is trained, the folder ``out`` with the suffix ``.training``
+    holds checkpoints, and ``resume`` continues from them.
 
     Args:
         data: a folder of images or texts, a table, or the name of a data set, see

@@ -80,6 +80,6 @@ def _find(keys: Tensor, wanted: Tensor) -> tuple[Tensor, int]:
     wanted = wanted.sort().values
     first = torch.searchsorted(wanted, wanted)  # equal keys take one index after the other
     at = torch.searchsorted(keys, wanted) + torch.arange(len(wanted)) - first
-    found = at < len(keys)
-    found[found.clone()] = keys[at[found]] == wanted[found]
-    return order[at[found]], int((~found).sum())
+    matches = at < len(keys)
+    matches[matches.clone()] = keys[at[matches]] == wanted[matches]
+    return order[at[matches]], int((~matches).sum())
