@@ -110,6 +110,18 @@ def test_options_against_texts_are_refused(options, message):
         openradial.fit(sentences(30), **options)
 
 
+def test_an_encoder_that_does_not_exist_is_refused_for_every_kind_of_data():
+    table = (np.arange(60.0).reshape(30, 2), np.arange(30) % 2)
+    for data in (table, "digits", sentences(30)):
+        with pytest.raises(OptionError, match="there is no encoder 'minilmm'; did you mean 'minilm'"):
+            openradial.fit(data, encoder="minilmm")
+
+
+def test_an_encoder_and_training_exclude_each_other():
+    with pytest.raises(OptionError, match="an encoder is not trained, and other options ask for training"):
+        openradial.fit("digits", encoder="efficientnet_lite0", method="gradient")
+
+
 def test_an_encoder_is_not_for_tables():
     with pytest.raises(OptionError, match="minilm does not take table"):
         openradial.fit((np.zeros((9, 2)), [0, 1, 2] * 3), encoder="minilm")

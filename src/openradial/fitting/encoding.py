@@ -12,7 +12,7 @@ from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
 from openradial.data.sources import Data, DataSource
 from openradial.encoders import Encoder, FeatureCache
-from openradial.errors import DataError, FetchError, MissingError, OptionError
+from openradial.errors import DataError, FetchError, MissingError, OptionError, nearest
 from openradial.fitting.options import FitOptions
 
 LEAST_SIDE = 40  # pixels of photographs; smaller images are drawings and digits, for which a network is trained
@@ -35,8 +35,12 @@ def _choose(options: FitOptions, source: DataSource) -> tuple[Encoder | None, tu
     if source.text is not None and (not is_closed or options.size is not None):
         raise OptionError("texts are fitted in closed form on the features of an encoder; leave out other options")
     asked = options.encoder != "auto"
-    if asked and options.encoder in encoders.names() and options.encoder not in encoders.names(kind):
+    if asked and options.encoder not in encoders.names():
+        raise OptionError(f"there is no encoder {options.encoder!r}{nearest(options.encoder, encoders.names())}")
+    if asked and options.encoder not in encoders.names(kind):
         raise OptionError(f"the encoder {options.encoder} does not take {kind}, which {source.name} holds")
+    if asked and not is_closed:
+        raise OptionError("an encoder is not trained, and other options ask for training; leave out one of them")
     if not (is_closed and (source.text is not None or _are_photographs(options, source))):
         return None, ()
     notes: list[str] = []
