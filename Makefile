@@ -19,8 +19,8 @@ setup: $(READY)  ## build .venv with the versions of constraints.txt
 browser:  ## install chromium with apt, for the tests in a browser (needs root)
 	@command -v chromium > /dev/null || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium; }
 
-demo: $(READY)  ## fit a model on digits, evaluate it on known and novel ones, write a report
-	$(BIN)/python examples/own_data.py
+demo: $(READY)  ## fit a model on sentences, evaluate it on known and novel ones, write a report
+	$(BIN)/python examples/sentences.py
 
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 

@@ -28,6 +28,7 @@ CombinationName = Literal["standardised", "fisher"]
 
 HEADS: dict[str, Callable[[int], Head]] = {"softmax": SoftmaxHead, "doc": DOCHead, "cac": CACHead}
 OUTPUTS, LAST = "outputs", "classifier"
+MIDDLE = "middle"  # a layer of image encoders: it does not tell classes apart, but inputs of another kind
 LAYERS = {"mnist": ("fc2", "fc1"), "mlp": ("hidden.fc2",), "spiral": ("hidden.fc2",)}  # by the start of the name
 METRICS = {"distance": "euclidean", "squared": "squared_euclidean"}
 REFERENCES = 10_000  # training examples among which neighbours are searched
@@ -132,6 +133,9 @@ class Recipe:
         others: list[tuple[str, Scorer]] = []
         _, mahalanobis, near = (0.0, 0.0, 1.0) if self.method == "gradient" else weights or self.weights
         for layer in self.layers:
+            if layer == MIDDLE:
+                others.append((layer, MahalanobisScorer(shrinkage="oas")))
+                continue
             if mahalanobis:
                 others.append((layer, MahalanobisScorer(normalise=self.cosine, shrinkage="oas")))
             if near:
@@ -142,7 +146,8 @@ class Recipe:
         """Return how the scores become one, not yet fitted; ``weights`` as in :meth:`make_scorers`."""
         if self.method == "gradient":
             return Combination(self.combination)
-        return Combination("standardised", weights=[weight for weight in weights or self.weights if weight])
+        used, tail = [weight for weight in weights or self.weights if weight], MIDDLE in self.layers
+        return Combination("standardised", weights=[*used, 1.0] if tail else used, tail=tail)
 
     def _check_method(self) -> None:
         if self.method == "gradient":

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from openradial.fitting.calibration import LabelledBatches
 from openradial.heads import ClosedFormRadialHead
 from openradial.heads.radial import projection
-from openradial.recipe import REFERENCES, Recipe
+from openradial.nn import hidden_layers
+from openradial.recipe import MIDDLE, OUTPUTS, REFERENCES, Recipe
 from openradial.scorers import MahalanobisScorer, NeighbourScorer, Scorer
 from openradial.scorers.base import draw_rows, unit_length
 from openradial.scorers.statistics import ClassStatistics
@@ -30,19 +31,25 @@ WIDE = 1_000  # features beyond which solving again takes long
 
 @dataclass(frozen=True, eq=False)
 class FeatureSet:
-    """Features ``(n, d)``, labels ``(n,)``, and the group of each example, which no fold separates."""
+    """Features ``(n, d)``, labels ``(n,)``, the group of each example, which no fold separates, and other features.
+
+    ``middle`` are those of a middle layer of an encoder, ``(n, e)``.
+    """
 
     z: Tensor
     y: Tensor
     groups: Tensor | None = None
+    middle: Tensor | None = None
 
     @classmethod
     @torch.no_grad()
     def of(cls, net: nn.Module, batches: LabelledBatches, groups: Tensor | None = None) -> Self:
         """Compute the features of all examples."""
         net.eval()
-        z, y = (torch.cat(column) for column in zip(*((net(x), y) for x, y in batches), strict=True))
-        return cls(z, y, groups)
+        names = (OUTPUTS, MIDDLE) if hasattr(net, MIDDLE) else (OUTPUTS,)
+        parts = ((*hidden_layers(net, x, names).values(), y) for x, y in batches)
+        z, *middle, y = (torch.cat(column) for column in zip(*parts, strict=True))
+        return cls(z, y, groups, *middle)
 
     def threads(self, recipe: Recipe) -> int:
         """Return the number of threads for a fit: one for small data, where others wait more than they compute."""
@@ -93,19 +100,23 @@ def cross_fit(
     folds: Tensor,
     outliers: Sequence[str] = (),
     seed: int = 0,
+    middle: Tensor | None = None,
 ) -> OutOfFold:
     """Score examples under head and scorers without their fold; they were fitted on all examples ``(n, d), (n,)``.
 
-    ``outliers`` are kinds of outliers to make from each fold, see :func:`openradial.training.make_outliers`.
+    ``outliers`` are kinds of outliers to make from each fold, see :func:`openradial.training.make_outliers`. The last
+    score is that of the features ``middle``, if they are given.
     """
-    others = [_without_fold(scorer, z, y, folds, seed) for scorer in scorers]
+    others = [(z, _without_fold(scorer, z, y, folds, seed)) for scorer in scorers]
+    if middle is not None:
+        others.append((middle, _without_fold(MahalanobisScorer(shrinkage="oas"), middle, 0 * y, folds, seed)))
     parts, made = [], []
     for fold in range(int(folds.max()) + 1):
         rows = (folds == fold).nonzero().squeeze(1)
         x, labels = z[rows], y[rows]
         without = head.without(head.sums_of(x, labels))
         result = without.compute(x)
-        columns = [result.unknown_score, *(make(fold).unknown_score(x) for make in others)]
+        columns = [result.unknown_score, *(make(fold).unknown_score(each[rows]) for each, make in others)]
         scores = torch.stack([each.double() for each in columns], 1)
         parts.append(
             (rows, result.labels, result.distances, scores, projection(without.outputs(x).double(), head.scale))

@@ -22,8 +22,9 @@ from openradial.fitting.report import LeftOutReport
 from openradial.heads import ClosedFormRadialHead
 from openradial.heads.radial import RadialScore
 from openradial.metrics import auroc
-from openradial.recipe import Recipe
+from openradial.recipe import MIDDLE, Recipe
 from openradial.scorers import Combination
+from openradial.scorers.combination import upper_tail
 
 LEAST_CLASSES = 6
 ROUNDS, FEW_ROUNDS = 5, 3  # few with wide features: a round takes as long as a fold
@@ -40,7 +41,7 @@ MARGIN = 0.003  # of the AUROC, by which other weights must be better than those
 class LeftOut:
     """Scores of known examples and of left-out classes under head and scorers that saw neither."""
 
-    scores: Tensor  # (n, m)
+    scores: Tensor  # (n, m) of the head, Mahalanobis, neighbour, and a middle layer if there is one
     labels: Tensor  # (n,)
     is_novel: Tensor  # (n,) whether the class was left out
     projections: Tensor  # (n,) the other score of the head, see openradial.heads.RadialHead
@@ -57,7 +58,7 @@ class LeftOut:
         for score in scores:
             rows = self._standardised(score)
             for weights in (default, *CHOICES):
-                merged = rows @ rows.new_tensor(weights)
+                merged = rows[:, :3] @ rows.new_tensor(weights) + upper_tail(rows[:, 3:]).sum(1)
                 choices.append(Choice(score, weights, auroc(merged[~self.is_novel], merged[self.is_novel])))
         usual, best = choices[0], max(choices, key=lambda choice: choice.auroc)
         return best if best.auroc > usual.auroc + MARGIN else usual
@@ -65,7 +66,8 @@ class LeftOut:
     def select(self, choice: "Choice") -> "LeftOut":
         """Return the chosen scores: that of the head, and the others whose weight is above 0."""
         columns = self._with_score(choice.score)
-        return replace(self, scores=columns[:, [at for at, weight in enumerate(choice.weights) if weight]])
+        kept = [at for at, weight in enumerate((*choice.weights, 1)) if weight and at < columns.shape[1]]
+        return replace(self, scores=columns[:, kept])
 
     def _with_score(self, score: str) -> Tensor:
         """Return the scores with this one of the head."""
@@ -99,14 +101,16 @@ def leave_classes_out(head: ClosedFormRadialHead, recipe: Recipe, known: Feature
     """
     if head.num_classes < LEAST_CLASSES:
         return None
-    scorers = [scorer for _, scorer in recipe.make_scorers(head, (1.0, 1.0, 1.0)) if scorer is not head]
+    pairs = recipe.make_scorers(head, (1.0, 1.0, 1.0))
+    scorers = [scorer for layer, scorer in pairs if layer != MIDDLE and scorer is not head]
+    middle = known.middle if MIDDLE in recipe.layers else None
     is_slow = head.sums.statistics.num_features > WIDE or known.z.shape[1] > WIDE
     rounds = classes_by_round(known.y, head.num_classes, FEW_ROUNDS if is_slow else ROUNDS, seed)
     folds, parts = assign_folds(known.y, FOLDS, known.groups, seed), []
     for fold, classes in enumerate(rounds):
         is_novel = torch.isin(known.y, classes)
         out = torch.where(is_novel | (folds == fold), 0, OUTSIDE)  # an empty class is never the nearest one
-        result = cross_fit(head, scorers, known.z, known.y, out, seed=seed)
+        result = cross_fit(head, scorers, known.z, known.y, out, seed=seed, middle=middle)
         parts.append((result.scores, result.labels, is_novel[result.rows], result.projections))
     return LeftOut(*(torch.cat(column) for column in zip(*parts, strict=True)))
 

@@ -31,7 +31,7 @@ from openradial.fitting.preparation import PreparedData, prepare
 from openradial.fitting.report import GUARANTEES, Decided, FitReport, decide, make_report, weaknesses
 from openradial.fitting.selection import fit_best
 from openradial.heads.class_weight import balanced_weights
-from openradial.recipe import EMBEDDING, Recipe, closed_form_recipe, default_recipe
+from openradial.recipe import EMBEDDING, MIDDLE, Recipe, closed_form_recipe, default_recipe
 from openradial.training import Devices, Record, Settings, limited_threads
 from openradial.training import fit as train
 from openradial.training.checkpoint import LAST, load
@@ -154,8 +154,11 @@ def _fit_closed_form(
     classes, rate, seed = prepared.split.known, options.false_reject_rate, options.seed
     kind = "table" if prepared.kind == "points" and prepared.num_features < EMBEDDING else prepared.kind
     recipe = closed_form_recipe(kind, len(prepared.train), **options.recipe_options())
-    net = models.build(prepared.network.name, prepared.num_features)
+    num_middle: dict[str, Any] = {"num_middle": encoder.num_middle} if encoder is not None else {}
+    net = models.build(prepared.network.name, prepared.num_features, **num_middle)
     known = FeatureSet.of(net, prepared.batches(prepared.train, CHUNK), prepared.groups)
+    if known.middle is not None and recipe.layers:
+        recipe = replace(recipe, layers=(*recipe.layers, MIDDLE))
     with limited_threads(known.threads(recipe)):
         model, left_out = fit_closed_form(net, recipe, classes, known, seed)
         decided = None

@@ -28,7 +28,8 @@ class Combination(Scorer):
     - ``"cauchy"``: :math:`-\log` of the p-value of their mean :math:`\cot(\pi p_j)` (Liu and Xie 2020): like the
       smallest, but agreement counts;
     - ``"standardised"``: no p-values, but the sum of the log scores, each less its mean and divided by its standard
-      deviation on that half, and times its weight in ``weights``. It takes scores above 0, such as distances.
+      deviation on that half, and times its weight in ``weights``. It takes scores above 0, such as distances. With
+      ``tail`` the last column counts only where it is far above that of known data, see :func:`upper_tail`.
 
     Between two calibration scores p is interpolated, so that equal counts are no ties. Beyond the largest one, where
     counting would give 1/(n+1) for every score, p falls off exponentially, as fast as the highest tenth of the
@@ -49,16 +50,21 @@ class Combination(Scorer):
     merged: Tensor
 
     def __init__(
-        self, method: CombinationMethod = "fisher", *, seed: int = 0, weights: Sequence[float] | None = None
+        self,
+        method: CombinationMethod = "fisher",
+        *,
+        seed: int = 0,
+        weights: Sequence[float] | None = None,
+        tail: bool = False,
     ) -> None:
         super().__init__()
         check_choice("method", method, METHODS)
         check_count("seed", seed, least=0)
         for weight in weights or ():
             check_positive("a weight", weight)
-        if weights is not None and method != "standardised":
-            raise OptionError(f"weights are for the standardised method, got {method!r}; leave them out")
-        self.method, self.seed = method, int(seed)
+        if (weights is not None or tail) and method != "standardised":
+            raise OptionError(f"weights and tail are for the standardised method, got {method!r}; leave them out")
+        self.method, self.seed, self.tail = method, int(seed), bool(tail)
         self.weights = None if weights is None else [float(weight) for weight in weights]
 
     def fit(self, scores: Tensor, y: Tensor | None = None) -> Self:
@@ -105,6 +111,8 @@ class Combination(Scorer):
             known = self.columns.double().log()
             logs = scores.clamp_min(self.columns[0]).log()  # (b, m)
             standardised = (logs - known.mean(0)) / known.std(0)
+            if self.tail:
+                standardised = torch.cat([standardised[:, :-1], upper_tail(standardised[:, -1:])], 1)
             return standardised.sum(1) if self.weights is None else standardised @ logs.new_tensor(self.weights)
         log_p = self._log_p(scores)
         if self.method == "fisher":
@@ -124,6 +132,18 @@ class Combination(Scorer):
         between = torch.lerp(p.gather(1, left), p.gather(1, right), share)
         beyond = ((scores - columns[:, -1:]) / _fall(columns)).clamp_min(0)
         return (between.log() - beyond).T
+
+
+def upper_tail(standardised: Tensor) -> Tensor:
+    """Return half the square of what exceeds one standard deviation, about -log p of a Gaussian; else 0.
+
+    A score that says nothing about known and novel classes, but finds inputs of another kind, then hardly changes the
+    order of the former.
+
+    >>> upper_tail(torch.tensor([-3.0, 0.5, 2.0, 5.0]))
+    tensor([0.0000, 0.0000, 0.5000, 8.0000])
+    """
+    return (standardised - 1).clamp_min(0).square() / 2
 
 
 def _fall(columns: Tensor) -> Tensor:
