@@ -89,4 +89,10 @@ def test_a_file_of_other_tensors_is_refused(tmp_path, monkeypatch, load):
 
 
 def test_photographs_of_a_size_have_a_key_of_their_own(load):
-    assert load("efficientnet_lite0", size=128).key == "efficientnet_lite0-128-v1-579344248a93e230"
+    keys = [load("efficientnet_lite0", size=size).key for size in (128, 128, 160)]
+    assert keys[0] == keys[1] != keys[2]
+    assert keys[0].startswith("efficientnet_lite0-v1-")
+
+
+def test_the_name_of_a_column_does_not_change_the_key(load):
+    assert load("wordllama", column="says").key == load("wordllama").key

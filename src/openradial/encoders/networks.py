@@ -1,11 +1,12 @@
 """The networks of encoders: inputs to features ``(b, d)`` of unit length."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as TF
 
+from openradial.errors import OptionError
 from openradial.models import Network
 
 PART = 4  # images at a time: more leave the cache of a CPU, and take twice as long each
@@ -36,6 +37,44 @@ class ImageEncoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         parts = (x,) if torch.compiler.is_compiling() else torch.split(x, PART)
         return TF.normalize(torch.cat([self.body(part) for part in parts]))
+
+
+class ExternalEncoder(nn.Module):
+    """A network of another package on the CPU. Its weights are no part of this module: a bundle does not hold them.
+
+    ``encode`` takes images, or if ``pad`` is given tokens that are padded with it, and a mask of those that count.
+    """
+
+    def __init__(self, encode: Callable[..., Tensor], pad: int | None = None) -> None:
+        super().__init__()
+        self.encode, self.pad, self.num_features = (encode,), pad, 0  # in a tuple, which is no part of the module
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():
+            raise OptionError("a model with an encoder of another package cannot be exported; export both apart")
+        if self.pad is None:
+            features = torch.cat([self.encode[0](part) for part in torch.split(x.cpu(), PART)])
+        else:
+            features = in_chunks(self._encode, x.cpu(), self.pad)
+        if features.ndim != 2:
+            raise OptionError(f"an encoder returns features (n, d), got the shape {tuple(features.shape)}")
+        return TF.normalize(features.float()).to(x.device)
+
+    def _encode(self, tokens: Tensor) -> Tensor:
+        mask = (tokens != self.pad).long()
+        mask[:, 0] = 1  # so that an empty text has features
+        return self.encode[0](tokens, mask)
+
+
+def in_chunks(encode: Callable[[Tensor], Tensor], tokens: Tensor, pad: int = 0) -> Tensor:
+    """Encode tokens ``(b, t)``, texts of similar length together: less padding is computed."""
+    if torch.compiler.is_compiling():
+        return encode(tokens)
+    lengths = (tokens != pad).sum(1).clamp_min(1)
+    order = lengths.argsort()
+    parts = [encode(tokens[rows, : int(lengths[rows].max())]) for rows in torch.split(order, CHUNK)]
+    return torch.cat(parts)[order.argsort()]
 
 
 class TokenEncoder(nn.Module):
@@ -86,13 +125,7 @@ class BertEncoder(nn.Module):
         self.layers = nn.ModuleList(BertLayer(width, heads, eps) for _ in range(layers))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        if torch.compiler.is_compiling():
-            return self._encode(tokens)
-        lengths = (tokens != 0).sum(1)
-        features = tokens.new_empty(len(tokens), self.num_features, dtype=self.norm.weight.dtype)
-        for rows in torch.split(lengths.argsort(), CHUNK):  # texts of similar length together: less padding is computed
-            features[rows] = self._encode(tokens[rows, : int(lengths[rows].max())])
-        return features
+        return in_chunks(self._encode, tokens)
 
     def _encode(self, tokens: Tensor) -> Tensor:
         mask = tokens != 0

@@ -1,7 +1,9 @@
 """Encoders by name: where their weights come from, what inputs they take, and how a bundle builds them again."""
 
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from openradial import models
 from openradial.data.download import Mirror, Package, Source, fetch
 from openradial.data.inputs import ImageInputs, Inputs, TextInputs, TokenInputs
 from openradial.data.vocabulary import Vocabulary, words_of
+from openradial.encoders.external import FORMS, load_external
 from openradial.encoders.networks import BertEncoder, ImageEncoder, TokenEncoder, from_published
 from openradial.errors import OptionError, check_choice, listed, nearest, require
 from openradial.models.weights import load_state, read_state
@@ -82,9 +85,10 @@ class Encoder:
 
     @property
     def key(self) -> str:
-        """What identifies the features: the name, the size of images, the version of our code, and the weights."""
-        size = f"-{self.inputs.size}" if isinstance(self.inputs, ImageInputs) else ""
-        return f"{self.name}{size}-v{VERSION}-{self.checksum.partition(':')[2][:16]}"
+        """What identifies the features: the name, the version of our code, the weights, and how inputs are prepared."""
+        facts = {**self.inputs.record(), "column": None, "checksum": self.checksum, "name": self.name}
+        digest = hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()
+        return f"{re.sub('[^a-zA-Z0-9_]+', '-', self.name)}-v{VERSION}-{digest[:16]}"
 
     @torch.no_grad()
     def features(self, raw: Any) -> Tensor:
@@ -105,12 +109,17 @@ def load(name: str, *, size: int | None = None, column: str | None = None) -> En
     """Return an encoder by its name; fetch and verify its weights unless they are on this machine.
 
     Args:
-        name: see :func:`names`; TF-IDF has no weights, see :func:`fit_tfidf`.
+        name: see :func:`names`; or ``hf:NAME``, ``sentence-transformers:NAME``, ``timm:NAME``, ``onnx:FILE`` or
+            ``package.module:factory``. TF-IDF has no weights, see :func:`fit_tfidf`.
         size: of images, in pixels; by default that of the training of the weights.
         column: of a table that holds the texts.
     """
+    if ":" in name:
+        net, inputs, checksum, licence = load_external(name, size)
+        inputs = replace(inputs, column=column) if isinstance(inputs, TokenInputs) else inputs
+        return Encoder(name, net, inputs, checksum, licence)
     if name not in names():
-        hint = nearest(name, names()) or f"; the encoders are: {listed(names())}"
+        hint = nearest(name, names()) or f"; the encoders are: {listed(names())}, and {FORMS}"
         raise OptionError(f"there is no encoder {name!r}{hint}")
     if name == "tfidf":
         raise OptionError("tfidf has no published weights; fit it to texts with openradial.encoders.fit_tfidf")
@@ -145,9 +154,18 @@ def fit_tfidf(texts: Sequence[str], *, column: str | None = None, seed: int = 0)
 def build(options: Mapping[str, Any]) -> nn.Module:
     """Return the network of an encoder by the options of a bundle, without its weights, which a bundle holds.
 
-    A bundle of other weights than those of this version is refused.
+    A bundle of other weights than those of this version is refused. Those of another package are loaded with the
+    network, and refused unless they are the same.
     """
     name, checksum = str(options["encoder"]), options["checksum"]
+    if ":" in name:
+        net, _, actual, _ = load_external(name)
+        if actual != checksum:
+            raise OptionError(
+                f"the encoder {name} has other weights than the bundle was made with: {actual} instead of {checksum}; "
+                "get those again, or fit the model again"
+            )
+        return net
     check_choice("encoder", name, names())
     if name != "tfidf" and checksum != _checksum(name):
         raise OptionError(

@@ -142,12 +142,6 @@ class SameConv2d(nn.Conv2d):
         return super().forward(TF.pad(x, [padding for m in missing for padding in (m // 2, m - m // 2)]))
 
 
-def _mobile_keys(block: int, parts: Sequence[str]) -> list[tuple[str, str]]:
-    """Return how the layers of a block are named in a published MobileNetV2, and here: each part with its ReLU is 3."""
-    names = [(3 * i + j, f"{part}.{layer}") for i, part in enumerate(parts) for j, layer in enumerate(("conv", "norm"))]
-    return [(rf"^features\.{block}\.conv\.{index}\.", f"blocks.{block - 1}.{name}.") for index, name in names]
-
-
 class Block(nn.Module):
     """Inverted bottleneck: 1 x 1 expansion, depthwise convolution, 1 x 1 projection; a shortcut if shapes agree."""
 
@@ -231,14 +225,6 @@ class EfficientNetLite(Network):
 class MobileNetV2(EfficientNetLite):
     """MobileNetV2 (Sandler et al., 2018): other stages, padded and normalised as in PyTorch."""
 
-    renamed_keys = (
-        (r"^features\.0\.0\.", "stem.conv."),
-        (r"^features\.0\.1\.", "stem.norm."),
-        (r"^features\.18\.0\.", "head.conv."),
-        (r"^features\.18\.1\.", "head.norm."),
-        *_mobile_keys(1, ("depthwise", "project")),
-        *(pair for i in range(2, 18) for pair in _mobile_keys(i, ("expand", "depthwise", "project"))),
-    )
     stages = MOBILE_STAGES
     same = False
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from openradial.data.download import ARCHIVE, Package, Source, fetch, file_matches
 from openradial.errors import OptionError, WeightsError
-from openradial.models.imagenet import DEPTHS
+from openradial.models.imagenet import DEPTHS, MobileNetV2
 from openradial.models.weights import State, read_state
 
 Triple = tuple[float, float, float]
@@ -46,7 +46,6 @@ class Weights:
     read: Callable[[Path], State] = field(repr=False)  # from the folder of the source
     installed: Callable[[], Path | None] = field(repr=False, default=lambda: None)
     size: int = 224
-    num_classes: int = 1000
     options: Mapping[str, object] = field(default_factory=dict)
 
     def state(self) -> State:
@@ -190,6 +189,13 @@ def _weight(model: KerasModel, name: str) -> Tensor:
     return model.weights[name]
 
 
+def mobile_state(path: Path) -> State:
+    """Read the weights of MobileNetV2, which have the order of our network and other names."""
+    with torch.device("meta"):
+        names = [name for name in MobileNetV2(1).state_dict() if not name.startswith("classifier.")]
+    return dict(zip(names, read_state(path).values(), strict=True))
+
+
 RESNET50 = Source(
     name="weights-resnet50",
     title="ResNet-50 of Keras, trained on ImageNet",
@@ -220,6 +226,6 @@ IMAGENET: Mapping[str, Weights] = {
         options={"stride_in": "1x1", "norm_eps": KERAS_EPS},
     ),
     "mobilenetv2": Weights(
-        "mobilenetv2", MOBILENETV2, IMAGENET_MEAN, IMAGENET_STD, lambda folder: read_state(folder / "mobilenetv2.pt")
+        "mobilenetv2", MOBILENETV2, IMAGENET_MEAN, IMAGENET_STD, lambda folder: mobile_state(folder / "mobilenetv2.pt")
     ),
 }

@@ -114,7 +114,7 @@ def build(
 
 def _build(name: str, num_classes: int, options: Mapping[str, object]) -> nn.Module:
     if ":" in name:
-        return _call_factory(_import_factory(name), name, num_classes, options)
+        return _call_factory(import_factory(name), name, num_classes, options)
     entry = _entry(name)
     known = entry.options()
     for option in options:
@@ -135,7 +135,8 @@ def _entry(name: str) -> Entry:
     return NETWORKS[name]
 
 
-def _import_factory(name: str) -> Callable[..., Any]:
+def import_factory(name: str) -> Callable[..., Any]:
+    """Return the function or class that ``"package.module:factory"`` names."""
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
         raise OptionError(f"expected a factory as package.module:factory, got {name!r}")
