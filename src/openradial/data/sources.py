@@ -14,6 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from openradial.data import catalog
 from openradial.data.catalog import Kind
@@ -21,11 +22,12 @@ from openradial.data.column_types import ColumnType
 from openradial.data.examples import Examples
 from openradial.data.readers import table_files
 from openradial.data.readers.columns import array_column
+from openradial.data.readers.embeddings import holds_embeddings, read_embeddings
 from openradial.data.readers.folder import ImageFolder, free_memory, image_files, scan, scan_unlabelled
 from openradial.data.readers.images import ImageStatistics, image_statistics
 from openradial.data.readers.table_files import CSV, NPZ, TABLES, TABLES_TEXT, ending_of, read_arrays, table_errors
 from openradial.data.readers.table_files import RawInput as RawInput
-from openradial.data.readers.tables import Table, classes_of, read_table
+from openradial.data.readers.tables import Table, classes_of, read_table, select_columns
 from openradial.data.readers.texts import COLUMN, free_text_column, holds_texts, read_text_folder
 from openradial.errors import DataError, OptionError, listed, nearest
 
@@ -47,6 +49,8 @@ class DataSource:
     text: str | None = None  # the column of a table that holds texts; no other column is read
     image_statistics: ImageStatistics | None = None  # of a folder of images
     types: Mapping[str, ColumnType] | None = None  # of the columns of a table; None infers them
+    is_embedded: bool = False  # whether points are features that were computed elsewhere
+    groups: Tensor | None = None  # of features: examples that no split separates
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -61,8 +65,10 @@ def open(
     features: Sequence[str] | None = None,
     words: Collection[str] = (),
     text: str | None = None,
+    embeddings: str | None = None,
+    group: str | None = None,
 ) -> DataSource:
-    """Open a folder of images or of text files, a table, an NPZ file of images, or a data set by its name.
+    """Open a folder of images or of text files, a table, a file of images or features, or a data set by its name.
 
     Image files are listed and not yet decoded. Folders ``train`` and ``test`` (or ``val``, ``validation``) are the two
     parts of one data set.
@@ -76,8 +82,12 @@ def open(
         words: Columns of a table whose numbers are codes and not quantities.
         text: The column of a table that holds texts, which is then the only one that is read. Without it, the only
             column besides the label holds texts if most of its values differ and have several words.
+        embeddings: A file of features, see :func:`read_embeddings`, one row for each row of the table; the table then
+            gives the labels and, in the column ``group``, the groups. A file with both needs no table.
     """
     path = Path(source).expanduser()
+    if embeddings is not None:
+        return _open_embeddings(path, Path(embeddings).expanduser(), label, labelled, group)
     if path.is_dir():
         return _open_folder(path, label, labelled)
     if ending_of(path) not in TABLES:
@@ -87,6 +97,8 @@ def open(
         return _open_named(str(source), label)
     if ending_of(path) in NPZ and path.is_file() and (images := _open_images(path, label, labelled)):
         return images
+    if holds_embeddings(path):
+        return _open_embeddings(path, path, label, labelled, group)
     with table_errors(path):
         table_files.check_table(path)
     if label is None and labelled:
@@ -189,6 +201,29 @@ def _open_images(path: Path, label: str | None, labelled: bool) -> DataSource | 
         return DataSource(str(path), "images", Examples(inputs, labels, classes), label=name)
 
 
+def _open_embeddings(path: Path, file: Path, label: str | None, labelled: bool, group: str | None) -> DataSource:
+    """Return the features of a file with the labels and groups of a table."""
+    features, columns = torch.from_numpy(read_embeddings(file)), dict[str, Any]()
+    name, labels, classes = label, torch.full((len(features),), -1), tuple[str, ...]()
+    if labelled or label is not None:
+        names = [group] if group else []
+        with table_errors(path):
+            columns = table_files.read_columns(
+                path,
+                lambda there: [_label_array(path, label, there), *(names and select_columns(there, None, names))],
+                words=(*LABELS, label or "", *names),
+                delimiter=None,
+            )
+            (name, column), *_ = columns.items()
+            labels, classes = classes_of(name, column)
+    if len(labels) != len(features):
+        counts = f"{len(features):,} rows in {file.name} and {len(labels):,} in {path.name}"
+        raise DataError(f"features need one row for each example, got {counts}", path=file)
+    groups = torch.from_numpy(columns[group].codes.astype(np.int64)) if group in columns else None
+    examples = Examples(features, labels, classes)
+    return DataSource(str(path), "points", examples, label=name, is_embedded=True, groups=groups)
+
+
 def _open_named(name: str, label: str | None) -> DataSource:
     if "/" in name or "\\" in name:
         raise DataError("there is no such file or folder", path=name)
@@ -217,12 +252,12 @@ def _image_array(arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint8] | None:
     return pixels if pixels.shape[1] in (1, 3) else pixels.transpose(0, 3, 1, 2)
 
 
-def _label_array(path: Path, label: str | None, names: list[str]) -> str:
+def _label_array(path: Path, label: str | None, names: Sequence[str]) -> str:
     wanted = (label,) if label is not None else LABELS
     match = next((name for name in wanted if name in names), None)
     if match is not None:
         return match
-    message = f"{path} must hold the classes of its images in an array {' or '.join(wanted)}"
+    message = f"{path} must hold the classes in an array or column {' or '.join(wanted)}"
     hint = nearest(label, names) if label is not None else ""
     raise OptionError(f"{message}, got {listed(names) or 'none'}; name it with label (--label){hint}")
 
@@ -264,13 +299,15 @@ def _stream_arrays(path: Path, kind: str) -> Iterator[RawInput]:
         with table_errors(path), table_files.open_text(path) as stream:
             _, *rows = table_files.csv_rows(stream)
         return (RawInput(f"{path}:{number}", row) for number, row in enumerate(rows, 1))
+    if kind == "points":
+        return (RawInput(f"{path}:{number}", row) for number, row in enumerate(read_embeddings(path), 1))
     if ending_of(path) not in NPZ:
         raise OptionError(f"this model takes {kind} from NPZ files, got {path.name!r}")
-    dims, arrays = 3 if kind == "sequences" else 2, read_arrays(path)
-    fitting = [array for array in arrays.values() if array.ndim == dims and array.dtype.kind in "iuf"]
+    arrays = read_arrays(path)
+    fitting = [array for array in arrays.values() if array.ndim == 3 and array.dtype.kind in "iuf"]
     if len(fitting) != 1:
         actual = f"{len(fitting)} among {listed(list(arrays)) or 'none'}"
-        raise DataError(f"expected one array of {dims} dimensions, got {actual}", path=path)
+        raise DataError(f"expected one array of 3 dimensions, got {actual}", path=path)
     return (RawInput(f"{path}:{number}", row) for number, row in enumerate(fitting[0], 1))
 
 

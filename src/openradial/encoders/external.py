@@ -118,7 +118,7 @@ def _load_onnx(path: str) -> External:
         raise OptionError(f"expected one input of images (n, 3, h, w), {path} has {actual}; for texts use hf:NAME")
 
     def encode(x: Tensor) -> Tensor:
-        parts = x.split(1 if first.shape[0] == 1 else len(x))  # many files are for one image at a time
+        parts = torch.split(x, 1 if first.shape[0] == 1 else len(x))  # many files are for one image at a time
         return torch.cat([torch.from_numpy(session.run(None, {first.name: part.numpy()})[0]) for part in parts])
 
     images = _images({"input_size": first.shape} if isinstance(first.shape[3], int) else {})

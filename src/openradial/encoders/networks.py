@@ -62,7 +62,7 @@ class ExternalEncoder(nn.Module):
         return TF.normalize(features.float()).to(x.device)
 
     def _encode(self, tokens: Tensor) -> Tensor:
-        mask = (tokens != self.pad).long()
+        mask = tokens.ne(self.pad).long()  # type: ignore[arg-type]
         mask[:, 0] = 1  # so that an empty text has features
         return self.encode[0](tokens, mask)
 
