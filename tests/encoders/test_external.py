@@ -144,7 +144,7 @@ def test_texts_are_fitted_saved_loaded_and_predicted(bert, tmp_path):
     assert (options["encoder"], options["licence"]) == (f"hf:{bert}", "apache-2.0")
     tensors = files.read_tensors(tmp_path / "model" / "weights.safetensors")[0]
     assert not [name for name in tensors if name.startswith("network.")]
-    with pytest.raises(ExportError, match="encoder of another package cannot be exported"):
+    with pytest.raises(ExportError, match="an encoder of another package cannot be exported"):
         model.export(tmp_path / "model.onnx")
 
 
@@ -153,7 +153,7 @@ def test_weights_that_differ_from_those_of_the_bundle_are_refused(make_bert, tmp
     openradial.fit(sentences(), encoder=f"hf:{folder}", out=tmp_path / "model")
     (folder / "model.safetensors").write_bytes((other / "model.safetensors").read_bytes())
     with pytest.raises(
-        BundleError, match=r"has other weights than the bundle was made with: sha256:\w+ instead of sha"
+        BundleError, match=r"has other weights than those the bundle was made with, sha256:\w+ instead of sha"
     ):
         openradial.load(tmp_path / "model")
     (folder / "model.safetensors").unlink()
@@ -286,7 +286,7 @@ def test_a_factory_is_an_encoder_and_its_module_must_be_named_to_load_a_bundle(p
     assert loaded.predict(paths).names == model.predict(paths).names
     (tmp_path / "own_encoder.py").write_text(FACTORY.replace("SEED", "11"))
     sys.modules.pop("own_encoder")
-    with pytest.raises(BundleError, match="has other weights than the bundle was made with"):
+    with pytest.raises(BundleError, match="has other weights than those the bundle was made with"):
         openradial.load(tmp_path / "model", modules=["own_encoder"])
     for name, message in (("flat", "returns features"), ("nothing", "nn.Module"), ("other", "has no 'other'")):
         with pytest.raises(OptionError, match=message):
@@ -322,7 +322,7 @@ def test_an_onnx_file_is_an_encoder(tmp_path, photos, batch):
         assert openradial.load(tmp_path / "model").predict(photos / "dark" / "0.png").names == ["dark"]
         assert model.network[1]["checksum"] == encoder.checksum
         export_onnx(tiny(1).eval(), tmp_path / "net.onnx", 1, 3, 16, 16)
-        with pytest.raises(BundleError, match="has other weights than the bundle was made with"):
+        with pytest.raises(BundleError, match="has other weights than those the bundle was made with"):
             openradial.load(tmp_path / "model")
 
 

@@ -27,7 +27,7 @@ from openradial.data.readers.folder import ImageFolder, free_memory, image_files
 from openradial.data.readers.images import ImageStatistics, image_statistics
 from openradial.data.readers.table_files import CSV, NPZ, TABLES, TABLES_TEXT, ending_of, read_arrays, table_errors
 from openradial.data.readers.table_files import RawInput as RawInput
-from openradial.data.readers.tables import Table, classes_of, read_table, select_columns
+from openradial.data.readers.tables import Table, classes_of, read_table
 from openradial.data.readers.texts import COLUMN, free_text_column, holds_texts, read_text_folder
 from openradial.errors import DataError, OptionError, listed, nearest
 
@@ -202,26 +202,23 @@ def _open_images(path: Path, label: str | None, labelled: bool) -> DataSource | 
 
 
 def _open_embeddings(path: Path, file: Path, label: str | None, labelled: bool, group: str | None) -> DataSource:
-    """Return the features of a file with the labels and groups of a table."""
-    features, columns = torch.from_numpy(read_embeddings(file)), dict[str, Any]()
-    name, labels, classes = label, torch.full((len(features),), -1), tuple[str, ...]()
+    """Return the features of a file with the labels and groups of a table, which may be the same file."""
+    features = torch.from_numpy(read_embeddings(file))
+    examples, groups = Examples(features, torch.full((len(features),), -1), ()), None
     if labelled or label is not None:
-        names = [group] if group else []
-        with table_errors(path):
-            columns = table_files.read_columns(
-                path,
-                lambda there: [_label_array(path, label, there), *(names and select_columns(there, None, names))],
-                words=(*LABELS, label or "", *names),
-                delimiter=None,
+        names = [] if group is None else [group]
+        label = label or ("labels" if file == path else None)
+        if label is None:
+            raise OptionError(
+                f"features need the column that holds the classes: name it with label (--label), for {path}"
             )
-            (name, column), *_ = columns.items()
-            labels, classes = classes_of(name, column)
-    if len(labels) != len(features):
-        counts = f"{len(features):,} rows in {file.name} and {len(labels):,} in {path.name}"
-        raise DataError(f"features need one row for each example, got {counts}", path=file)
-    groups = torch.from_numpy(columns[group].codes.astype(np.int64)) if group in columns else None
-    examples = Examples(features, labels, classes)
-    return DataSource(str(path), "points", examples, label=name, is_embedded=True, groups=groups)
+        table = read_table(path, label=label, features=names, words=names)
+        if len(table) != len(features):
+            counts = f"{len(features):,} rows in {file.name} and {len(table):,} in {path.name}"
+            raise DataError(f"features need one row for each example, got {counts}", path=file)
+        examples = Examples(features, table.labels, table.classes)
+        groups = None if group is None else torch.from_numpy(table.columns[group].codes.astype(np.int64))
+    return DataSource(str(path), "points", examples, label=label, is_embedded=True, groups=groups)
 
 
 def _open_named(name: str, label: str | None) -> DataSource:
@@ -252,12 +249,12 @@ def _image_array(arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint8] | None:
     return pixels if pixels.shape[1] in (1, 3) else pixels.transpose(0, 3, 1, 2)
 
 
-def _label_array(path: Path, label: str | None, names: Sequence[str]) -> str:
+def _label_array(path: Path, label: str | None, names: list[str]) -> str:
     wanted = (label,) if label is not None else LABELS
     match = next((name for name in wanted if name in names), None)
     if match is not None:
         return match
-    message = f"{path} must hold the classes in an array or column {' or '.join(wanted)}"
+    message = f"{path} must hold the classes of its images in an array {' or '.join(wanted)}"
     hint = nearest(label, names) if label is not None else ""
     raise OptionError(f"{message}, got {listed(names) or 'none'}; name it with label (--label){hint}")
 

@@ -150,10 +150,7 @@ def _checksum(parts: Iterable[bytes]) -> str:
 def _pooled(outputs: Any) -> Tensor:
     """Return what a model itself computes as the features of an input, else the mean of its last layer."""
     z = outputs if isinstance(outputs, Tensor) else getattr(outputs, "pooler_output", None)
-    if z is None:
-        hidden = outputs.last_hidden_state  # (b, t, d), or (b, d, h, w) of convolutions
-        z = hidden.mean((2, 3) if hidden.ndim == 4 else 1)
-    return z.flatten(1)
+    return outputs.last_hidden_state.mean(1) if z is None else z.flatten(1)  # type: ignore[no-any-return]
 
 
 def _tokens(name: str, tokenizer: Any, most: int) -> TokenInputs:

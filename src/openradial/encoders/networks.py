@@ -52,7 +52,7 @@ class ExternalEncoder(nn.Module):
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
         if torch.compiler.is_compiling():
-            raise OptionError("a model with an encoder of another package cannot be exported; export both apart")
+            raise OptionError("an encoder of another package cannot be exported")
         if self.pad is None:
             features = torch.cat([self.encode[0](part) for part in torch.split(x.cpu(), PART)])
         else:

@@ -154,24 +154,20 @@ def fit_tfidf(texts: Sequence[str], *, column: str | None = None, seed: int = 0)
 def build(options: Mapping[str, Any]) -> nn.Module:
     """Return the network of an encoder by the options of a bundle, without its weights, which a bundle holds.
 
-    A bundle of other weights than those of this version is refused. Those of another package are loaded with the
-    network, and refused unless they are the same.
+    Those of another package are loaded with it. Other weights than those that the bundle was made with are refused.
     """
     name, checksum = str(options["encoder"]), options["checksum"]
-    if ":" in name:
-        net, _, actual, _ = load_external(name)
-        if actual != checksum:
-            raise OptionError(
-                f"the encoder {name} has other weights than the bundle was made with: {actual} instead of {checksum}; "
-                "get those again, or fit the model again"
-            )
-        return net
-    check_choice("encoder", name, names())
-    if name != "tfidf" and checksum != _checksum(name):
+    external = load_external(name) if ":" in name else None
+    if external is None:
+        check_choice("encoder", name, names())
+    actual = external[2] if external is not None else checksum if name == "tfidf" else _checksum(name)
+    if actual != checksum:
         raise OptionError(
-            f"the encoder {name} of the bundle has the checksum {checksum}, and this version of openradial has "
-            f"{_checksum(name)}; fit the model again"
+            f"the encoder {name} has other weights than those the bundle was made with, {actual} instead of "
+            f"{checksum}; get those weights, or fit the model again"
         )
+    if external is not None:
+        return external[0]
     with torch.device("meta"):  # nothing is drawn at random; a bundle brings all tensors
         return _network(name, options.get("shape", TABLE)).requires_grad_(False).eval()
 

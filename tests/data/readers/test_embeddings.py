@@ -63,7 +63,7 @@ def test_a_file_with_labels_is_a_source_of_its_own(tmp_path):
         assert (source.kind, source.is_embedded, source.classes) == ("points", True, ("x", "y"))
         assert np.array_equal(source.train.inputs, X)
         assert source.train.labels.tolist() == [0, 1, 0, 1]
-    with pytest.raises(OptionError, match=r"classes in an array or column y or label .* name it with label"):
+    with pytest.raises(DataError, match=r"no label column of this name; the columns are topic"):
         sources.open(path)
     assert len(sources.open(path, labelled=False).train) == 4
 
@@ -79,10 +79,12 @@ def test_a_table_gives_labels_and_groups(tmp_path):
     source = sources.open(tmp_path / "a.csv", label="topic", embeddings=str(tmp_path / "a.npy"), group="who")
     assert source.train.labels.tolist() == [0, 1, 0, 1]
     assert source.groups.tolist() == [0, 0, 1, 1]
+    with pytest.raises(OptionError, match="name it with label"):
+        sources.open(tmp_path / "a.csv", embeddings=str(tmp_path / "a.npy"))
     with pytest.raises(DataError, match="no column of this name"):
         sources.open(tmp_path / "a.csv", label="topic", embeddings=str(tmp_path / "a.npy"), group="whom")
     np.save(tmp_path / "b.npy", X[:3])
     with pytest.raises(DataError, match=r"3 rows in b\.npy and 4 in a\.csv"):
         sources.open(tmp_path / "a.csv", label="topic", embeddings=str(tmp_path / "b.npy"))
     with pytest.raises(OptionError, match="a table must be one of"):
-        sources.open(tmp_path, embeddings=str(tmp_path / "a.npy"))
+        sources.open(tmp_path, label="topic", embeddings=str(tmp_path / "a.npy"))
