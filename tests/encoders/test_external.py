@@ -148,6 +148,13 @@ def test_texts_are_fitted_saved_loaded_and_predicted(bert, tmp_path):
         model.export(tmp_path / "model.onnx")
 
 
+def test_the_name_of_a_folder_is_absolute_and_that_of_a_factory_stays(bert, monkeypatch):
+    monkeypatch.chdir(bert.parent)
+    assert encoders.load(f"hf:{bert.name}").name == f"hf:{bert}"
+    assert external.absolute_name(f"module:{bert.name}") == f"module:{bert.name}"
+    assert external.absolute_name("hf:someone/model") == "hf:someone/model"
+
+
 def test_weights_that_differ_from_those_of_the_bundle_are_refused(make_bert, tmp_path):
     folder, other = make_bert(seed=0), make_bert(seed=1)
     openradial.fit(sentences(), encoder=f"hf:{folder}", out=tmp_path / "model")

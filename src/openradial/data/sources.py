@@ -217,7 +217,8 @@ def _open_embeddings(path: Path, file: Path, label: str | None, labelled: bool, 
             counts = f"{len(features):,} rows in {file.name} and {len(table):,} in {path.name}"
             raise DataError(f"features need one row for each example, got {counts}", path=file)
         examples = Examples(features, table.labels, table.classes)
-        groups = None if group is None else torch.from_numpy(table.columns[group].codes.astype(np.int64))
+        if group is not None:
+            groups = torch.from_numpy(table.columns[group].codes.astype(np.int64))  # type: ignore[union-attr]
     return DataSource(str(path), "points", examples, label=label, is_embedded=True, groups=groups)
 
 

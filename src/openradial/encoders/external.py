@@ -46,6 +46,13 @@ def load_external(name: str, size: int | None = None) -> External:
         raise WeightsError(f"the encoder {name} cannot be used: {reason}") from error
 
 
+def absolute_name(name: str) -> str:
+    """Return the name of an encoder with the absolute path of a folder or file in it."""
+    prefix, _, rest = name.partition(":")
+    path = Path(rest).expanduser()
+    return f"{prefix}:{path.resolve()}" if prefix in LOADERS and rest and path.exists() else name
+
+
 def _load_hub(name: str) -> External:
     transformers = require("transformers", "hf", f"the encoder hf:{name}")
     folder, *facts = _folder(name)
@@ -150,7 +157,7 @@ def _checksum(parts: Iterable[bytes]) -> str:
 def _pooled(outputs: Any) -> Tensor:
     """Return what a model itself computes as the features of an input, else the mean of its last layer."""
     z = outputs if isinstance(outputs, Tensor) else getattr(outputs, "pooler_output", None)
-    return outputs.last_hidden_state.mean(1) if z is None else z.flatten(1)  # type: ignore[no-any-return]
+    return outputs.last_hidden_state.mean(1) if z is None else z.flatten(1)
 
 
 def _tokens(name: str, tokenizer: Any, most: int) -> TokenInputs:

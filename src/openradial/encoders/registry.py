@@ -14,7 +14,7 @@ from openradial import models
 from openradial.data.download import Mirror, Package, Source, fetch
 from openradial.data.inputs import ImageInputs, Inputs, TextInputs, TokenInputs
 from openradial.data.vocabulary import Vocabulary, words_of
-from openradial.encoders.external import FORMS, load_external
+from openradial.encoders.external import FORMS, absolute_name, load_external
 from openradial.encoders.networks import BertEncoder, ImageEncoder, TokenEncoder, from_published
 from openradial.errors import OptionError, check_choice, listed, nearest, require
 from openradial.models.weights import load_state, read_state
@@ -115,6 +115,7 @@ def load(name: str, *, size: int | None = None, column: str | None = None) -> En
         column: of a table that holds the texts.
     """
     if ":" in name:
+        name = absolute_name(name)  # a bundle finds the same file from another folder
         net, inputs, checksum, licence = load_external(name, size)
         inputs = replace(inputs, column=column) if isinstance(inputs, TokenInputs) else inputs
         return Encoder(name, net, inputs, checksum, licence)
@@ -157,17 +158,18 @@ def build(options: Mapping[str, Any]) -> nn.Module:
     Those of another package are loaded with it. Other weights than those that the bundle was made with are refused.
     """
     name, checksum = str(options["encoder"]), options["checksum"]
-    external = load_external(name) if ":" in name else None
-    if external is None:
+    if ":" in name:
+        net, _, actual, _ = load_external(name)
+    else:
         check_choice("encoder", name, names())
-    actual = external[2] if external is not None else checksum if name == "tfidf" else _checksum(name)
+        net, actual = None, checksum if name == "tfidf" else _checksum(name)
     if actual != checksum:
         raise OptionError(
             f"the encoder {name} has other weights than those the bundle was made with, {actual} instead of "
             f"{checksum}; get those weights, or fit the model again"
         )
-    if external is not None:
-        return external[0]
+    if net is not None:
+        return net
     with torch.device("meta"):  # nothing is drawn at random; a bundle brings all tensors
         return _network(name, options.get("shape", TABLE)).requires_grad_(False).eval()
 

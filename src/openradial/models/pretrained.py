@@ -46,6 +46,7 @@ class Weights:
     read: Callable[[Path], State] = field(repr=False)  # from the folder of the source
     installed: Callable[[], Path | None] = field(repr=False, default=lambda: None)
     size: int = 224
+    num_classes: int = 1000
     options: Mapping[str, object] = field(default_factory=dict)
 
     def state(self) -> State:
