@@ -1,4 +1,4 @@
-"""Encoders that other packages know by name, in files, and your own. Their weights stay where they are.
+"""Encoders of other packages, of ONNX files and of your own code. Their weights stay where they are.
 
 A bundle records name and checksum, and loads the same weights again; others are refused.
 """
