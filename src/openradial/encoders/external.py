@@ -32,15 +32,18 @@ External = tuple[ExternalEncoder, Inputs, str, str]  # network, inputs, checksum
 def load_external(name: str, size: int | None = None) -> External:
     """Return network, inputs, checksum and licence of an encoder whose name has a colon."""
     prefix, _, rest = name.partition(":")
+    load = LOADERS[prefix] if prefix in LOADERS and rest else None
     try:
-        net, inputs, checksum, licence = LOADERS[prefix](rest) if prefix in LOADERS and rest else _load_factory(name)
+        net, inputs, checksum, licence = load(rest) if load else _from_network(import_factory(name)())
         if size is not None and isinstance(inputs, ImageInputs):
             inputs = replace(inputs, size=size)
         raw: Any = [np.zeros((8, 8, 3), np.uint8)] if inputs.kind == "images" else ["text"]
         net.num_features = net(inputs.transform(inputs.ready(raw))).shape[1]
         return net, inputs, checksum, licence
-    except OpenRadialError:
-        raise
+    except OpenRadialError as error:
+        if load is not None:
+            raise
+        raise OptionError(f"{error}; an encoder of another package is {FORMS}") from error
     except Exception as error:  # of other packages
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise WeightsError(f"the encoder {name} cannot be used: {reason}") from error
@@ -97,18 +100,10 @@ def _load_timm(name: str) -> External:
     return _from_network(timm.create_model(name, pretrained=True, num_classes=0))
 
 
-def _load_factory(name: str) -> External:
-    try:
-        body = import_factory(name)()
-    except OptionError as error:
-        raise OptionError(f"{error}; an encoder of another package is {FORMS}") from error
-    if not isinstance(body, nn.Module):
-        raise OptionError(f"expected {name!r} to return an nn.Module, it returned a {type(body).__name__}")
-    return _from_network(body)
-
-
-def _from_network(body: nn.Module) -> External:
+def _from_network(body: Any) -> External:
     """Return a network of images with a configuration as in timm; without a file, its tensors are hashed by name."""
+    if not isinstance(body, nn.Module):
+        raise OptionError(f"an encoder is an nn.Module, got a {type(body).__name__}")
     config: Any = getattr(body.float().eval(), "default_cfg", {})
     state = sorted(body.state_dict().items())
     tensors = (f"{key} {tuple(x.shape)}".encode() + x.contiguous().numpy().tobytes() for key, x in state)

@@ -1,6 +1,6 @@
 """The networks of encoders: inputs to features ``(b, d)`` of unit length."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -11,19 +11,6 @@ from openradial.models import Network
 
 PART = 4  # images at a time: more leave the cache of a CPU, and take twice as long each
 CHUNK = 32  # texts that are padded to one length
-LAYER = {  # names of the parts of a layer in published files -> ours
-    "attention.self.": "",
-    "attention.output.dense": "attended",
-    "attention.output.LayerNorm": "attention_norm",
-    "intermediate.dense": "expand",
-    "output.dense": "project",
-    "output.LayerNorm": "norm",
-    "encoder.layer.": "layers.",
-    "embeddings.LayerNorm": "norm",
-    "embeddings.word_embeddings": "word",
-    "embeddings.position_embeddings": "position",
-    "embeddings.token_type_embeddings": "token_type",
-}
 
 
 class ImageEncoder(nn.Module):
@@ -113,6 +100,17 @@ class BertEncoder(nn.Module):
     The defaults are those of all-MiniLM-L6-v2. Tokens ``(b, t)`` are padded with 0.
     """
 
+    renamed_keys = (
+        (r"^embeddings\.LayerNorm", "norm"),
+        (r"^embeddings\.(word|position|token_type)_embeddings", r"\1"),
+        (r"^encoder\.layer\.(\d+)\.attention\.self", r"layers.\1"),
+        (r"^encoder\.layer\.(\d+)\.attention\.output\.dense", r"layers.\1.attended"),
+        (r"^encoder\.layer\.(\d+)\.attention\.output\.LayerNorm", r"layers.\1.attention_norm"),
+        (r"^encoder\.layer\.(\d+)\.intermediate\.dense", r"layers.\1.expand"),
+        (r"^encoder\.layer\.(\d+)\.output\.dense", r"layers.\1.project"),
+        (r"^encoder\.layer\.(\d+)\.output\.LayerNorm", r"layers.\1.norm"),
+    )
+
     def __init__(
         self, num_tokens: int = 30_522, width: int = 384, layers: int = 6, heads: int = 12, positions: int = 512
     ) -> None:
@@ -134,15 +132,3 @@ class BertEncoder(nn.Module):
         for layer in self.layers:
             x = layer(x, mask)
         return TF.normalize((x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True))
-
-
-def from_published(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of a published BERT under our names, without its pooler and its list of positions."""
-    renamed = {}
-    for name, value in state.items():
-        if name.startswith("pooler.") or name.endswith("position_ids"):
-            continue
-        for theirs, ours in LAYER.items():
-            name = name.replace(theirs, ours)
-        renamed[name] = value
-    return renamed

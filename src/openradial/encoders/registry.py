@@ -15,7 +15,7 @@ from openradial.data.download import Mirror, Package, Source, fetch
 from openradial.data.inputs import ImageInputs, Inputs, TextInputs, TokenInputs
 from openradial.data.vocabulary import Vocabulary, words_of
 from openradial.encoders.external import FORMS, absolute_name, load_external
-from openradial.encoders.networks import BertEncoder, ImageEncoder, TokenEncoder, from_published
+from openradial.encoders.networks import BertEncoder, ImageEncoder, TokenEncoder
 from openradial.errors import OptionError, check_choice, listed, nearest, require
 from openradial.models.weights import load_state, read_state
 
@@ -23,6 +23,7 @@ IMAGES = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2", "res
 TEXTS = ("minilm", "wordllama", "tfidf")  # the best first
 VERSION = 1  # raised with every change to how inputs become features: features in the cache are then not used
 MODEL, TOKENIZER = "model.safetensors", "tokenizer.json"
+UNUSED = ("pooler.", "embeddings.position_ids")  # tensors of MiniLM
 WORDS, WIDTH = 20_000, 256  # of TF-IDF: the most frequent words, and the features after the SVD
 TABLE = (32_000, 256)  # of WordLlama: tokens and features
 
@@ -203,7 +204,8 @@ def _text_encoder(name: str, column: str | None) -> Encoder:
     source, is_bert = _source(name), name == "minilm"
     folder = fetch(source)
     state = read_state(folder / MODEL)
-    tensors = from_published(state) if is_bert else {"table": next(iter(state.values())).float()}
+    tensors = {key: value for key, value in state.items() if not key.startswith(UNUSED)}
+    tensors = tensors if is_bert else {"table": next(iter(state.values())).float()}
     net = load_state(_network(name), tensors, origin=source.title)
     inputs = TokenInputs((folder / TOKENIZER).read_text(encoding="utf-8"), special=is_bert, column=column)
     return Encoder(name, net, inputs, _checksum(name), source.licence)
