@@ -148,11 +148,9 @@ def test_texts_are_fitted_saved_loaded_and_predicted(bert, tmp_path):
         model.export(tmp_path / "model.onnx")
 
 
-def test_the_name_of_a_folder_is_absolute_and_that_of_a_factory_stays(bert, monkeypatch):
+def test_the_name_of_a_folder_is_absolute(bert, monkeypatch):
     monkeypatch.chdir(bert.parent)
     assert encoders.load(f"hf:{bert.name}").name == f"hf:{bert}"
-    assert external.absolute_name(f"module:{bert.name}") == f"module:{bert.name}"
-    assert external.absolute_name("hf:someone/model") == "hf:someone/model"
 
 
 def test_weights_that_differ_from_those_of_the_bundle_are_refused(make_bert, tmp_path):
@@ -220,7 +218,8 @@ def test_a_model_is_fetched_from_the_hub_without_code_and_pickles(bert, monkeypa
     monkeypatch.setattr(
         huggingface_hub, "snapshot_download", lambda name, allow_patterns: asked.append((name, allow_patterns)) or bert
     )
-    assert encoders.load("hf:someone/model").num_features == 16
+    encoder = encoders.load("hf:someone/model")
+    assert (encoder.name, encoder.num_features) == ("hf:someone/model", 16)
     assert asked[0][0] == "someone/model"
     assert not any(pattern.endswith((".py", ".bin", ".pt", "*")) for pattern in asked[0][1])
     monkeypatch.setattr(

@@ -207,11 +207,9 @@ def _open_embeddings(path: Path, file: Path, label: str | None, labelled: bool, 
     examples, groups = Examples(features, torch.full((len(features),), -1), ()), None
     if labelled or label is not None:
         names = [] if group is None else [group]
-        label = label or ("labels" if file == path else None)
-        if label is None:
-            raise OptionError(
-                f"features need the column that holds the classes: name it with label (--label), for {path}"
-            )
+        if label is None and file != path:
+            raise OptionError(f"features need the column of classes: name it with label (--label), for {path}")
+        label = label or "labels"
         table = read_table(path, label=label, features=names, words=names)
         if len(table) != len(features):
             counts = f"{len(features):,} rows in {file.name} and {len(table):,} in {path.name}"

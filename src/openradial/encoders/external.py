@@ -29,17 +29,21 @@ MOST_TOKENS = 512
 External = tuple[ExternalEncoder, Inputs, str, str]  # network, inputs, checksum and licence
 
 
-def load_external(name: str, size: int | None = None) -> External:
-    """Return network, inputs, checksum and licence of an encoder whose name has a colon."""
+def load_external(name: str, size: int | None = None, column: str | None = None) -> tuple[str, *External]:
+    """Return name, network, inputs, checksum and licence of an encoder whose name has a colon; a path is absolute."""
     prefix, _, rest = name.partition(":")
-    load = LOADERS[prefix] if prefix in LOADERS and rest else None
+    load, path = LOADERS.get(prefix) if rest else None, Path(rest).expanduser()
+    if load is not None and path.exists():  # a bundle finds it from any other folder
+        name = f"{prefix}:{path.resolve()}"
     try:
         net, inputs, checksum, licence = load(rest) if load else _from_network(import_factory(name)())
         if size is not None and isinstance(inputs, ImageInputs):
             inputs = replace(inputs, size=size)
+        if isinstance(inputs, TokenInputs):
+            inputs = replace(inputs, column=column)
         raw: Any = [np.zeros((8, 8, 3), np.uint8)] if inputs.kind == "images" else ["text"]
         net.num_features = net(inputs.transform(inputs.ready(raw))).shape[1]
-        return net, inputs, checksum, licence
+        return name, net, inputs, checksum, licence
     except OpenRadialError as error:
         if load is not None:
             raise
@@ -47,13 +51,6 @@ def load_external(name: str, size: int | None = None) -> External:
     except Exception as error:  # of other packages
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise WeightsError(f"the encoder {name} cannot be used: {reason}") from error
-
-
-def absolute_name(name: str) -> str:
-    """Return the name of an encoder with the absolute path of a folder or file in it."""
-    prefix, _, rest = name.partition(":")
-    path = Path(rest).expanduser()
-    return f"{prefix}:{path.resolve()}" if prefix in LOADERS and rest and path.exists() else name
 
 
 def _load_hub(name: str) -> External:

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from openradial import models
 from openradial.data.download import Mirror, Package, Source, fetch
 from openradial.data.inputs import ImageInputs, Inputs, TextInputs, TokenInputs
 from openradial.data.vocabulary import Vocabulary, words_of
-from openradial.encoders.external import FORMS, absolute_name, load_external
+from openradial.encoders.external import FORMS, load_external
 from openradial.encoders.networks import BertEncoder, ImageEncoder, TokenEncoder
 from openradial.errors import OptionError, check_choice, listed, nearest, require
 from openradial.models.weights import load_state, read_state
@@ -116,10 +116,7 @@ def load(name: str, *, size: int | None = None, column: str | None = None) -> En
         column: of a table that holds the texts.
     """
     if ":" in name:
-        name = absolute_name(name)  # a bundle finds the same file from another folder
-        net, inputs, checksum, licence = load_external(name, size)
-        inputs = replace(inputs, column=column) if isinstance(inputs, TokenInputs) else inputs
-        return Encoder(name, net, inputs, checksum, licence)
+        return Encoder(*load_external(name, size, column))
     if name not in names():
         hint = nearest(name, names()) or f"; the encoders are: {listed(names())}, and {FORMS}"
         raise OptionError(f"there is no encoder {name!r}{hint}")
@@ -160,7 +157,7 @@ def build(options: Mapping[str, Any]) -> nn.Module:
     """
     name, checksum = str(options["encoder"]), options["checksum"]
     if ":" in name:
-        net, _, actual, _ = load_external(name)
+        _, net, _, actual, _ = load_external(name)
     else:
         check_choice("encoder", name, names())
         net, actual = None, checksum if name == "tfidf" else _checksum(name)

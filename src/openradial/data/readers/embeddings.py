@@ -40,15 +40,14 @@ def holds_embeddings(path: Path) -> bool:
 
 def _read_array(path: Path) -> dict[str, NDArray[Any]]:
     """Return the array of an NPY file, or the list columns of a Parquet file."""
-    columns: dict[str, Any] = {}
-    if ending_of(path) in PARQUET:
+    try:
+        if ending_of(path) not in PARQUET:
+            with path.open("rb") as stream:
+                return {FEATURES[0]: np.load(stream, allow_pickle=False)}
         with table_errors(path), open_parquet(path) as opened:
             lists = [field.name for field in opened.schema_arrow if "list<" in str(field.type)]
-            columns = {name: opened.read(columns=[name])[name] for name in lists}
-    try:
-        if ending_of(path) in PARQUET:
-            return {name: np.stack(column.to_numpy()) for name, column in columns.items()}
-        with path.open("rb") as stream:
-            return {FEATURES[0]: np.load(stream, allow_pickle=False)}
+            return {name: np.stack(opened.read(columns=[name])[name].to_numpy()) for name in lists}
+    except DataError:
+        raise
     except (ValueError, EOFError) as error:
         raise DataError(f"the features are damaged, or rows differ in length ({error})", path=path) from error
