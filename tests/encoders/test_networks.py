@@ -5,7 +5,8 @@ import pytest
 import torch
 from rounding import tolerance
 
-from openradial.encoders.networks import BertEncoder, TokenEncoder, from_published
+from openradial.encoders.networks import BertEncoder, TokenEncoder
+from openradial.models.weights import load_state
 
 
 def random_bert():
@@ -68,14 +69,20 @@ def test_many_texts_keep_their_order():
 
 
 def test_published_names_become_ours():
-    names = ["embeddings.LayerNorm.bias", "encoder.layer.3.attention.output.LayerNorm.weight", "pooler.dense.bias"]
-    names += ["encoder.layer.0.attention.self.query.weight", "encoder.layer.1.output.dense.bias"]
-    assert list(from_published(dict.fromkeys(names, torch.zeros(1)))) == [
-        "norm.bias",
-        "layers.3.attention_norm.weight",
-        "layers.0.query.weight",
-        "layers.1.project.bias",
-    ]
+    net = random_bert()
+    theirs = {"word": "embeddings.word_embeddings", "position": "embeddings.position_embeddings"}
+    theirs |= {"token_type": "embeddings.token_type_embeddings", "norm": "embeddings.LayerNorm"}
+    parts = {"attended": "attention.output.dense", "attention_norm": "attention.output.LayerNorm"}
+    parts |= {each: f"attention.self.{each}" for each in ("query", "key", "value")}
+    parts |= {"expand": "intermediate.dense", "project": "output.dense", "norm": "output.LayerNorm"}
+    theirs |= {f"layers.{i}.{ours}": f"encoder.layer.{i}.{name}" for i in range(2) for ours, name in parts.items()}
+    state = {}
+    for name, value in net.state_dict().items():
+        layer, _, kind = name.rpartition(".")
+        state[f"{theirs[layer]}.{kind}"] = value + 1
+    loaded = load_state(random_bert(), state, origin="published")
+    for name, value in loaded.state_dict().items():
+        assert torch.equal(value, net.state_dict()[name] + 1)
 
 
 def test_token_vectors_are_averaged_without_padding_and_divided_by_their_length():

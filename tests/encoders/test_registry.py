@@ -13,7 +13,8 @@ TEXTS = ["my card is lost", "the card was stolen", "rates of exchange", "what is
 
 
 def test_the_encoders_have_names_by_kind():
-    assert encoders.names("images") == ["efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2", "resnet50"]
+    efficientnets = ["efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"]
+    assert encoders.names("images") == [*efficientnets, "resnet50", "mobilenetv2"]
     assert encoders.names() == encoders.names("images") + encoders.names("texts")
 
 
@@ -71,7 +72,7 @@ def test_a_network_is_built_again_without_its_weights():
 
 def test_other_weights_than_those_of_the_bundle_are_refused():
     options = {"encoder": "minilm", "checksum": "sha256:0", "licence": "MIT"}
-    with pytest.raises(OptionError, match=r"minilm of the bundle has the checksum sha256:0.*fit the model again"):
+    with pytest.raises(OptionError, match=r"minilm has other weights .* instead of sha256:0; .* fit the model again"):
         encoders.build(options)
     with pytest.raises(OptionError, match="encoder"):
         encoders.build(options | {"encoder": "another"})
@@ -88,4 +89,10 @@ def test_a_file_of_other_tensors_is_refused(tmp_path, monkeypatch, load):
 
 
 def test_photographs_of_a_size_have_a_key_of_their_own(load):
-    assert load("efficientnet_lite0", size=128).key == "efficientnet_lite0-128-v1-579344248a93e230"
+    keys = [load("efficientnet_lite0", size=size).key for size in (128, 128, 160)]
+    assert keys[0] == keys[1] != keys[2]
+    assert keys[0].startswith("efficientnet_lite0-v1-")
+
+
+def test_the_name_of_a_column_does_not_change_the_key(load):
+    assert load("wordllama", column="says").key == load("wordllama").key

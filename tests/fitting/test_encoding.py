@@ -87,8 +87,8 @@ def test_the_best_encoder_that_can_be_had_is_chosen(monkeypatch):
     source = as_source(sentences())
     _, encoder, notes = encode_source(FitOptions("texts"), source)
     assert encoder.name == "tfidf"
-    assert "minilm would be better" in notes[1]
-    assert "wordllama would be better" in notes[2]
+    (_, better) = notes
+    assert "minilm would be better" in better
     with pytest.raises(FetchError, match="minilm cannot be fetched"):
         encode_source(FitOptions("texts", encoder="minilm"), source)
 
@@ -119,7 +119,7 @@ def test_an_encoder_that_does_not_exist_is_refused_for_every_kind_of_data():
 
 def test_an_encoder_and_training_exclude_each_other():
     with pytest.raises(OptionError, match="an encoder is not trained, and other options ask for training"):
-        openradial.fit("digits", encoder="efficientnet_lite0", method="gradient")
+        openradial.fit("digits", encoder="efficientnet_lite0", flip=True)
 
 
 def test_an_encoder_is_not_for_tables():
@@ -200,3 +200,69 @@ def test_a_model_of_word_vectors_is_exported(model, tmp_path):
 
     texts = sentences(20, seed=1)[0]
     assert OnnxModel(tmp_path / "model.onnx").predict(texts).names == model.predict(texts).names
+
+
+@pytest.fixture
+def embeddings(tmp_path):
+    """Features of three classes in a file, and a table with their labels."""
+    random = np.random.default_rng(0)
+    labels = np.arange(150) % 3
+    features = (random.normal(size=(3, 70))[labels] + 0.3 * random.normal(size=(150, 70))).astype(np.float32)
+    np.save(tmp_path / "features.npy", features)
+    rows = "".join(f"{'abc'[k]},{i // 2},some words {i}\n" for i, k in enumerate(labels))
+    (tmp_path / "table.csv").write_text(f"topic,who,text\n{rows}")
+    return tmp_path, features, labels
+
+
+def test_features_computed_elsewhere_are_fitted_with_the_labels_of_a_table(embeddings):
+    folder, features, _ = embeddings
+    path, out = folder / "features.npy", folder / "model"
+    model = openradial.fit(folder / "table.csv", label="topic", group="who", embeddings=str(path), out=out)
+    assert model.report.accuracy > 0.95
+    assert model.network == ("features", {})
+    assert model.classes == ("a", "b", "c")
+    loaded = openradial.load(out)
+    assert loaded.predict(str(path)).names == loaded.predict(features).names == model.predict(path).names
+    assert loaded.predict(features[1:3]).names == ["b", "c"]
+
+
+def test_features_with_their_labels_are_data_of_their_own(embeddings):
+    folder, features, labels = embeddings
+    np.savez(folder / "both.npz", features=features, labels=labels)
+    model = openradial.fit(folder / "both.npz", novel="2")
+    assert model.network[0] == "features"
+    assert model.report.novel.auroc > 0.9
+    assert model.evaluate(folder / "both.npz", novel=[folder / "both.npz"]).accuracy.value > 0.9
+    assert openradial.fit(folder / "both.npz", epochs=1).network[0] == "mlp"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"encoder": "minilm"}, "leave out text and encoder"),
+        ({"columns": "text"}, "columns names columns of a table"),
+        ({"text": "text"}, "leave out text and encoder"),
+    ],
+)
+def test_options_against_features_are_refused(embeddings, options, message):
+    folder = embeddings[0]
+    with pytest.raises(OptionError, match=message):
+        openradial.fit(folder / "table.csv", label="topic", embeddings=str(folder / "features.npy"), **options)
+
+
+def test_features_are_for_files(embeddings):
+    with pytest.raises(OptionError, match="embeddings are for files"):
+        openradial.fit((embeddings[1], embeddings[2]), embeddings=str(embeddings[0] / "features.npy"))
+
+
+@pytest.mark.parametrize(
+    ("name", "better"), [("efficientnet_lite0", "efficientnet_lite2 or resnet50"), ("tfidf", "pip install")]
+)
+def test_a_better_encoder_is_named_in_one_line(name, better, photos, monkeypatch):
+    source = as_source(photos if name != "tfidf" else sentences())
+    if name != "tfidf":
+        had(name)
+    notes = encode_source(FitOptions("data", encoder=name, size=32 if name != "tfidf" else None), source)[2]
+    assert notes[0].startswith(f"frozen encoder {name}")
+    assert better in notes[1]
+    assert len(notes) == 2

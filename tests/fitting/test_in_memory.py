@@ -122,5 +122,5 @@ def test_arrays_that_cannot_be_used_are_refused(data, message):
 def test_other_data_are_refused():
     with pytest.raises(OptionError, match=r"data must be a path, .* a pair of arrays .* got dict"):
         as_source({"x": 1})
-    with pytest.raises(OptionError, match="label and text name columns of a file"):
+    with pytest.raises(OptionError, match="label, text and embeddings are for files"):
         as_source((np.zeros((2, 2)), [0, 1]), label="kind")

@@ -43,6 +43,7 @@ SMALL = {
     "efficientnet_lite0": ({}, images(3, 33)),
     "efficientnet_lite1": ({}, images(3, 33)),
     "efficientnet_lite2": ({}, images(3, 33)),
+    "mobilenetv2": ({}, images(3, 33)),
     "gru": ({"channels": 3, "hidden": 8, "layers": 2, "bidirectional": True}, sequences),
     "lstm": ({"channels": 3, "hidden": 8}, sequences),
     "text_gru": ({"vocabulary": 20, "embedding": 6, "hidden": 8}, texts),

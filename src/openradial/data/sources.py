@@ -14,6 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from openradial.data import catalog
 from openradial.data.catalog import Kind
@@ -21,6 +22,7 @@ from openradial.data.column_types import ColumnType
 from openradial.data.examples import Examples
 from openradial.data.readers import table_files
 from openradial.data.readers.columns import array_column
+from openradial.data.readers.embeddings import holds_embeddings, read_embeddings
 from openradial.data.readers.folder import ImageFolder, free_memory, image_files, scan, scan_unlabelled
 from openradial.data.readers.images import ImageStatistics, image_statistics
 from openradial.data.readers.table_files import CSV, NPZ, TABLES, TABLES_TEXT, ending_of, read_arrays, table_errors
@@ -47,6 +49,8 @@ class DataSource:
     text: str | None = None  # the column of a table that holds texts; no other column is read
     image_statistics: ImageStatistics | None = None  # of a folder of images
     types: Mapping[str, ColumnType] | None = None  # of the columns of a table; None infers them
+    is_embedded: bool = False  # whether points are features that were computed elsewhere
+    groups: Tensor | None = None  # of features: examples that no split separates
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -61,8 +65,10 @@ def open(
     features: Sequence[str] | None = None,
     words: Collection[str] = (),
     text: str | None = None,
+    embeddings: str | None = None,
+    group: str | None = None,
 ) -> DataSource:
-    """Open a folder of images or of text files, a table, an NPZ file of images, or a data set by its name.
+    """Open a folder of images or of text files, a table, a file of images or features, or a data set by its name.
 
     Image files are listed and not yet decoded. Folders ``train`` and ``test`` (or ``val``, ``validation``) are the two
     parts of one data set.
@@ -76,8 +82,12 @@ def open(
         words: Columns of a table whose numbers are codes and not quantities.
         text: The column of a table that holds texts, which is then the only one that is read. Without it, the only
             column besides the label holds texts if most of its values differ and have several words.
+        embeddings: A file of features, see :func:`read_embeddings`, one row for each row of the table; the table then
+            gives the labels and, in the column ``group``, the groups. A file with both needs no table.
     """
     path = Path(source).expanduser()
+    if embeddings is not None:
+        return _open_embeddings(path, Path(embeddings).expanduser(), label, labelled, group)
     if path.is_dir():
         return _open_folder(path, label, labelled)
     if ending_of(path) not in TABLES:
@@ -87,6 +97,8 @@ def open(
         return _open_named(str(source), label)
     if ending_of(path) in NPZ and path.is_file() and (images := _open_images(path, label, labelled)):
         return images
+    if holds_embeddings(path):
+        return _open_embeddings(path, path, label, labelled, group)
     with table_errors(path):
         table_files.check_table(path)
     if label is None and labelled:
@@ -189,6 +201,25 @@ def _open_images(path: Path, label: str | None, labelled: bool) -> DataSource | 
         return DataSource(str(path), "images", Examples(inputs, labels, classes), label=name)
 
 
+def _open_embeddings(path: Path, file: Path, label: str | None, labelled: bool, group: str | None) -> DataSource:
+    """Return the features of a file with the labels and groups of a table, which may be the same file."""
+    features = torch.from_numpy(read_embeddings(file))
+    examples, groups = Examples(features, torch.full((len(features),), -1), ()), None
+    if labelled or label is not None:
+        names = [] if group is None else [group]
+        if label is None and file != path:
+            raise OptionError(f"features need the column of classes: name it with label (--label), for {path}")
+        label = label or "labels"
+        table = read_table(path, label=label, features=names, words=names)
+        if len(table) != len(features):
+            counts = f"{len(features):,} rows in {file.name} and {len(table):,} in {path.name}"
+            raise DataError(f"features need one row for each example, got {counts}", path=file)
+        examples = Examples(features, table.labels, table.classes)
+        if group is not None:
+            groups = torch.from_numpy(table.columns[group].codes.astype(np.int64))  # type: ignore[union-attr]
+    return DataSource(str(path), "points", examples, label=label, is_embedded=True, groups=groups)
+
+
 def _open_named(name: str, label: str | None) -> DataSource:
     if "/" in name or "\\" in name:
         raise DataError("there is no such file or folder", path=name)
@@ -264,13 +295,15 @@ def _stream_arrays(path: Path, kind: str) -> Iterator[RawInput]:
         with table_errors(path), table_files.open_text(path) as stream:
             _, *rows = table_files.csv_rows(stream)
         return (RawInput(f"{path}:{number}", row) for number, row in enumerate(rows, 1))
+    if kind == "points":
+        return (RawInput(f"{path}:{number}", row) for number, row in enumerate(read_embeddings(path), 1))
     if ending_of(path) not in NPZ:
         raise OptionError(f"this model takes {kind} from NPZ files, got {path.name!r}")
-    dims, arrays = 3 if kind == "sequences" else 2, read_arrays(path)
-    fitting = [array for array in arrays.values() if array.ndim == dims and array.dtype.kind in "iuf"]
+    arrays = read_arrays(path)
+    fitting = [array for array in arrays.values() if array.ndim == 3 and array.dtype.kind in "iuf"]
     if len(fitting) != 1:
         actual = f"{len(fitting)} among {listed(list(arrays)) or 'none'}"
-        raise DataError(f"expected one array of {dims} dimensions, got {actual}", path=path)
+        raise DataError(f"expected one array of 3 dimensions, got {actual}", path=path)
     return (RawInput(f"{path}:{number}", row) for number, row in enumerate(fitting[0], 1))
 
 

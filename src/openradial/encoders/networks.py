@@ -1,28 +1,16 @@
 """The networks of encoders: inputs to features ``(b, d)`` of unit length."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as TF
 
+from openradial.errors import OptionError
 from openradial.models import Network
 
 PART = 4  # images at a time: more leave the cache of a CPU, and take twice as long each
 CHUNK = 32  # texts that are padded to one length
-LAYER = {  # names of the parts of a layer in published files -> ours
-    "attention.self.": "",
-    "attention.output.dense": "attended",
-    "attention.output.LayerNorm": "attention_norm",
-    "intermediate.dense": "expand",
-    "output.dense": "project",
-    "output.LayerNorm": "norm",
-    "encoder.layer.": "layers.",
-    "embeddings.LayerNorm": "norm",
-    "embeddings.word_embeddings": "word",
-    "embeddings.position_embeddings": "position",
-    "embeddings.token_type_embeddings": "token_type",
-}
 
 
 class ImageEncoder(nn.Module):
@@ -36,6 +24,44 @@ class ImageEncoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         parts = (x,) if torch.compiler.is_compiling() else torch.split(x, PART)
         return TF.normalize(torch.cat([self.body(part) for part in parts]))
+
+
+class ExternalEncoder(nn.Module):
+    """A network of another package on the CPU. Its weights are no part of this module: a bundle does not hold them.
+
+    ``encode`` takes images, or if ``pad`` is given tokens that are padded with it, and a mask of those that count.
+    """
+
+    def __init__(self, encode: Callable[..., Tensor], pad: int | None = None) -> None:
+        super().__init__()
+        self.encode, self.pad, self.num_features = (encode,), pad, 0  # in a tuple, which is no part of the module
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():
+            raise OptionError("an encoder of another package cannot be exported")
+        if self.pad is None:
+            features = torch.cat([self.encode[0](part) for part in torch.split(x.cpu(), PART)])
+        else:
+            features = in_chunks(self._encode, x.cpu(), self.pad)
+        if features.ndim != 2:
+            raise OptionError(f"an encoder returns features (n, d), got the shape {tuple(features.shape)}")
+        return TF.normalize(features.float()).to(x.device)
+
+    def _encode(self, tokens: Tensor) -> Tensor:
+        mask = tokens.ne(self.pad).long()  # type: ignore[arg-type]
+        mask[:, 0] = 1  # so that an empty text has features
+        return self.encode[0](tokens, mask)
+
+
+def in_chunks(encode: Callable[[Tensor], Tensor], tokens: Tensor, pad: int = 0) -> Tensor:
+    """Encode tokens ``(b, t)``, texts of similar length together: less padding is computed."""
+    if torch.compiler.is_compiling():
+        return encode(tokens)
+    lengths = (tokens != pad).sum(1).clamp_min(1)
+    order = lengths.argsort()
+    parts = [encode(tokens[rows, : int(lengths[rows].max())]) for rows in torch.split(order, CHUNK)]
+    return torch.cat(parts)[order.argsort()]
 
 
 class TokenEncoder(nn.Module):
@@ -74,6 +100,17 @@ class BertEncoder(nn.Module):
     The defaults are those of all-MiniLM-L6-v2. Tokens ``(b, t)`` are padded with 0.
     """
 
+    renamed_keys = (
+        (r"^embeddings\.LayerNorm", "norm"),
+        (r"^embeddings\.(word|position|token_type)_embeddings", r"\1"),
+        (r"^encoder\.layer\.(\d+)\.attention\.self", r"layers.\1"),
+        (r"^encoder\.layer\.(\d+)\.attention\.output\.dense", r"layers.\1.attended"),
+        (r"^encoder\.layer\.(\d+)\.attention\.output\.LayerNorm", r"layers.\1.attention_norm"),
+        (r"^encoder\.layer\.(\d+)\.intermediate\.dense", r"layers.\1.expand"),
+        (r"^encoder\.layer\.(\d+)\.output\.dense", r"layers.\1.project"),
+        (r"^encoder\.layer\.(\d+)\.output\.LayerNorm", r"layers.\1.norm"),
+    )
+
     def __init__(
         self, num_tokens: int = 30_522, width: int = 384, layers: int = 6, heads: int = 12, positions: int = 512
     ) -> None:
@@ -86,13 +123,7 @@ class BertEncoder(nn.Module):
         self.layers = nn.ModuleList(BertLayer(width, heads, eps) for _ in range(layers))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        if torch.compiler.is_compiling():
-            return self._encode(tokens)
-        lengths = (tokens != 0).sum(1)
-        features = tokens.new_empty(len(tokens), self.num_features, dtype=self.norm.weight.dtype)
-        for rows in torch.split(lengths.argsort(), CHUNK):  # texts of similar length together: less padding is computed
-            features[rows] = self._encode(tokens[rows, : int(lengths[rows].max())])
-        return features
+        return in_chunks(self._encode, tokens)
 
     def _encode(self, tokens: Tensor) -> Tensor:
         mask = tokens != 0
@@ -101,15 +132,3 @@ class BertEncoder(nn.Module):
         for layer in self.layers:
             x = layer(x, mask)
         return TF.normalize((x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True))
-
-
-def from_published(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of a published BERT under our names, without its pooler and its list of positions."""
-    renamed = {}
-    for name, value in state.items():
-        if name.startswith("pooler.") or name.endswith("position_ids"):
-            continue
-        for theirs, ours in LAYER.items():
-            name = name.replace(theirs, ours)
-        renamed[name] = value
-    return renamed

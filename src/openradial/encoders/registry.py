@@ -1,5 +1,7 @@
 """Encoders by name: where their weights come from, what inputs they take, and how a bundle builds them again."""
 
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +14,16 @@ from openradial import models
 from openradial.data.download import Mirror, Package, Source, fetch
 from openradial.data.inputs import ImageInputs, Inputs, TextInputs, TokenInputs
 from openradial.data.vocabulary import Vocabulary, words_of
-from openradial.encoders.networks import BertEncoder, ImageEncoder, TokenEncoder, from_published
+from openradial.encoders.external import FORMS, load_external
+from openradial.encoders.networks import BertEncoder, ImageEncoder, TokenEncoder
 from openradial.errors import OptionError, check_choice, listed, nearest, require
 from openradial.models.weights import load_state, read_state
 
-IMAGES = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2", "resnet50")
+IMAGES = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2", "resnet50", "mobilenetv2")
 TEXTS = ("minilm", "wordllama", "tfidf")  # the best first
 VERSION = 1  # raised with every change to how inputs become features: features in the cache are then not used
 MODEL, TOKENIZER = "model.safetensors", "tokenizer.json"
+UNUSED = ("pooler.", "embeddings.position_ids")  # tensors of MiniLM
 WORDS, WIDTH = 20_000, 256  # of TF-IDF: the most frequent words, and the features after the SVD
 TABLE = (32_000, 256)  # of WordLlama: tokens and features
 
@@ -82,9 +86,10 @@ class Encoder:
 
     @property
     def key(self) -> str:
-        """What identifies the features: the name, the size of images, the version of our code, and the weights."""
-        size = f"-{self.inputs.size}" if isinstance(self.inputs, ImageInputs) else ""
-        return f"{self.name}{size}-v{VERSION}-{self.checksum.partition(':')[2][:16]}"
+        """What identifies the features: the name, the version of our code, the weights, and how inputs are prepared."""
+        facts = {**self.inputs.record(), "column": None, "checksum": self.checksum, "name": self.name}
+        digest = hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()
+        return f"{re.sub('[^a-zA-Z0-9_]+', '-', self.name)}-v{VERSION}-{digest[:16]}"
 
     @torch.no_grad()
     def features(self, raw: Any) -> Tensor:
@@ -105,12 +110,15 @@ def load(name: str, *, size: int | None = None, column: str | None = None) -> En
     """Return an encoder by its name; fetch and verify its weights unless they are on this machine.
 
     Args:
-        name: see :func:`names`; TF-IDF has no weights, see :func:`fit_tfidf`.
+        name: see :func:`names`; or ``hf:NAME``, ``sentence-transformers:NAME``, ``timm:NAME``, ``onnx:FILE`` or
+            ``package.module:factory``. TF-IDF has no weights, see :func:`fit_tfidf`.
         size: of images, in pixels; by default that of the training of the weights.
         column: of a table that holds the texts.
     """
+    if ":" in name:
+        return Encoder(*load_external(name, size, column))
     if name not in names():
-        hint = nearest(name, names()) or f"; the encoders are: {listed(names())}"
+        hint = nearest(name, names()) or f"; the encoders are: {listed(names())}, and {FORMS}"
         raise OptionError(f"there is no encoder {name!r}{hint}")
     if name == "tfidf":
         raise OptionError("tfidf has no published weights; fit it to texts with openradial.encoders.fit_tfidf")
@@ -145,15 +153,21 @@ def fit_tfidf(texts: Sequence[str], *, column: str | None = None, seed: int = 0)
 def build(options: Mapping[str, Any]) -> nn.Module:
     """Return the network of an encoder by the options of a bundle, without its weights, which a bundle holds.
 
-    A bundle of other weights than those of this version is refused.
+    Those of another package are loaded with it. Other weights than those that the bundle was made with are refused.
     """
     name, checksum = str(options["encoder"]), options["checksum"]
-    check_choice("encoder", name, names())
-    if name != "tfidf" and checksum != _checksum(name):
+    if ":" in name:
+        _, net, _, actual, _ = load_external(name)
+    else:
+        check_choice("encoder", name, names())
+        net, actual = None, checksum if name == "tfidf" else _checksum(name)
+    if actual != checksum:
         raise OptionError(
-            f"the encoder {name} of the bundle has the checksum {checksum}, and this version of openradial has "
-            f"{_checksum(name)}; fit the model again"
+            f"the encoder {name} has other weights than those the bundle was made with, {actual} instead of "
+            f"{checksum}; get those weights, or fit the model again"
         )
+    if net is not None:
+        return net
     with torch.device("meta"):  # nothing is drawn at random; a bundle brings all tensors
         return _network(name, options.get("shape", TABLE)).requires_grad_(False).eval()
 
@@ -177,7 +191,7 @@ def _checksum(name: str) -> str:
 
 def _image_encoder(name: str, size: int | None) -> Encoder:
     weights = models.imagenet_weights(name)
-    net = ImageEncoder(models.build(name, weights.num_classes, weights="imagenet", reset="none"))  # type: ignore[arg-type]
+    net = ImageEncoder(models.build(name, 1, weights="imagenet", reset="classifier"))  # type: ignore[arg-type]
     inputs = ImageInputs(size or weights.size, 3, weights.mean, weights.std)
     return Encoder(name, net, inputs, _checksum(name), weights.source.licence)
 
@@ -187,7 +201,8 @@ def _text_encoder(name: str, column: str | None) -> Encoder:
     source, is_bert = _source(name), name == "minilm"
     folder = fetch(source)
     state = read_state(folder / MODEL)
-    tensors = from_published(state) if is_bert else {"table": next(iter(state.values())).float()}
+    tensors = {key: value for key, value in state.items() if not key.startswith(UNUSED)}
+    tensors = tensors if is_bert else {"table": next(iter(state.values())).float()}
     net = load_state(_network(name), tensors, origin=source.title)
     inputs = TokenInputs((folder / TOKENIZER).read_text(encoding="utf-8"), special=is_bert, column=column)
     return Encoder(name, net, inputs, _checksum(name), source.licence)

@@ -18,7 +18,8 @@ def reading_options(options: FitOptions) -> dict[str, Any]:
     """Return how a table is read, as arguments of :func:`openradial.data.sources.open`."""
     features = dict.fromkeys([*options.columns, *filter(None, [options.group])]) if options.columns else None
     # values of a column to drop may be anything
-    return {"features": features and list(features), "words": (*options.categorical, *options.drop)}
+    values = {"features": features and list(features), "words": (*options.categorical, *options.drop)}
+    return values | {"embeddings": options.embeddings, "group": options.group}
 
 
 def choose_columns(options: FitOptions, source: DataSource, split: Split) -> tuple[DataSource, list[str]]:

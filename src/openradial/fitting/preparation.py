@@ -88,7 +88,7 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
     """Split the data, and learn from the training part how inputs become tensors; without a source, open it."""
     if source is None:
         source = open(options.data, label=options.label, **reading_options(options))
-    method = options.choose_method(source.kind)
+    method = options.choose_method("table" if source.is_embedded else source.kind)
     if method == "closed-form" and source.kind not in ROWS:
         hint = "; name an encoder (--encoder)" if source.kind == "images" else ""
         message = f"closed form needs rows of numbers, such as a table, and {source.name} holds {source.kind}"
@@ -164,6 +164,8 @@ def _groups(source: DataSource, column: str | None) -> tuple[DataSource, Tensor,
         notes.append(f"{duplicates:,} of {len(groups):,} examples are duplicates; no split separates them")
     if column is None:
         return source, groups, notes
+    if source.groups is not None:
+        return source, join_groups(groups, source.groups), notes
     if not isinstance(source.train, Table):
         raise OptionError(f"group names a column of a table, and {source.name} holds {source.kind}")
     if column not in source.train.columns:

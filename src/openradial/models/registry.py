@@ -13,7 +13,7 @@ from torch import nn
 
 from openradial.errors import OptionError, check_count, nearest
 from openradial.models.features import Features
-from openradial.models.imagenet import EfficientNetLite, ResNet
+from openradial.models.imagenet import EfficientNetLite, MobileNetV2, ResNet
 from openradial.models.paper import MLP, VGG19, AlexNet, MnistCNN
 from openradial.models.pretrained import imagenet_weights
 from openradial.models.sequences import SequenceClassifier, TextCNN, TextRNN
@@ -51,6 +51,7 @@ NETWORKS: Mapping[str, Entry] = {
     "efficientnet_lite0": Entry(EfficientNetLite, fixed={"width": 1.0, "depth": 1.0}),
     "efficientnet_lite1": Entry(EfficientNetLite, fixed={"width": 1.0, "depth": 1.1}),
     "efficientnet_lite2": Entry(EfficientNetLite, fixed={"width": 1.1, "depth": 1.2}, defaults={"dropout": 0.3}),
+    "mobilenetv2": Entry(MobileNetV2, fixed={"width": 1.0, "depth": 1.0}),
     "gru": Entry(SequenceClassifier, fixed={"cell": "gru"}),
     "lstm": Entry(SequenceClassifier, fixed={"cell": "lstm"}),
     "text_gru": Entry(TextRNN, fixed={"cell": "gru"}),
@@ -113,7 +114,7 @@ def build(
 
 def _build(name: str, num_classes: int, options: Mapping[str, object]) -> nn.Module:
     if ":" in name:
-        return _call_factory(_import_factory(name), name, num_classes, options)
+        return _call_factory(import_factory(name), name, num_classes, options)
     entry = _entry(name)
     known = entry.options()
     for option in options:
@@ -134,7 +135,8 @@ def _entry(name: str) -> Entry:
     return NETWORKS[name]
 
 
-def _import_factory(name: str) -> Callable[..., Any]:
+def import_factory(name: str) -> Callable[..., Any]:
+    """Return the function or class that ``"package.module:factory"`` names."""
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
         raise OptionError(f"expected a factory as package.module:factory, got {name!r}")

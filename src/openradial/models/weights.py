@@ -41,7 +41,7 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor], *, reset: Reset = 
     check_choice("reset", reset, ("none", "classifier", "fully_connected"))
     fresh = _layers_to_reset(model, reset)
     expected = {name: value for name, value in model.state_dict().items() if _layer(name) not in fresh}
-    pairs = model.renamed_keys if isinstance(model, Network) else ()
+    pairs: Any = getattr(model, "renamed_keys", ())
     given = {_renamed(name, pairs): value for name, value in state.items()}
     given = {name: value for name, value in given.items() if _layer(name) not in fresh}
     if reset == "fully_connected":

@@ -100,19 +100,21 @@ class TextInputs(_Texts):
 
 @dataclass(frozen=True)
 class TokenInputs(_Texts):
-    """Texts as tokens of a tokenizer of the library ``tokenizers``, the first ``max_tokens`` of each, padded with 0.
+    """Texts as tokens of a tokenizer of the library ``tokenizers``, the first ``max_tokens`` of each, padded.
 
     Args:
         tokenizer: its file ``tokenizer.json``, as text.
         max_tokens: how many tokens of a text count.
         special: whether the tokenizer adds tokens at the start and at the end.
         column: of a table that holds the texts.
+        pad: the token that shorter texts are padded with.
     """
 
     tokenizer: str = field(repr=False)
     max_tokens: int = 256
     special: bool = True
     column: str | None = None
+    pad: int = 0
     _tokenizer: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -131,5 +133,9 @@ class TokenInputs(_Texts):
         # stripped as in a table; a lone surrogate is no text that a tokenizer takes
         cut = [text.strip()[:most].encode("utf-8", "replace").decode("utf-8") for text in texts]
         rows = self._tokenizer.encode_batch_fast(cut, add_special_tokens=self.special)
-        tokens = [torch.tensor(row.ids or [0]) for row in rows]
-        return pad_sequence(tokens, batch_first=True) if tokens else torch.zeros(0, 1, dtype=torch.int64)
+        tokens = [torch.tensor(row.ids or [self.pad]) for row in rows]
+        return (
+            pad_sequence(tokens, batch_first=True, padding_value=self.pad)
+            if tokens
+            else torch.zeros(0, 1, dtype=torch.int64)
+        )

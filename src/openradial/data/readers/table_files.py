@@ -201,7 +201,7 @@ def read_columns(path: Path, select: Select, words: Collection[str], delimiter: 
         arrays = npz_columns(path)
         columns = {name: cells.array_column(name, arrays[name], name in words) for name in select(list(arrays))}
     else:
-        with _open_parquet(path) as opened:
+        with open_parquet(path) as opened:
             names = list(opened.schema_arrow.names)
             _check_unique(names)
             table = opened.read(columns=select(names))
@@ -249,7 +249,7 @@ def _stream(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
     check_table(path)
     ending = ending_of(path)
     if ending in PARQUET:
-        with _open_parquet(path) as opened:
+        with open_parquet(path) as opened:
             check_columns(list(opened.schema_arrow.names), columns)
             rows = (row for batch in opened.iter_batches(CHUNK, columns=list(columns)) for row in batch.to_pylist())
             yield from enumerate(rows, 1)
@@ -303,7 +303,8 @@ def check_row(row: Any, columns: Iterable[str], number: int) -> None:
 
 
 @contextmanager
-def _open_parquet(path: Path) -> Iterator[Any]:
+def open_parquet(path: Path) -> Iterator[Any]:
+    """Open a Parquet file; what is wrong with it is a DataError."""
     arrow = require("pyarrow", "tables", "reading Parquet")
     parquet = require("pyarrow.parquet", "tables", "reading Parquet")
     try:

@@ -122,6 +122,6 @@ def select_columns(names: Sequence[str], label: str | None, features: Sequence[s
         if features is not None:
             raise OptionError(f"features must not contain the label column {label!r}; remove it")
         selected.remove(label)
-    if not selected:
+    if not selected and features is None:
         raise DataError(f"there is no column besides the label {label!r}; a table needs at least one feature")
     return selected if label is None else [*selected, label]
