@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from openradial.data import Split, tiny_imagenet
+from openradial.data import Split
 from openradial.errors import DataError, MissingError
 from paper.imagenet.ilsvrc import BASES, ilsvrc
 from paper.imagenet.ilsvrc_classes import parse_known, wnids
+from paper.imagenet.tiny_imagenet import tiny_imagenet
 
 PARTS = ("train", "val")
 MARK = "python -m paper split-ilsvrc"

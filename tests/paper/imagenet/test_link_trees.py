@@ -13,7 +13,6 @@ from paper.imagenet.link_trees import split_ilsvrc
 
 FISH, SHARK, TEAPOT = "n01440764", "n01484850", "n04398044"
 RULE = "not:n00021939"
-TESTS = Path(__file__).parents[2]
 
 
 def written(root, *parts, classes=(FISH, SHARK, TEAPOT)):
@@ -225,7 +224,7 @@ def test_a_root_without_classes_names_the_layouts(tmp_path):
 
 
 def test_tiny_imagenet_gives_82_known_and_118_novel_classes(tmp_path):
-    classes = (TESTS / "data" / "sets" / "tiny_imagenet_wnids.txt").read_text().split()
+    classes = Path(__file__).with_name("tiny_imagenet_wnids.txt").read_text().split()
     root = written(tmp_path / "data", "train", "val", classes=classes)
     result = split_ilsvrc(root, RULE, out=tmp_path / "split", links=True)
     assert (len(result.split.known), len(result.split.novel), result.links) == (82, 118, 400)
