@@ -46,9 +46,9 @@ class ParzenScorer(FeatureScorer):
         """Set the centres and the bandwidth; labels are not used."""
         check_features(z)
         rows = z.detach().double()
-        chosen = draw_rows(len(rows), len(rows) if self.centres is None else self.centres, self.seed).sort().values
-        self.means = rows[chosen.to(rows.device)]
-        bandwidth = likelihood_bandwidth(rows, chosen, self.seed) if self.bandwidth is None else self.bandwidth
+        selected = draw_rows(len(rows), len(rows) if self.centres is None else self.centres, self.seed).sort().values
+        self.means = rows[selected.to(rows.device)]
+        bandwidth = likelihood_bandwidth(rows, selected, self.seed) if self.bandwidth is None else self.bandwidth
         self.fitted_bandwidth = rows.new_tensor(bandwidth)
         return self
 
@@ -59,19 +59,19 @@ class ParzenScorer(FeatureScorer):
         return width / 2 * (2 * math.pi * squared).log() + math.log(count) - exponents.logsumexp(1)
 
 
-def likelihood_bandwidth(rows: Tensor, chosen: Tensor, seed: int) -> float:
+def likelihood_bandwidth(rows: Tensor, selected: Tensor, seed: int) -> float:
     r"""Return the h that maximises the mean over rows of :math:`\log p(z_i)`, where row i is no centre.
 
     The derivative vanishes where h² is the mean squared distance per dimension, averaged with the shares that the
     centres have in a row's density. These shares prefer near centres, so h lies between the root mean square distance
     to the nearest centre and that to all.
     """
-    sample = draw_rows(len(rows), max(FEWEST, PAIRS // len(chosen)), seed)
-    z, centres = rows[sample.to(rows.device)], rows[chosen.to(rows.device)]
+    sample = draw_rows(len(rows), max(FEWEST, PAIRS // len(selected)), seed)
+    z, centres = rows[sample.to(rows.device)], rows[selected.to(rows.device)]
     squares, centre = squared_distances(z, centres), centres.mean(0)
     lengths = (z - centre).square().sum(1, keepdim=True) + (centres - centre).square().sum(1)
     others = squares > 4 * (z.shape[1] + 8) * torch.finfo(z.dtype).eps * lengths  # not equal up to rounding, (b, m)
-    others &= (sample[:, None] != chosen).to(rows.device)
+    others &= (sample[:, None] != selected).to(rows.device)
     squares = squares.where(others, torch.inf)[others.any(1)]
     if not len(squares):
         return _checked(0.0)
