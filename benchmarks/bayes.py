@@ -27,7 +27,7 @@ from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table
 from benchmarks.timing import Run, duel
 from openradial import RadialLoss
-from openradial.bayes import ElboObjective, Ensemble, MCDropout, SampledPrediction, posterior, predict, to_bayesian
+from openradial.bayes import ElboObjective, MCDropout, SampledPrediction, posterior, predict, to_bayesian
 from openradial.bayes.layers import START
 from openradial.data.sets.spiral import spiral
 from openradial.files import write_text
@@ -229,16 +229,15 @@ def others(head: str, settings: Settings, seeds: list[int]) -> dict[str, Any]:
     dropped = trained(lambda: MLP(3, inputs=2, dropout=0.1), Objective(loss), settings, seeds)
     name = head if head == "softmax" else "radial, beta 5"
     return {
-        f"ensemble of {len(seeds)}, {name}": {"seeds": [asked(Ensemble(plain), layer)]},
+        f"ensemble of {len(seeds)}, {name}": {"seeds": [asked(plain, layer)]},
         f"dropout 0.1, {name}": {"seeds": [asked(MCDropout(network), layer) for network in dropped]},
     }
 
 
-def asked(network: nn.Module, layer: nn.Module) -> dict[str, Any]:
+def asked(network: nn.Module | list[nn.Module], layer: nn.Module) -> dict[str, Any]:
     """What the networks of a prediction say about training points and about points far away."""
-    samples = None if isinstance(network, Ensemble) else SAMPLES
-    near = predict(network, POINTS.inputs, samples, head=layer, seed=0)
-    far = {str(radius): uncertainties(predict(network, x, samples, head=layer, seed=0)) for radius, x in FAR.items()}
+    near = predict(network, POINTS.inputs, SAMPLES, head=layer, seed=0)
+    far = {str(radius): uncertainties(predict(network, x, SAMPLES, head=layer, seed=0)) for radius, x in FAR.items()}
     accuracy = float((near.labels == POINTS.labels).float().mean())
     return {"accuracy": accuracy, "training_points": uncertainties(near), "far": far}
 

@@ -27,7 +27,6 @@ from benchmarks.run import RESULTS, table
 from openradial import models
 from openradial.data import Examples, sources
 from openradial.data.inputs import ImageInputs
-from openradial.data.sets.tiny_imagenet import tiny_imagenet
 from openradial.files import cache_home, read_tensors, write_tensors, write_text
 from openradial.fitting.closed_form import calibrate_cross, fit_closed_form, with_scorers
 from openradial.fitting.cross import FeatureSet
@@ -36,6 +35,7 @@ from openradial.metrics import auroc
 from openradial.models.features import Features
 from openradial.recipe import closed_form_recipe
 from openradial.scorers import MahalanobisScorer, Scorer
+from paper.imagenet.tiny_imagenet import tiny_imagenet
 
 SIZE, CHUNK = 224, 500
 TRAIN, VAL, FAR = 40, 20, 400  # images per class of Tiny-ImageNet, and of each other set

@@ -31,10 +31,10 @@ from openradial import RadialLayer
 from openradial.data.batches import Batches, FolderBatches
 from openradial.data.readers.folder import ImageFolder, scan
 from openradial.data.sets.mnist import mnist
-from openradial.data.sets.tiny_imagenet import tiny_imagenet
 from openradial.data.transforms import Normalise
 from openradial.files import write_text
 from openradial.models import build
+from paper.imagenet.tiny_imagenet import tiny_imagenet
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SEED = 0

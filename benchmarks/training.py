@@ -28,6 +28,7 @@ from openradial import models
 from openradial.data import Batches, Normalise, load
 from openradial.files import write_text
 from openradial.training import Objective, Settings, devices, fit, limited_threads
+from paper.networks import vgg19_bn_fc8192
 
 MEAN, STD, BATCH, EPOCHS = 0.1307, 0.3081, 1024, 4
 LIMIT = 1.5
@@ -124,7 +125,7 @@ def vgg_step(batch: int) -> dict[str, float]:
 
 def take_step(batch: int) -> None:
     torch.manual_seed(0)
-    net, loss = models.build("vgg19_bn_fc8192", 1000).train(), openradial.RadialLoss()
+    net, loss = vgg19_bn_fc8192(1000).train(), openradial.RadialLoss()
     optimiser = torch.optim.Adam(net.parameters(), 1e-4, fused=True)
     x, y, seconds = torch.randn(batch, 3, 224, 224), torch.randint(1000, (batch,)), []
     for _ in range(3):

@@ -1,6 +1,6 @@
 """Claim 7 under attacks that know the head: the worst of several losses, and what a rejector lets pass."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from openradial.attacks import HeadLoss, accuracy_under_attack, fgsm, losses_for, outcomes, pgd, worst
+from openradial.attacks import fgsm, pgd
 from openradial.conformal import Rejector
 from openradial.data import Examples
 from openradial.heads import Head
+from paper.attacks import Attack, HeadLoss, accuracy_under_attack, losses_for, outcomes, worst
 from paper.experiment import Experiment
-from paper.fig8 import draw_band
+from paper.fig8 import draw_band, single_step
 from paper.mnist_nets import TRAINING, MnistRun, MnistTraining, other_images, some_images
 from paper.plan import Plan, Results, Size
 
@@ -25,7 +26,6 @@ EPSILONS = (0.0, 0.1, 0.2, 0.3)
 HEADS = ("softmax", "radial")
 FALSE_REJECT_RATE = 0.05
 AWARE = 4  # every fourth image is attacked again by an attacker who knows the rejector
-OUTCOMES = ("accepted_right", "rejected", "accepted_wrong")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,37 +64,36 @@ def attacked(plan: Plan, head: str, seed: int) -> Results:
     plan.note(f"attacking {head}, seed {seed}, knowing the head")
     mnist_run, images = MnistRun(plan, settings, head, seed), some_images(settings.images)
     net = mnist_run.net()
-    strong = partial(pgd, steps=settings.steps, restarts=settings.restarts)
+
+    def strong(net: nn.Module, x: Tensor, y: Tensor, epsilon: float, loss: HeadLoss) -> Tensor:
+        options: dict[str, Any] = {"steps": settings.steps, "restarts": settings.restarts}
+        return pgd(net, x, y, epsilon, loss=loss, fooled=loss.fooled, **options)
+
     measure = partial(accuracy_under_attack, net, mnist_run.head, images.inputs, images.labels, EPSILONS)
-    single, many = measure(attack=fgsm, losses=["target"]), measure(attack=strong)
     return {
-        "fgsm": list(single.accuracies["target"]),
-        "pgd": {loss: list(values) for loss, values in many.accuracies.items()},
+        "fgsm": measure(single_step, ["target"])["target"],
+        "pgd": measure(strong),
         "outcomes": with_rejector(net, mnist_run.head, images, settings, strong),
     }
 
 
 def with_rejector(
-    net: nn.Module, head: Head, images: Examples, settings: AttackSettings, strong: Callable[..., Tensor]
+    net: nn.Module, head: Head, images: Examples, settings: AttackSettings, strong: Attack
 ) -> dict[str, list[dict[str, float]]]:
     """Return the outcomes of FGSM and of an attacker who knows the rejector, for each epsilon."""
     others = other_images(settings.images).inputs[: settings.calibration]
     with torch.no_grad():
         rejector = Rejector(FALSE_REJECT_RATE).fit(head.unknown_score(net(others)))
     x, y = images.inputs[::AWARE], images.labels[::AWARE]
-    target_loss, all_losses = HeadLoss("target", head), losses_for(head, rejector=rejector)
+    target_loss, all_losses = HeadLoss("target", head), losses_for(head, rejector)
     ways: dict[str, Any] = {
         "fgsm": lambda epsilon: fgsm(net, x, y, epsilon, loss=target_loss),
-        "aware": lambda epsilon: worst(net, x, y, epsilon, all_losses, attack=strong),
+        "aware": lambda epsilon: worst(net, x, y, epsilon, all_losses, strong),
     }
     return {
-        way: [_shares(outcomes(net, head, rejector, move(epsilon), y)) for epsilon in EPSILONS]
+        way: [asdict(outcomes(net, head, rejector, move(epsilon), y)) for epsilon in EPSILONS]
         for way, move in ways.items()
     }
-
-
-def _shares(counts: Any) -> dict[str, float]:
-    return {name: getattr(counts, name) for name in OUTCOMES}
 
 
 def draw(numbers: Results) -> "Figure":

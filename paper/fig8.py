@@ -5,7 +5,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from openradial.attacks import accuracy_under_attack, fgsm
+from torch import Tensor, nn
+
+from openradial.attacks import fgsm
+from paper.attacks import HeadLoss, accuracy_under_attack
 from paper.experiment import Experiment
 from paper.mnist_nets import TRAINING, VARIANTS, MnistRun, MnistTraining, some_images
 from paper.plan import Plan, Results, Size
@@ -46,17 +49,13 @@ def curve(plan: Plan, variant: str, seed: int) -> list[float]:
     settings = plan.settings(SETTINGS)
     plan.note(f"attacking {variant}, seed {seed}, by FGSM")
     mnist_run, images = MnistRun(plan, settings, variant, seed), some_images(settings.images)
-    attacked = accuracy_under_attack(
-        mnist_run.net(),
-        mnist_run.head,
-        images.inputs,
-        images.labels,
-        EPSILONS,
-        attack=fgsm,
-        losses=["target"],
-        batch_size=1000,
-    )
-    return list(attacked.accuracies["target"])
+    inputs = mnist_run.net(), mnist_run.head, images.inputs, images.labels
+    return accuracy_under_attack(*inputs, EPSILONS, single_step, ["target"])["target"]
+
+
+def single_step(net: nn.Module, x: Tensor, y: Tensor, epsilon: float, loss: HeadLoss) -> Tensor:
+    """Attack by FGSM."""
+    return fgsm(net, x, y, epsilon, loss=loss)
 
 
 def draw(numbers: Results) -> "Figure":

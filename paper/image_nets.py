@@ -22,13 +22,13 @@ from openradial.data import (
     load,
     loader_for,
     random_split,
-    tiny_imagenet,
     train_test_split,
 )
 from openradial.heads import Head, RadialHead, SoftmaxHead
 from openradial.metrics import auroc, top_k_accuracy
 from openradial.training import BatchSource, Settings
 from paper.imagenet.ilsvrc_classes import ARTIFACT, parse_known
+from paper.imagenet.tiny_imagenet import tiny_imagenet
 from paper.plan import Plan, Results, Size
 from paper.trained_nets import trained
 from paper.winning import NOVEL, RIGHT, WRONG, histogram, median, winning_probs

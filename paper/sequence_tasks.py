@@ -12,7 +12,9 @@ from openradial import models
 from openradial.data import Batches, Examples, load
 from openradial.heads import DOCHead, Head, RadialHead, SoftmaxHead
 from openradial.training import Settings
+from paper.japanese_vowels import japanese_vowels
 from paper.plan import Plan, Size
+from paper.reuters import reuters
 from paper.trained_nets import Trained, trained
 
 HEADS: Mapping[str, Callable[[int], Head]] = {
@@ -50,19 +52,14 @@ class Task:
         return trained(plan, name, partial(self.build, k), HEADS[head](k).loss, batches, settings)
 
 
-@cache  # reading texts takes seconds, and every network needs them
-def _loaded(name: str, split: str, **options: int) -> Examples:
-    return load(name, split, **options)
-
-
 def _digits(split: str) -> Examples:
-    images = _loaded("digits", split)
+    images = load("digits", split)
     return Examples(images.inputs.float() / 16, images.labels, images.classes)
 
 
 def _digits_as_texts(split: str) -> Examples:
     """Return the digits as texts, each grey value a word: a small set for tests of a text network."""
-    images = _loaded("digits", split)
+    images = load("digits", split)
     return Examples(images.inputs.flatten(1).long() + 1, images.labels, images.classes)
 
 
@@ -74,7 +71,7 @@ def reuters_task(steps: int, words: int, width: int, vocabulary: int) -> Task:
         "reuters",
         "Reuters-21578, 15 topics",
         "convolutional",
-        partial(_loaded, "reuters", max_words=words, vocabulary=vocabulary),
+        cache(partial(reuters, max_words=words, vocabulary=vocabulary)),  # reading texts takes seconds
         build,
         steps,
         Settings(batch_size=32, learning_rate=4e-3, schedule="cosine"),
@@ -88,7 +85,7 @@ def vowels_task(steps: int) -> Task:
         "vowels",
         "JapaneseVowels, 9 speakers",
         "recurrent",
-        partial(_loaded, "japanese-vowels"),
+        cache(japanese_vowels),
         partial(models.build, "gru", channels=12),
         steps,
         Settings(batch_size=32, learning_rate=3e-3, schedule="cosine"),

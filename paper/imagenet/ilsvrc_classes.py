@@ -6,7 +6,7 @@ whether it is an *artifact*, the subtree of the paper's novel classes.
 
 import csv
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -99,7 +99,7 @@ def parse_known(
         if tree.isdisjoint(classes):
             raise DataError(f"none of the {len(classes)} classes lies under {value}; name a meaning above some of them")
         known = [name for name in classes if (name in tree) == (kind == "under")]
-    return replace(data.named_split(classes, known=known), facts={"rule": rule})
+    return data.named_split(classes, known=known)
 
 
 def _read_lines(path: Path) -> list[str]:

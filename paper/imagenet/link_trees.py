@@ -1,20 +1,22 @@
 """ILSVRC-2012 split into known and novel classes on disk: class lists, and trees of links for any folder loader."""
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from openradial.data import Split, tiny_imagenet
+from openradial.data import Split
 from openradial.errors import DataError, MissingError
 from paper.imagenet.ilsvrc import BASES, ilsvrc
 from paper.imagenet.ilsvrc_classes import parse_known, wnids
+from paper.imagenet.tiny_imagenet import tiny_imagenet
 
 PARTS = ("train", "val")
 MARK = "python -m paper split-ilsvrc"
-KNOWN, NOVEL, FACTS = "known.txt", "novel.txt", "split.json"  # the files of Split.write
+KNOWN, NOVEL, FACTS = "known.txt", "novel.txt", "split.json"
 # part -> wnid -> its folder, or its images if all classes share a folder; a root without parts has the part ""
 ClassFolders = Mapping[str, Path | list[Path]]
 Parts = Mapping[str, ClassFolders]
@@ -65,10 +67,11 @@ def split_ilsvrc(
     present = {wnid for classes in parts.values() for wnid in classes}
     split = parse_known(known, [wnid for wnid in wnids() if wnid in present], seed=seed, wordnet=wordnet)
     out = Path(out).expanduser().resolve()
-    facts = {**split.facts, "made by": MARK, "root": str(Path(root).absolute()), "classes found": len(present)}
-    split = replace(split, facts=facts)
+    facts = {"rule": known, "seed": seed, "made by": MARK, "root": str(Path(root).absolute())}
     with _replaced(out) as fresh:
-        split.write(fresh)
+        for name, names in ((KNOWN, split.known), (NOVEL, split.novel)):
+            (fresh / name).write_text("".join(f"{wnid}\n" for wnid in names))
+        (fresh / FACTS).write_text(json.dumps({**facts, "classes found": len(present)}, indent=1) + "\n")
         made = _link_trees(fresh, split, parts) if links else 0
     absent = tuple(wnid for wnid in wnids() if wnid not in present)
     counts = {part: len(classes) for part, classes in parts.items()}
@@ -194,10 +197,18 @@ def _check_replaceable(out: Path) -> None:
     foreign = foreign or next((path for side in ("known", "novel") for path in _files(out / side)), None)
     if foreign is None and not (out / FACTS).is_file():
         foreign = content[0]
-    if foreign is None and Split.read(out).facts.get("made by") != MARK:
+    if foreign is None and not _is_ours(out / FACTS):
         foreign = out / FACTS
     if foreign is not None:
         raise DataError(f"{out} must be empty or hold an earlier split, got {foreign.name}; choose another folder")
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    return isinstance(facts, dict) and facts.get("made by") == MARK
 
 
 def _files(tree: Path) -> Iterator[Path]:

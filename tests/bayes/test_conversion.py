@@ -41,7 +41,6 @@ NETWORKS = {
     "cnn": (lambda: models.build("mnist_radial", 10), lambda: torch.randn(4, 1, 28, 28)),
     "gru": (lambda: models.build("gru", 9, channels=12), lambda: torch.randn(4, 7, 12)),
     "lstm": (lambda: models.build("lstm", 9, channels=12), lambda: torch.randn(4, 7, 12)),
-    "text_gru": (lambda: models.build("text_gru", 5, vocabulary=50), lambda: torch.randint(0, 50, (4, 7))),
     "text_cnn": (lambda: models.build("text_cnn", 5, vocabulary=50), lambda: torch.randint(0, 50, (4, 7))),
     "resnet18": (lambda: models.build("resnet18", 10, stem="small", width=8), lambda: torch.randn(2, 3, 16, 16)),
     "radial head": (lambda: replace_head(models.build("mlp", 10, inputs=16), 4), lambda: torch.randn(4, 16)),

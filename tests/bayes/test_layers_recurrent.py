@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from openradial.bayes import BayesGRU, BayesLSTM, BayesRNN, posterior
-from openradial.bayes.vectorised import CELLS, recur, run_stacked, run_with
+from openradial.bayes.vectorised import run_stacked, run_with
 
 KINDS = [BayesGRU, BayesLSTM, BayesRNN]
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -72,30 +72,6 @@ def test_nothing_that_was_drawn_stays_on_the_layer(kind):
     assert all(weight is own[name] for name, weight in zip(layer._flat_weights_names, layer._flat_weights, strict=True))
     assert all(torch.equal(own[name], parameter) for name, parameter in copied.named_parameters())
     assert all(parameter.grad is not None for parameter in layer.parameters())
-
-
-@pytest.mark.parametrize("options", FORMS, ids=str)
-@pytest.mark.parametrize(
-    ("plain", "run", "cell", "more"),
-    [
-        (nn.GRU, torch.gru, CELLS[torch.gru], {}),
-        (nn.LSTM, torch.lstm, CELLS[torch.lstm], {}),
-        (nn.RNN, torch.rnn_tanh, CELLS[torch.rnn_tanh], {}),
-        (nn.RNN, torch.rnn_relu, CELLS[torch.rnn_relu], {"nonlinearity": "relu"}),
-    ],
-)
-def test_steps_in_plain_operations_are_those_of_torch(plain, run, cell, more, options):
-    layer = plain(4, 5, **options, **more)
-    x = torch.randn(3, 6, 4)
-    passes = layer.num_layers * (2 if layer.bidirectional else 1)
-    start = torch.randn(passes, 3 if layer.batch_first else 6, 5)
-    state = (start, torch.randn_like(start)) if plain is nn.LSTM else start
-    arguments = (layer._flat_weights, layer.bias, layer.num_layers, 0.0, False, layer.bidirectional, layer.batch_first)
-    with torch.no_grad():
-        found, expected = recur(cell, x, state, *arguments), run(x, state, *arguments)
-    assert len(found) == len(expected)
-    for ours, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 class Last(nn.Module):

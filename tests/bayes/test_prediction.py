@@ -10,7 +10,6 @@ from torch.func import functional_call
 from openradial import RadialLayer, models
 from openradial.bayes import (
     BayesLinear,
-    Ensemble,
     MCDropout,
     SampledPrediction,
     posterior,
@@ -70,7 +69,6 @@ def test_the_mean_is_divided_by_the_number_of_samples():
     torch.testing.assert_close(found.probs, torch.tensor([[0.3, 0.5]]))
     assert found.labels.tolist() == [1]
     torch.testing.assert_close(found.winning_probs, torch.tensor([[0.5], [0.75]]))
-    assert found.winning_labels.tolist() == [[0], [1]]
 
 
 def test_a_prediction_knows_its_uncertainty():
@@ -236,17 +234,6 @@ def test_the_users_own_errors_come_through():
             ShapeError,
             "the network must give outputs of shape (b, k), got (4, 5, 3)",
         ),
-        (lambda: Ensemble([]), OptionError, "an ensemble needs at least one network, got none"),
-        (
-            lambda: Ensemble([nn.Linear(2, 3), nn.Linear(2, 3), nn.Linear(2, 4)]),
-            OptionError,
-            "all networks of an ensemble must have the same architecture, got another one at index 2",
-        ),
-        (
-            lambda: predict(Ensemble([nn.Linear(2, 3)] * 2), points(), 5),
-            OptionError,
-            "an ensemble has as many samples as members, 2, got samples=5; leave samples out",
-        ),
         (
             lambda: MCDropout(models.MLP(3, inputs=2)),
             OptionError,
@@ -260,32 +247,17 @@ def test_impossible_predictions_are_refused(call, error, message):
         call()
 
 
-@pytest.mark.parametrize("chunk", [1, 5, None])
-def test_an_ensemble_gives_what_its_members_give(chunk):
+def test_an_ensemble_gives_what_its_members_give():
     members = [nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)) for _ in range(5)]
     for member in members:
         member(torch.randn(20, 2))  # statistics of its own
         member.eval()
-    ensemble = Ensemble(members)
     with torch.no_grad():
         expected = torch.stack([HEADS["radial"].log_probs(member(points())) for member in members])
-        torch.testing.assert_close(HEADS["radial"].log_probs(ensemble(points()).flatten(0, 1)).view(5, 7, 3), expected)
-    found = predict(ensemble.train(), points(), head=HEADS["radial"], chunk=chunk)
+    members[2].train()
+    found = predict(members, points(), head=HEADS["radial"])
     torch.testing.assert_close(found.log_probs, expected)
-    assert len(ensemble) == 5
-
-
-def test_a_layer_that_is_used_twice_may_be_in_an_ensemble():
-    members = []
-    for _ in range(3):
-        layer = nn.Linear(3, 3)
-        members.append(nn.Sequential(layer, nn.Tanh(), layer))
-    before = copy.deepcopy(members[0].state_dict())
-    x = torch.randn(4, 3)
-    with torch.no_grad():
-        expected = torch.stack([HEADS["softmax"](member(x)) for member in members])
-    torch.testing.assert_close(predict(Ensemble(members), x, head=HEADS["softmax"]).log_probs, expected)
-    assert all(torch.equal(members[0].state_dict()[name], value) for name, value in before.items())
+    assert [member.training for member in members] == [False, False, True, False, False]
 
 
 def test_masks_of_dropout_differ_between_samples_and_have_the_right_mean():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from openradial.bayes import BayesEmbedding, BayesLinear, Ensemble, MCDropout, freeze, predict, to_bayesian
+from openradial.bayes import BayesEmbedding, BayesLinear, MCDropout, freeze, predict, to_bayesian
 from openradial.errors import DTypeError, OptionError, ShapeError
 from openradial.heads import RadialHead
 
@@ -25,16 +25,12 @@ def ask(x=X, head=LOG_SOFTMAX, network=None):
         (lambda: freeze("x"), OptionError, NO_MODULE),
         (lambda: ask(network="x"), OptionError, NO_MODULE),
         (lambda: MCDropout("x"), OptionError, NO_MODULE),
-        (lambda: Ensemble(["x"]), OptionError, NO_MODULE),
+        (lambda: predict([nn.Linear(2, 3), "x"], X, head=LOG_SOFTMAX), OptionError, NO_MODULE),
+        (lambda: predict([], X), OptionError, "an ensemble needs at least one network, got none"),
         (
             lambda: to_bayesian(nn.Linear),
             OptionError,
             "expected a network, got the class Linear; pass an object of it",
-        ),
-        (
-            lambda: Ensemble(nn.Sequential(nn.Linear(2, 3), nn.ReLU())),
-            OptionError,
-            "an ensemble needs a list of networks, got one Sequential; pass [net, ...]",
         ),
         (
             lambda: ask(X.numpy()),
@@ -96,7 +92,8 @@ def test_rounding_may_leave_a_little_above_0(dtype):
 
 
 def test_an_ensemble_may_come_as_a_module_list():
-    assert len(Ensemble(nn.ModuleList([nn.Linear(2, 3), nn.Linear(2, 3)]))) == 2
+    members = nn.ModuleList([nn.Linear(2, 3), nn.Linear(2, 3)])
+    assert predict(members, X, head=LOG_SOFTMAX).log_probs.shape == (2, 7, 3)
 
 
 def test_whole_numbers_are_inputs_of_an_embedding():

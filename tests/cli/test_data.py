@@ -68,13 +68,6 @@ def test_a_set_without_files_says_how_to_load_it(openradial):
     )
 
 
-def test_a_part_of_an_archive_is_found_by_the_archives_name(openradial, tmp_path, monkeypatch):
-    monkeypatch.setenv("OPENRADIAL_CACHE", str(tmp_path))
-    code, said = openradial("path", "ucr:Crop")
-    assert code == 1
-    assert "run: openradial data get ucr" in said
-
-
 def test_scan_reports_and_counts_broken_images_optionally(openradial, tmp_path):
     root = tmp_path / "images"
     for name in ("cat", "dog"):

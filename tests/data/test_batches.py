@@ -301,7 +301,7 @@ def test_an_interrupt_ends_the_workers(folder):
 
 def test_no_image_package_is_loaded_with_the_module():
     code = (
-        "import sys, openradial.data.batches, paper.imagenet.ilsvrc, openradial.data.sets.tiny_imagenet; "
+        "import sys, openradial.data.batches, paper.imagenet.ilsvrc, paper.imagenet.tiny_imagenet; "
         "print([name for name in ('PIL', 'scipy') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

@@ -1,6 +1,4 @@
-import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,13 +9,11 @@ from hypothesis import strategies as st
 from openradial.data.examples import Examples
 from openradial.data.splits import (
     Split,
-    as_unknown,
     count_duplicates,
     divide,
     identical_groups,
     named_split,
     random_split,
-    random_splits,
     read_names,
     train_test_split,
 )
@@ -60,17 +56,11 @@ def test_random_splits_never_change():
 
 def test_every_class_is_known_in_its_share_of_random_splits():
     counts = dict.fromkeys(DIGITS, 0)
-    for split in random_splits(DIGITS, 6, seeds=range(2000)):
-        for name in split.known:
+    for seed in range(2000):
+        for name in random_split(DIGITS, 6, seed).known:
             counts[name] += 1
     # 2000 draws of probability 0.6: five standard deviations are 110
     assert all(abs(count - 1200) < 110 for count in counts.values())
-
-
-def test_five_splits_are_one_per_seed():
-    splits = random_splits(iter(DIGITS), 6)
-    assert splits == tuple(random_split(DIGITS, 6, seed) for seed in range(5))
-    assert [split.facts["seed"] for split in splits] == [0, 1, 2, 3, 4]
 
 
 def test_a_named_split_keeps_the_order_of_the_names():
@@ -138,74 +128,12 @@ def test_a_split_that_cannot_be_says_why(build, error, message):
         build()
 
 
-@given(classes=class_lists, data=st.data())
-def test_a_written_split_reads_back(classes, data, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("split")
-    split = random_split(classes, data.draw(st.integers(1, len(classes))), seed=3)
-    split.write(folder)
-    again = Split.read(folder)
-    assert again == split
-    assert (again.facts["rule"], again.facts["seed"]) == (split.facts["rule"], 3)
-
-
-def test_a_split_is_written_as_plain_lists(tmp_path):
-    named_split(["cat", "dog", "owl"], novel=["dog"]).write(tmp_path / "new" / "folder")
-    folder = tmp_path / "new" / "folder"
-    assert sorted(path.name for path in folder.iterdir()) == ["known.txt", "novel.txt", "split.json"]
-    assert (folder / "known.txt").read_bytes() == b"cat\nowl\n"
-    assert (folder / "novel.txt").read_bytes() == b"dog\n"
-    facts = json.loads((folder / "split.json").read_text())
-    assert (facts["rule"], facts["known"], facts["novel"]) == ("names", 2, 1)
-
-
-def test_lists_written_by_hand_need_no_facts(tmp_path):
+def test_names_are_read_one_per_line(tmp_path):
     (tmp_path / "known.txt").write_bytes(b"\xef\xbb\xbfcat\r\n\r\n owl \r\n")
-    (tmp_path / "novel.txt").write_bytes(b"dog")
-    assert Split.read(tmp_path) == Split(("cat", "owl"), ("dog",))
-
-
-def test_lists_of_another_split_are_refused(tmp_path):
-    random_split(DIGITS, 6, seed=0).write(tmp_path)
-    (tmp_path / "known.txt").write_text("0\n")
-    message = (
-        f"known.txt and novel.txt in {tmp_path} are not the lists that split.json was written for; "
-        "make the split again, or remove split.json if you changed the lists on purpose"
-    )
-    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-        Split.read(tmp_path)
-
-
-def test_a_failed_write_leaves_the_old_split(tmp_path, monkeypatch):
-    old = random_split(DIGITS, 6, seed=0)
-    old.write(tmp_path)
-
-    def fail(*arguments, **options):
-        raise OSError("no space left")
-
-    monkeypatch.setattr("pathlib.Path.replace", fail)
-    with pytest.raises(OSError, match="no space left"):
-        random_split(DIGITS, 6, seed=1).write(tmp_path)
-    assert Split.read(tmp_path) == old
-    assert len(list(tmp_path.iterdir())) == 3
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("split.json", b'{"rule": "ran', r"^.*split.json: expected a JSON object, but Unterm.*; make the split again$"),
-        ("split.json", b"[]", r"^.*split.json: expected a JSON object, but it holds a list; make the split again$"),
-        (
-            "known.txt",
-            b"caf\xe9\n",
-            r"^.*known.txt: expected one class per line in UTF-8, but .*; save it as UTF-8$",
-        ),
-    ],
-)
-def test_damaged_files_of_a_split_are_named(tmp_path, name, content, message):
-    random_split(DIGITS, 6).write(tmp_path)
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=message):
-        Split.read(tmp_path)
+    assert read_names(tmp_path / "known.txt") == ("cat", "owl")
+    (tmp_path / "known.txt").write_bytes(b"caf\xe9\n")
+    with pytest.raises(DataError, match=r"known.txt: expected one class per line in UTF-8, but .*; save it as UTF-8$"):
+        read_names(tmp_path / "known.txt")
 
 
 def test_a_missing_list_is_named(tmp_path):
@@ -232,13 +160,6 @@ def test_known_labels_follow_the_order_of_the_known_names():
     known, novel = divide(examples([3, 7, 5, 7]), named_split(DIGITS, known=["7", "3"]))
     assert known.labels.tolist() == [1, 0, 0]
     assert novel.labels.tolist() == [novel.classes.index("5")]
-
-
-def test_unknown_examples_have_label_minus_one():
-    _, novel = divide(examples([3, 7, 5]), named_split(DIGITS, known=["7"]))
-    unknown = as_unknown(novel, ("7",))
-    assert (unknown.labels.tolist(), unknown.classes) == ([-1, -1], ("7",))
-    assert torch.equal(unknown.inputs, novel.inputs)
 
 
 def test_a_split_of_other_classes_is_refused():
@@ -276,11 +197,6 @@ def test_the_seed_decides_what_is_kept_for_testing():
     kept = [train_test_split(everything, 0.2, seed)[1].inputs.flatten().tolist() for seed in (0, 0, 1)]
     assert kept[0] == kept[1] != kept[2]
     assert kept[0] == [0, 2, 5, 9, 17, 27, 37, 48, 50, 54, 59, 62, 64, 65, 69, 74, 75, 77, 94, 96]
-
-
-def test_facts_do_not_make_splits_differ():
-    split = random_split(DIGITS, 6)
-    assert split == replace(split, facts={})
 
 
 @pytest.mark.parametrize("seed", range(4))

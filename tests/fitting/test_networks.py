@@ -54,10 +54,8 @@ def test_a_table_and_points_get_a_fully_connected_network(tmp_path):
     assert choose_network(FitOptions("spiral"), sources.open("spiral")).options["inputs"] == 2
 
 
-def test_texts_and_sequences_get_networks_of_their_own():
-    words = DataSource("w", "texts", Examples(torch.ones(4, 9, dtype=torch.int64), torch.arange(4), tuple("abcd")))
+def test_sequences_get_a_network_of_their_own():
     steps = DataSource("s", "sequences", Examples(torch.ones(4, 9, 3), torch.arange(4), tuple("abcd")))
-    assert choose_network(FitOptions("w"), words, vocabulary=50).name == "text_cnn"
     choice = choose_network(FitOptions("s"), steps)
     assert (choice.name, choice.options) == ("gru", {"channels": 3})
 

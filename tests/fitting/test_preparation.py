@@ -103,9 +103,9 @@ def test_at_most_so_many_examples_are_kept_as_references(options, monkeypatch):
     assert set(prepared.references.labels.tolist()) == {0, 1}
 
 
-def test_texts_need_their_vocabulary():
+def test_tokens_are_refused():
     words = Examples(torch.randint(2, 50, (120, 9)), torch.arange(120) % 2, ("a", "b"))
-    with pytest.raises(OptionError, match="texts can be fitted from the data set reuters, got words"):
+    with pytest.raises(OptionError, match="words holds tokens; give the texts"):
         prepare(FitOptions("words"), DataSource("words", "texts", words))
 
 

@@ -34,9 +34,6 @@ SMALL = {
     "mnist_softmax": ({}, images(1, 28)),
     "mnist_radial": ({}, images(1, 28)),
     "mnist_radial_dropout": ({}, images(1, 28)),
-    "alexnet": ({"hidden": (8, 8)}, images(3, 63)),
-    "vgg19_bn": ({"width": 1 / 16, "hidden": (8, 8)}, images(3, 32)),
-    "vgg19_bn_small": ({"width": 1 / 16}, images(3, 32)),
     "resnet18": ({"width": 8, "stem": "small"}, images(3, 16)),
     "resnet34": ({"width": 4}, images(3, 32)),
     "resnet50": ({"width": 4}, images(3, 32)),
@@ -46,8 +43,6 @@ SMALL = {
     "mobilenetv2": ({}, images(3, 33)),
     "gru": ({"channels": 3, "hidden": 8, "layers": 2, "bidirectional": True}, sequences),
     "lstm": ({"channels": 3, "hidden": 8}, sequences),
-    "text_gru": ({"vocabulary": 20, "embedding": 6, "hidden": 8}, texts),
-    "text_lstm": ({"vocabulary": 20, "embedding": 6, "hidden": 8}, texts),
     "text_cnn": ({"vocabulary": 20, "embedding": 6, "filters": 4}, texts),
 }
 

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from openradial import OpenRadialError
-from openradial.models import MLP, VGG19, MnistCNN, build
+from openradial.models import MLP, MnistCNN, build
 
 
 def count(name, num_classes=1000, **options):
@@ -12,8 +12,6 @@ def count(name, num_classes=1000, **options):
 
 
 PUBLISHED = {
-    "alexnet": 61_100_840,
-    "vgg19_bn": 143_678_248,
     "resnet18": 11_689_512,
     "resnet34": 21_797_672,
     "resnet50": 25_557_032,
@@ -36,12 +34,6 @@ def test_the_mnist_network_has_the_parameters_of_the_table():
         assert count(name, 10) == convolutions + connected
 
 
-def test_vgg_of_the_supplement_has_two_layers_of_8192_more_than_the_convolutions():
-    connected = (512 * 7 * 7 + 1) * 8192 + (8192 + 1) * 8192 + (8192 + 1) * 1000
-    usual = (512 * 7 * 7 + 1) * 4096 + (4096 + 1) * 4096 + (4096 + 1) * 1000
-    assert count("vgg19_bn_fc8192") - connected == count("vgg19_bn") - usual
-
-
 def kinds(module):
     """Layers that compute something, in order, as the paper writes them."""
     words = []
@@ -61,22 +53,6 @@ def test_spiral_networks_are_those_of_the_table():
     radial = ["FC-50", "ReLU", "FC-50", "ReLU", "FC-50", "ReLU", "FC-3"]
     assert kinds(build("spiral_softmax", 3)) == softmax
     assert kinds(build("spiral_radial", 3)) == radial
-
-
-def test_vgg_is_that_of_the_supplement():
-    table = []
-    for repeats, channels in ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512)):
-        table += [f"Conv3-{channels}", "BN", "ReLU"] * repeats + ["MaxPool"]
-    table += ["AvgPool", "FC-8192", "ReLU", "FC-8192", "ReLU", "FC-1000"]
-    with torch.device("meta"):
-        assert kinds(build("vgg19_bn_fc8192", 1000)) == table
-
-
-def test_a_vgg_like_the_supplements_trains():
-    torch.manual_seed(0)
-    model = VGG19(10, hidden=(16, 16), dropout=0.0, width=1 / 16)
-    model(torch.randn(2, 3, 32, 32)).sum().backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 def trace(model, x):
@@ -141,8 +117,6 @@ def test_dropout_of_an_mlp_follows_each_hidden_layer():
         (lambda: MnistCNN(10, size=12), "size must be a whole number of at least 16 pixels, or two, got 12"),
         (lambda: MnistCNN(10, size="28"), "size must be a whole number of at least 16 pixels, or two, got '28'"),
         (lambda: MnistCNN(10, size=(28,)), "size must be a whole number of at least 16 pixels, or two, got (28,)"),
-        (lambda: VGG19(10, width=0), "width must be a finite number above 0, got 0"),
-        (lambda: VGG19(10, pool=0), "pool must be a whole number of at least 1, got 0"),
     ],
 )
 def test_a_bad_setting_is_named(make, message):

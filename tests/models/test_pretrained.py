@@ -38,10 +38,10 @@ def test_what_inputs_the_weights_expect_is_known_without_fetching():
 def test_a_network_without_published_weights_is_answered_with_the_others():
     message = (
         "ImageNet weights exist for efficientnet_lite0, efficientnet_lite1, efficientnet_lite2, resnet50, "
-        "mobilenetv2, not for 'vgg19_bn'; pass the path of your own file as weights"
+        "mobilenetv2, not for 'resnet18'; pass the path of your own file as weights"
     )
     with pytest.raises(OptionError) as caught:
-        build("vgg19_bn", 10, weights="imagenet")
+        build("resnet18", 10, weights="imagenet")
     assert str(caught.value) == message
 
 

@@ -8,7 +8,7 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pack_sequence
 
 from openradial.errors import DTypeError, OptionError, ShapeError
-from openradial.models import SequenceClassifier, TextCNN, TextRNN, build
+from openradial.models import SequenceClassifier, TextCNN, build
 from openradial.models.sequences import in_one_piece
 
 CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -16,11 +16,6 @@ recurrent_forms = pytest.mark.parametrize(
     ("cell", "layers", "bidirectional"),
     [(cell, layers, both) for cell in CELLS for layers in (1, 2) for both in (False, True)],
 )
-TEXT_NETWORKS = {
-    "gru": lambda: TextRNN(4, vocabulary=20, embedding=5, hidden=6),
-    "lstm": lambda: TextRNN(4, vocabulary=20, embedding=5, hidden=6, cell="lstm", layers=2),
-    "cnn": lambda: TextCNN(4, vocabulary=20, embedding=5, filters=3),
-}
 
 
 def padded(sequences, length, fill=torch.nan):
@@ -73,12 +68,11 @@ def test_sequences_depend_on_neither_padding_nor_the_batch(cell, layers, bidirec
     torch.testing.assert_close(model(padded(sequences, max(lengths) + more)), alone)
 
 
-@pytest.mark.parametrize("kind", TEXT_NETWORKS)
 @settings(max_examples=20)
 @given(lengths=st.lists(st.integers(0, 8), min_size=1, max_size=4), more=st.integers(0, 7))
-def test_texts_depend_on_neither_padding_nor_the_batch(kind, lengths, more):
+def test_texts_depend_on_neither_padding_nor_the_batch(lengths, more):
     torch.manual_seed(0)
-    model = TEXT_NETWORKS[kind]().double().eval()
+    model = TextCNN(4, vocabulary=20, embedding=5, filters=3).double().eval()
     texts = [torch.randint(1, 20, (length,)) for length in lengths]
     alone = torch.cat([model(text[None]) for text in texts])
     torch.testing.assert_close(model(padded(texts, max(lengths) + more, fill=0)), alone)
@@ -105,9 +99,8 @@ def test_the_features_of_an_empty_sequence_are_zero():
     assert not model.forward_features(torch.empty(2, 0, 3)).any()
 
 
-@pytest.mark.parametrize("kind", TEXT_NETWORKS)
-def test_the_features_of_an_empty_text_are_zero(kind):
-    model = TEXT_NETWORKS[kind]().eval()
+def test_the_features_of_an_empty_text_are_zero():
+    model = TextCNN(4, vocabulary=20, embedding=5, filters=3).eval()
     assert not model.forward_features(torch.zeros(2, 5, dtype=torch.int64)).any()
     assert not model.forward_features(torch.empty(2, 0, dtype=torch.int64)).any()
 
@@ -172,7 +165,7 @@ def test_weights_in_one_piece_are_the_same_weights():
             "expected floating-point inputs, got torch.int64; convert them with x.float()",
         ),
         (
-            "text_gru",
+            "text_cnn",
             {"vocabulary": 10},
             torch.zeros(5, dtype=torch.int64),
             ShapeError,
@@ -194,7 +187,7 @@ def test_weights_in_one_piece_are_the_same_weights():
             "words to one id",
         ),
         (
-            "text_gru",
+            "text_cnn",
             {"vocabulary": 10},
             torch.tensor([[3, -1]]),
             OptionError,
@@ -215,7 +208,7 @@ def test_wrong_inputs_are_described(name, options, x, error, message):
         (lambda: SequenceClassifier(4, channels=0), "channels must be a whole number of at least 1, got 0"),
         (lambda: SequenceClassifier(4, channels=3, hidden=0), "hidden must be a whole number of at least 1, got 0"),
         (lambda: SequenceClassifier(4, channels=3, cell="rnn"), "cell must be one of 'gru', 'lstm', got 'rnn'"),
-        (lambda: TextRNN(4, vocabulary=1), "vocabulary must be a whole number of at least 2, got 1"),
+        (lambda: TextCNN(4, vocabulary=1), "vocabulary must be a whole number of at least 2, got 1"),
         (
             lambda: TextCNN(4, vocabulary=9, sizes=()),
             "sizes must name at least one filter size, got none; Kim uses (3, 4, 5)",

@@ -13,9 +13,7 @@ from tests.scorers.feature_data import data
 MAKERS = {
     "parzen": lambda: ParzenScorer(),
     "parzen, given": lambda: ParzenScorer(0.7),
-    "parzen, neighbours": lambda: ParzenScorer(rule="neighbours", k=4),
     "parzen, subset": lambda: ParzenScorer(centres=20, seed=3),
-    "parzen, clusters": lambda: ParzenScorer(centres=12, choose="kmeans"),
     "mixture": lambda: MixtureScorer(2),
     "mixture, diag": lambda: MixtureScorer(3, "diag", seed=1),
     "mahalanobis": lambda: MahalanobisScorer(),

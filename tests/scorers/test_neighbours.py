@@ -69,17 +69,6 @@ def test_the_score_equals_the_definition(way, dtype):
     np.testing.assert_allclose(scores, expected, rtol=1e-6 if dtype == torch.float32 else 1e-12)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(map(str, way.values())))
-def test_leaving_one_out_equals_a_loop_without_the_row(way):
-    references, y, _ = data(n=30, dtype=torch.float64)
-    references[7] = references[4]
-    scores = NeighbourScorer(3, **way).fit(references, y).leave_one_out_scores()
-    for row in range(30):
-        others = [i for i in range(30) if i != row]
-        expected = naive_score(references[row], references[others], y[others].tolist(), 3, **way)
-        np.testing.assert_allclose(scores[row], expected, rtol=1e-12, atol=1e-15)
-
-
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 @pytest.mark.parametrize("k", [1, 3, 40])
 def test_many_references_give_what_scikit_learn_finds(metric, k):
@@ -96,11 +85,6 @@ def test_a_case_by_hand():
     z = torch.tensor([[0.0, 0.0], [0.0, -1.0]])
     assert NeighbourScorer(2).fit(references).unknown_score(z).tolist() == [1.0, 2.0]
     assert NeighbourScorer(3, reduce="mean").fit(references).unknown_score(z)[0] == 2.0
-    assert NeighbourScorer(1).fit(references).leave_one_out_scores().tolist() == [
-        1.0,
-        pytest.approx(18**0.5),
-        1.0,
-    ]
 
 
 @given(
@@ -257,7 +241,6 @@ def test_a_saved_scorer_is_the_same_to_the_last_bit(way, tmp_path):
     loaded = load_head(tmp_path / "head")
     assert loaded.settings() == head.settings() == {"k": 4, **way}
     assert torch.equal(loaded.unknown_score(z), head.unknown_score(z))
-    assert torch.equal(loaded.leave_one_out_scores(), head.leave_one_out_scores())
 
 
 def test_a_class_without_examples_is_no_class():
@@ -341,34 +324,10 @@ def test_known_data_that_cannot_be_used_is_refused(options, change, error, messa
         NeighbourScorer(**options).fit(*change(references, y))
 
 
-@pytest.mark.parametrize(
-    ("by_class", "k", "message"),
-    [
-        (
-            False,
-            60,
-            "to leave one out, k must be below the number of references, got k=60 but 60; fit with a smaller k",
-        ),
-        (
-            True,
-            20,
-            "to leave one out, k must be below the number of references of a class, got k=20 but 20; fit with a "
-            "smaller k",
-        ),
-    ],
-)
-def test_leaving_one_out_needs_one_more_reference(by_class, k, message):
-    references, y, _ = data()
-    with pytest.raises(OptionError, match=f"^{re.escape(message)}$"):
-        NeighbourScorer(k, by_class=by_class).fit(references, y).leave_one_out_scores()
-
-
 def test_scoring_needs_a_fit_and_rows_of_the_same_width():
     references, _, z = data()
     with pytest.raises(HeadError, match=r"^NeighbourScorer must be fitted first"):
         NeighbourScorer().unknown_score(z)
-    with pytest.raises(HeadError, match=r"^NeighbourScorer must be fitted first"):
-        NeighbourScorer().leave_one_out_scores()
     with pytest.raises(ShapeError, match=r"^features must have the shape \(b, 5\), got \(9, 4\)$"):
         NeighbourScorer().fit(references).unknown_score(z[:, :4])
 

@@ -1,6 +1,5 @@
 import math
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import KernelDensity
 
-from openradial.errors import MissingError, OptionError
+from openradial.errors import OptionError
 from openradial.scorers import ParzenScorer, parzen
 from tests.scorers.feature_data import data, log_mixture
 
@@ -40,26 +39,12 @@ def test_a_subset_of_centres_is_drawn_from_the_rows():
     assert torch.equal(ParzenScorer(0.5, centres=80).fit(z).means, z)
 
 
-def test_clusters_weigh_what_they_hold():
-    z = torch.tensor([[0.0], [0.1], [0.2], [10.0]])
-    model = ParzenScorer(1.0, centres=2, choose="kmeans").fit(z)
-    order = model.means[:, 0].argsort()
-    torch.testing.assert_close(model.means[order, 0], torch.tensor([0.1, 10.0], dtype=torch.float64))
-    torch.testing.assert_close(model.log_weights[order].exp(), torch.tensor([0.75, 0.25], dtype=torch.float64))
-
-
-def left_out_likelihood(z, width, centres=None, clusters=None):
+def left_out_likelihood(z, width, centres=None):
     """The mean log density of each row under the Gaussians around the others, as a loop."""
     total = 0.0
     for i, row in enumerate(z):
-        if clusters is not None:
-            kept = [[z[j] for j in range(len(z)) if clusters[j] == c and j != i] for c in sorted(set(clusters))]
-            points = [np.mean(part, 0) for part in kept if part]
-            weights = [len(part) for part in kept if part]
-        else:
-            points = [z[j] for j in (range(len(z)) if centres is None else centres) if j != i]
-            weights = [1.0] * len(points)
-        weights = [weight / sum(weights) for weight in weights]
+        points = [z[j] for j in (range(len(z)) if centres is None else centres) if j != i]
+        weights = [1 / len(points)] * len(points)
         total += log_mixture(row, weights, points, [width**2 * np.eye(z.shape[1])] * len(points))
     return total / len(z)
 
@@ -83,14 +68,6 @@ def test_the_bandwidth_of_a_subset_leaves_each_row_out():
     check_is_best(lambda width: left_out_likelihood(z.numpy(), width, centres), found)
 
 
-def test_the_bandwidth_of_clusters_takes_each_row_out_of_its_mean():
-    z, _, _ = data(n=30)
-    model = ParzenScorer(centres=6, choose="kmeans").fit(z)
-    clusters = [int((row - model.means).norm(dim=1).argmin()) for row in z]
-    found = float(model.fitted_bandwidth)
-    check_is_best(lambda width: left_out_likelihood(z.numpy(), width, clusters=clusters), found)
-
-
 def test_copies_do_not_make_the_bandwidth_vanish():
     z, _, _ = data()
     z = z + 1000.0
@@ -101,26 +78,16 @@ def test_copies_do_not_make_the_bandwidth_vanish():
 @given(scale=st.sampled_from([1e-6, 3.0, 1e8]), shift=st.sampled_from([0.0, 5.0]))
 def test_the_bandwidth_has_the_unit_of_the_features(scale, shift):
     z, _, _ = data(n=25)
-    for rule in ("likelihood", "neighbours"):
-        plain, scaled = (ParzenScorer(rule=rule).fit(rows).fitted_bandwidth for rows in (z, scale * (z + shift)))
-        torch.testing.assert_close(scaled, scale * plain, rtol=1e-3, atol=0.0)
+    plain, scaled = (ParzenScorer().fit(rows).fitted_bandwidth for rows in (z, scale * (z + shift)))
+    torch.testing.assert_close(scaled, scale * plain, rtol=1e-3, atol=0.0)
 
 
-def test_the_bandwidth_of_neighbours_is_their_mean_distance():
-    z, _, _ = data(n=20)
-    rows, found = z.numpy(), []
-    for i in range(20):
-        found += sorted(np.sqrt(((rows[i] - rows[j]) ** 2).sum()) for j in range(20) if j != i)[:4]
-    np.testing.assert_allclose(ParzenScorer(rule="neighbours", k=4).fit(z).fitted_bandwidth, np.mean(found))
-
-
-@pytest.mark.parametrize("rule", ["likelihood", "neighbours"])
-def test_a_sample_of_many_rows_finds_nearly_the_same_bandwidth(rule, monkeypatch):
+def test_a_sample_of_many_rows_finds_nearly_the_same_bandwidth(monkeypatch):
     z, _, _ = data(n=600)
-    whole = ParzenScorer(rule=rule).fit(z).fitted_bandwidth
-    for name, value in {"PAIRS": 1, "FEWEST": 150, "ROWS": 150}.items():
+    whole = ParzenScorer().fit(z).fitted_bandwidth
+    for name, value in {"PAIRS": 1, "FEWEST": 150}.items():
         monkeypatch.setattr(parzen, name, value)
-    sampled = ParzenScorer(rule=rule).fit(z).fitted_bandwidth
+    sampled = ParzenScorer().fit(z).fitted_bandwidth
     assert sampled != whole
     torch.testing.assert_close(sampled, whole, rtol=0.1, atol=0.0)
 
@@ -129,10 +96,7 @@ def test_a_sample_of_many_rows_finds_nearly_the_same_bandwidth(rule, monkeypatch
     ("options", "message"),
     [
         ({"bandwidth": 0.0}, "bandwidth must be a finite number above 0, got 0.0"),
-        ({"rule": "scott"}, "rule must be one of 'likelihood', 'neighbours', got 'scott'"),
-        ({"choose": "best"}, "choose must be one of 'subset', 'kmeans', got 'best'"),
         ({"centres": 0}, "centres must be a whole number of at least 1, got 0"),
-        ({"k": 0}, "k must be a whole number of at least 1, got 0"),
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
     ],
 )
@@ -142,21 +106,8 @@ def test_parzen_settings_out_of_range_are_refused(options, message):
 
 
 @pytest.mark.parametrize("rows", [torch.ones(1, 2), torch.full((5, 2), 0.1)])
-@pytest.mark.parametrize("rule", ["likelihood", "neighbours"])
-def test_a_bandwidth_cannot_be_found_without_distances(rows, rule):
-    if rule == "neighbours" and len(rows) == 1:
-        message = (
-            "k must be below the number of rows to find the bandwidth, got k=1 but 1 rows; use a smaller k or give "
-            "the bandwidth"
-        )
-    else:
-        message = "the bandwidth cannot be determined from one row or from identical rows; give the bandwidth"
+def test_a_bandwidth_cannot_be_found_without_distances(rows):
+    message = "the bandwidth cannot be determined from one row or from identical rows; give the bandwidth"
     with pytest.raises(OptionError, match=f"^{re.escape(message)}$"):
-        ParzenScorer(rule=rule, k=1).fit(rows)
+        ParzenScorer().fit(rows)
     assert ParzenScorer(1.0).fit(rows).unknown_score(rows).isfinite().all()
-
-
-def test_clusters_need_scikit_learn(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
-    with pytest.raises(MissingError, match=r"^choose='kmeans' needs the package sklearn"):
-        ParzenScorer(centres=2, choose="kmeans").fit(data()[0])

@@ -36,7 +36,7 @@ def tokens(length):
         ("resnet18", {"stem": "small"}, images(32), 64, 2),
         ("gru", {"channels": 3, "hidden": 64}, torch.zeros(1, 10, 3), 32, 1),  # one step at a time: 32 * 3 * 64 * 64
         ("gru", {"channels": 12, "hidden": 64}, torch.zeros(1, 200, 12), 32, 2),
-        ("text_gru", {"vocabulary": 100_000, "embedding": 8, "hidden": 16}, tokens(20), 32, 1),  # a lookup
+        ("text_cnn", {"vocabulary": 100_000, "embedding": 8, "filters": 4}, tokens(20), 32, 1),  # a lookup
         ("text_cnn", {"vocabulary": 1000}, tokens(20), 32, 2),
     ],
 )

@@ -10,7 +10,7 @@ is missing and they are divided by their sum. Entropies are in nats and at most 
 missing, and they are the usual ones.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from openradial.bayes.ensembles import NetworkSamples, samples_of
-from openradial.bayes.vectorised import Sizes
+from openradial.bayes.layers import check_network
+from openradial.bayes.posterior import Posterior, posterior
+from openradial.bayes.vectorised import Sizes, run_stacked
 from openradial.errors import DTypeError, OptionError, ShapeError, check_count
 from openradial.nn.hidden import evaluating
+from openradial.nn.replace import DROPOUTS
 
 ACTIVATIONS = 2**21  # numbers in the largest layer of a pass: they fit into the cache
 LEAST_PAIRS = 16  # fewest pairs of a network and an input in a pass
@@ -110,11 +112,6 @@ class SampledPrediction:
         return self.log_probs.amax(-1).exp()
 
     @property
-    def winning_labels(self) -> Tensor:
-        """Most probable class of each sample, ``(samples, b)``."""
-        return self.log_probs.argmax(-1)
-
-    @property
     def predictive_entropy(self) -> Tensor:
         """See :func:`openradial.bayes.predictive_entropy`; ``(b,)``."""
         return predictive_entropy(self.log_probs)
@@ -135,11 +132,36 @@ class SampledPrediction:
         return expected_missing_mass(self.log_probs)
 
 
+class MCDropout(nn.Module):
+    """A trained network with dropout whose masks stay on in :func:`predict` (Gal and Ghahramani 2016).
+
+    Calling it runs the network. Only dropout layers count: ``functional.dropout`` inside a ``forward`` does not stay
+    on.
+
+    >>> MCDropout(nn.Sequential(nn.Linear(2, 50), nn.Dropout(0.5), nn.Linear(50, 3)))(torch.zeros(7, 2)).shape
+    torch.Size([7, 3])
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        check_network(network)
+        if not any(module.p > 0 for module in network.modules() if isinstance(module, DROPOUTS)):
+            raise OptionError(
+                "the network has no dropout layer that drops anything, so every sample would be the same; "
+                "train one with dropout, as in build('mnist_radial_dropout', 10)"
+            )
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        o: Tensor = self.network(x)
+        return o
+
+
 @torch.no_grad()
 def predict(
-    network: nn.Module,
+    network: nn.Module | Sequence[nn.Module],
     x: Tensor,
-    samples: int | None = None,
+    samples: int = 100,
     *,
     head: Any = None,
     seed: int | None = None,
@@ -147,13 +169,14 @@ def predict(
 ) -> SampledPrediction:
     """Predict with many networks in one vectorised pass.
 
-    The networks are draws from the posterior of a Bayesian network, draws of the masks of an :class:`MCDropout`, or the
-    members of an :class:`Ensemble`. The same draws serve all inputs (masks are drawn per input), so that with a seed
-    the result for an input depends neither on its batch nor on ``chunk``; that does not hold for masks.
+    The networks are draws from the posterior of a Bayesian network, draws of the masks of an :class:`MCDropout`, or a
+    list of trained networks, a deep ensemble (Lakshminarayanan et al. 2017). The same draws serve all inputs (masks are
+    drawn per input), so that with a seed the result for an input depends neither on its batch nor on ``chunk``; that
+    does not hold for masks.
 
     Args:
         network: in evaluation or training mode, which makes no difference.
-        samples: number of networks, 100 if not given; an ensemble has as many as it has members.
+        samples: number of networks; an ensemble has as many as it has members.
         head: outputs to log-probabilities: a head of :mod:`openradial.heads`, or a function such as
             ``nn.LogSoftmax(-1)``; None if the network returns log-probabilities.
         seed: of the draws; None uses torch's global generator.
@@ -169,19 +192,49 @@ def predict(
     """
     if chunk is not None:
         check_count("chunk", chunk)
-    source = samples_of(network, samples)
-    _check_inputs(x, network)
+    check_count("samples", samples)
     _check_head(head)
-    count, net = source.count, source.network
-    with _seeded(seed, x.device), evaluating(net, active=source.active):
-        at_once, inputs = _shares(source, x, count, chunk)
-        block = max(1, WEIGHTS // source.size)
-        parts = [
-            torch.cat([_log_probs(source.run(net, drawn, piece), head) for piece in torch.split(x, inputs)], 1)
-            for first in range(0, count, block)
-            for drawn in source.draw(first, min(first + block, count), at_once)
-        ]
+    if isinstance(network, Sequence | nn.ModuleList):
+        return _predict_ensemble(list(network), x, head)
+    check_network(network)
+    _check_inputs(x, network)
+    net, is_dropout = (network.network, True) if isinstance(network, MCDropout) else (network, False)
+    q = None if is_dropout else posterior(net)
+    with _seeded(seed, x.device), evaluating(net, active=DROPOUTS if is_dropout else ()):
+        at_once, inputs = _shares(net, x, samples, chunk)
+        parts = []
+        for drawn in _draws(q, samples, at_once):
+            run = _run_repeated if isinstance(drawn, int) else run_stacked
+            parts.append(torch.cat([_log_probs(run(net, drawn, rows), head) for rows in torch.split(x, inputs)], 1))  # type: ignore[arg-type]
     return SampledPrediction(torch.cat(parts))
+
+
+def _predict_ensemble(members: list[nn.Module], x: Tensor, head: Any) -> SampledPrediction:
+    if not members:
+        raise OptionError("an ensemble needs at least one network, got none")
+    parts = []
+    for member in members:
+        check_network(member)
+        _check_inputs(x, member)
+        with evaluating(member):
+            parts.append(_log_probs(member(x)[None], head))
+    return SampledPrediction(torch.cat(parts))
+
+
+def _draws(q: Posterior | None, samples: int, at_once: int) -> Iterator[dict[str, Tensor] | int]:
+    """Yield drawn weights of some networks at a time; of masks their number, because they are drawn in a pass."""
+    if q is None:
+        yield from (min(at_once, samples - start) for start in range(0, samples, at_once))
+        return
+    block = max(1, WEIGHTS // len(q.mean))  # drawn together, so that weights do not depend on how many run at once
+    for first in range(0, samples, block):
+        yield from map(q.named, torch.split(q.draw(min(block, samples - first)), at_once))
+
+
+def _run_repeated(network: nn.Module, count: int, x: Tensor) -> Tensor:
+    """Repeat each input for each network, so that masks differ between networks and between inputs."""
+    o: Tensor = network(x.repeat(count, *(1,) * (x.ndim - 1)))  # (s * b, k)
+    return o.view(count, len(x), *o.shape[1:])
 
 
 def _log_probs(o: Tensor, head: Any) -> Tensor:
@@ -201,11 +254,11 @@ def _log_probs(o: Tensor, head: Any) -> Tensor:
     return rows.reshape(*o.shape[:2], rows.shape[-1])
 
 
-def _shares(source: NetworkSamples, x: Tensor, count: int, chunk: int | None) -> tuple[int, int]:
+def _shares(network: nn.Module, x: Tensor, count: int, chunk: int | None) -> tuple[int, int]:
     """Return the numbers of networks and of inputs in one pass."""
     if chunk is None:
         with Sizes() as sizes, suppress(Exception):  # errors show later, with the shape of all inputs
-            source.network(x[:1])
+            network(x[:1])
         chunk = max(LEAST_PAIRS, ACTIVATIONS // sizes.most)
     inputs = min(chunk, max(1, len(x)), max(LEAST_INPUTS, chunk // count))
     return min(count, chunk // inputs), inputs

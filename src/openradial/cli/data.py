@@ -84,7 +84,7 @@ def scan(
 def _source(name: str) -> "Source":
     from openradial.data.catalog import entry
 
-    source = entry(name.partition(":")[0]).source()
+    source = entry(name).source()
     if source is None:
         raise OptionError(f"{name} needs no files: load it with openradial.data.load({name!r})")
     return source

@@ -13,12 +13,9 @@ from openradial.data.column_types import infer_types
 from openradial.data.examples import Examples
 from openradial.data.readers.folder import ImageFolder, compare_classes, scan, scan_listed
 from openradial.data.readers.tables import Table, read_table
-from openradial.data.readers.ts import read_ts, read_tsv
-from openradial.data.sets.tiny_imagenet import tiny_imagenet
 from openradial.data.sources import DataSource, RawInput
 from openradial.data.splits import (
     Split,
-    as_unknown,
     count_duplicates,
     divide,
     identical_groups,
@@ -26,7 +23,6 @@ from openradial.data.splits import (
     named_split,
     parse_known,
     random_split,
-    random_splits,
     train_test_split,
 )
 from openradial.data.table_encoder import TableEncoder
@@ -34,7 +30,7 @@ from openradial.data.transforms import Compose, Normalise, RandomFlip, RandomShi
 from openradial.data.vocabulary import Vocabulary
 
 __all__ = ["Batches", "Compose", "DataSource", "Examples", "FolderBatches", "ImageFolder", "Normalise", "RandomFlip"]
-__all__ += ["RandomShift", "RawInput", "Split", "Table", "TableEncoder", "Vocabulary", "as_unknown", "compare_classes"]
+__all__ += ["RandomShift", "RawInput", "Split", "Table", "TableEncoder", "Vocabulary", "compare_classes"]
 __all__ += ["count_duplicates", "divide", "download", "identical_groups", "infer_types", "join_groups", "load"]
-__all__ += ["loader_for", "named_split", "names", "parse_known", "random_split", "random_splits", "read_table"]
-__all__ += ["read_ts", "read_tsv", "scan", "scan_listed", "sources", "tiny_imagenet", "train_test_split"]
+__all__ += ["loader_for", "named_split", "names", "parse_known", "random_split", "read_table"]
+__all__ += ["scan", "scan_listed", "sources", "train_test_split"]

@@ -44,9 +44,6 @@ ENTRIES = {
         CatalogEntry("fashion-mnist", "images", "10", "60,000 / 10,000"),
         CatalogEntry("quickdraw", "images", "345", "27,600 / 6,900"),
         CatalogEntry("cifar10", "images", "10", "50,000 / 10,000"),
-        CatalogEntry("reuters", "texts", "15", "5,548 / 2,321"),
-        CatalogEntry("japanese-vowels", "sequences", "9", "270 / 370"),
-        CatalogEntry("ucr", "sequences", "2 to 50", "51 sets"),
     )
 }
 
@@ -66,15 +63,9 @@ def entry(name: str) -> CatalogEntry:
 
 
 def load(name: str, split: str = "train", **options: Any) -> Examples:
-    """Load a set by name; ``"ucr:Crop"`` is the set Crop of the UCR archive.
+    """Load a set by name; options are those of the function that loads it.
 
     >>> load("spiral", n=300).inputs.shape
     torch.Size([300, 2])
     """
-    name, _, part = name.partition(":")
-    if part:
-        options["name"] = part
-    listed = entry(name)
-    if listed.name == "ucr" and "name" not in options:
-        raise OptionError("ucr is an archive of many sets; name one, such as 'ucr:Crop'")
-    return listed.load(split, **options)
+    return entry(name).load(split, **options)

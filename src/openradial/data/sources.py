@@ -224,7 +224,7 @@ def _open_named(name: str, label: str | None) -> DataSource:
     if "/" in name or "\\" in name:
         raise DataError("there is no such file or folder", path=name)
     try:
-        entry = catalog.entry(name.partition(":")[0])
+        entry = catalog.entry(name)
     except OptionError as error:
         raise OptionError(f"there is no file or folder {name}, and {error}") from error
     if label is not None:

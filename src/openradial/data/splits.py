@@ -1,14 +1,13 @@
 """Split classes into known and novel ones, and examples into parts for training and testing."""
 
 import hashlib
-import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,9 +19,8 @@ from openradial.data.readers.columns import Numbers
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
 from openradial.errors import DataError, OptionError, check_count, listed, nearest
-from openradial.files import expecting, write_text
+from openradial.files import expecting
 
-KNOWN, NOVEL, FACTS = "known.txt", "novel.txt", "split.json"
 SPLIT_STREAM = 20471  # any number, so that no data set is drawn from the same random stream
 Ints = NDArray[np.int64]
 AnyExamples = TypeVar("AnyExamples", Examples, Table)
@@ -32,15 +30,12 @@ AnyExamples = TypeVar("AnyExamples", Examples, Table)
 class Split:
     """Known and novel classes, by name. The index of a name in ``known`` is its label.
 
-    ``facts`` say how the split was made (rule, seed) and are written beside the lists.
-
     >>> Split(known=("cat", "dog"), novel=("owl",)).classes
     ('cat', 'dog', 'owl')
     """
 
     known: tuple[str, ...]
     novel: tuple[str, ...]
-    facts: Mapping[str, object] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "known", tuple(self.known))
@@ -56,25 +51,6 @@ class Split:
     def classes(self) -> tuple[str, ...]:
         """All classes, the known ones first."""
         return self.known + self.novel
-
-    def write(self, folder: Path | str) -> None:
-        """Write ``known.txt`` and ``novel.txt``, one class per line, and the facts as ``split.json``."""
-        folder = Path(folder)
-        facts = {**self.facts, "known": len(self.known), "novel": len(self.novel), "lists": _fingerprint(self)}
-        write_text(folder / KNOWN, _lines(self.known))
-        write_text(folder / NOVEL, _lines(self.novel))
-        write_text(folder / FACTS, json.dumps(facts, indent=1) + "\n")
-
-    @classmethod
-    def read(cls, folder: Path | str) -> Self:
-        """Read what :meth:`write` wrote, or two class lists written by hand."""
-        folder = Path(folder)
-        facts = _read_facts(folder / FACTS)
-        split = cls(read_names(folder / KNOWN), read_names(folder / NOVEL), facts)
-        if facts.get("lists", _fingerprint(split)) != _fingerprint(split):
-            message = f"{KNOWN} and {NOVEL} in {folder} are not the lists that {FACTS} was written for"
-            raise DataError(f"{message}; make the split again, or remove {FACTS} if you changed the lists on purpose")
-        return split
 
 
 def random_split(classes: Iterable[str], known: int, seed: int = 0) -> Split:
@@ -95,13 +71,7 @@ def random_split(classes: Iterable[str], known: int, seed: int = 0) -> Split:
         raise OptionError(f"known must be at most the number of classes, {len(names)}, got {known}")
     drawn = set(_shuffled(len(names), seed)[:known].tolist())
     rest = tuple(name for i, name in enumerate(names) if i not in drawn)
-    return Split(tuple(names[i] for i in sorted(drawn)), rest, {"rule": f"random:{known}", "seed": seed})
-
-
-def random_splits(classes: Iterable[str], known: int, seeds: Iterable[int] = range(5)) -> tuple[Split, ...]:
-    """Draw one random split per seed; results are usually reported as their mean over five."""
-    names = tuple(classes)
-    return tuple(random_split(names, known, seed) for seed in seeds)
+    return Split(tuple(names[i] for i in sorted(drawn)), rest)
 
 
 def named_split(
@@ -110,7 +80,7 @@ def named_split(
     """Split by naming the known or the novel classes; the rest, in its order, is the other side.
 
     >>> named_split(["cat", "dog", "owl"], novel=["dog"])
-    Split(known=('cat', 'owl'), novel=('dog',), facts={'rule': 'names'})
+    Split(known=('cat', 'owl'), novel=('dog',))
     """
     if (known is None) == (novel is None):
         raise OptionError("name either the known classes or the novel ones, and the rest is the other side")
@@ -122,7 +92,7 @@ def named_split(
             hint = nearest(name, names) or f"; it has {listed(names)}"
             raise DataError(f"{name!r} is not a class of these data{hint}")
     rest = tuple(name for name in names if name not in set(given))
-    return Split(*((given, rest) if known is not None else (rest, given)), {"rule": "names"})
+    return Split(given, rest) if known is not None else Split(rest, given)
 
 
 def parse_known(rule: str, classes: Sequence[str], *, seed: int = 0) -> Split:
@@ -139,7 +109,7 @@ def parse_known(rule: str, classes: Sequence[str], *, seed: int = 0) -> Split:
             raise OptionError(f"random: needs a number of classes, as in random:100, got {value!r}")
         return random_split(classes, int(value), seed)
     given = read_names(value) if kind == "file" else [name.strip() for name in value.split(",") if name.strip()]
-    return replace(named_split(classes, known=given), facts={"rule": rule})
+    return named_split(classes, known=given)
 
 
 def divide(examples: AnyExamples, split: Split) -> tuple[AnyExamples, AnyExamples]:
@@ -160,11 +130,6 @@ def divide(examples: AnyExamples, split: Split) -> tuple[AnyExamples, AnyExample
         replace(known, labels=_renumbered(known, split.known), classes=split.known),
         replace(novel, labels=_renumbered(novel, split.novel), classes=split.novel),
     )
-
-
-def as_unknown(examples: AnyExamples, classes: tuple[str, ...] = ()) -> AnyExamples:
-    """Return the same examples with label -1 throughout; ``classes`` are those of the model that must not know them."""
-    return replace(examples, labels=torch.full_like(examples.labels, -1), classes=classes)
 
 
 def identical_groups(data: Tensor | Examples | Table | ImageFolder) -> Tensor:
@@ -336,20 +301,3 @@ def _check_names(names: Sequence[str]) -> None:
         if name != name.strip() or not name or any(c in "\r\n" or "\ud800" <= c <= "\udfff" for c in name):
             wanted = "one line of text without blanks around it"
             raise DataError(f"a class name must be {wanted}, got {name!r}; rename the class")
-
-
-def _lines(names: Sequence[str]) -> str:
-    return "".join(f"{name}\n" for name in names)
-
-
-def _fingerprint(split: Split) -> str:
-    text = f"{_lines(split.known)}\n{_lines(split.novel)}"
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-
-
-def _read_facts(path: Path) -> dict[str, object]:
-    with expecting("a JSON object", path, "make the split again"):
-        facts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        if not isinstance(facts, dict):
-            raise ValueError(f"it holds a {type(facts).__name__}")
-    return facts

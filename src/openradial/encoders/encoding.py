@@ -52,7 +52,11 @@ def encode(
                 if cache is not None:
                     cache.write(encoded)
     kept = [i for i, key in enumerate(keys) if key in rows]
-    features = torch.stack([rows[keys[i]] for i in kept]) if kept else torch.empty(0, encoder.num_features)
+    features = (
+        torch.stack([rows[keys[i]] for i in kept])
+        if kept
+        else torch.empty(0, encoder.num_features + encoder.num_middle)
+    )
     return features, torch.tensor(kept, dtype=torch.int64)
 
 

@@ -1,29 +1,39 @@
 """The networks of encoders: inputs to features ``(b, d)`` of unit length."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as TF
 
 from openradial.errors import OptionError
-from openradial.models import Network
+from openradial.nn import hidden_layers
 
 PART = 4  # images at a time: more leave the cache of a CPU, and take twice as long each
 CHUNK = 32  # texts that are padded to one length
 
 
 class ImageEncoder(nn.Module):
-    """The last hidden layer of a network with ImageNet weights."""
+    """The last hidden layer of a network with ImageNet weights.
 
-    def __init__(self, body: Network) -> None:
+    The layer ``middle`` has the mean of each channel half way: it tells inputs of another kind from photographs.
+    """
+
+    def __init__(self, body: Any) -> None:
         super().__init__()
-        self.body, self.num_features = body, body.num_features
-        self.body.classifier = nn.Identity()  # type: ignore[assignment]
+        self.body, self.num_features, self.num_middle = body, body.num_features, body.num_middle
+        self.body.classifier, self.middle = nn.Identity(), nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         parts = (x,) if torch.compiler.is_compiling() else torch.split(x, PART)
-        return TF.normalize(torch.cat([self.body(part) for part in parts]))
+        z, middle = (torch.cat(column) for column in zip(*map(self._encode, parts), strict=True))
+        self.middle(middle)
+        return TF.normalize(z)
+
+    def _encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        z, middle = hidden_layers(self.body, x, ("outputs", self.body.middle_layer)).values()
+        return z, middle.unflatten(1, (self.num_middle, -1)).mean(-1)
 
 
 class ExternalEncoder(nn.Module):

@@ -18,10 +18,11 @@ from openradial.encoders.external import FORMS, load_external
 from openradial.encoders.networks import BertEncoder, ImageEncoder, TokenEncoder
 from openradial.errors import OptionError, check_choice, listed, nearest, require
 from openradial.models.weights import load_state, read_state
+from openradial.nn import hidden_layers
 
 IMAGES = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2", "resnet50", "mobilenetv2")
 TEXTS = ("minilm", "wordllama", "tfidf")  # the best first
-VERSION = 1  # raised with every change to how inputs become features: features in the cache are then not used
+VERSION = 2  # raised with every change to how inputs become features: features in the cache are then not used
 MODEL, TOKENIZER = "model.safetensors", "tokenizer.json"
 UNUSED = ("pooler.", "embeddings.position_ids")  # tensors of MiniLM
 WORDS, WIDTH = 20_000, 256  # of TF-IDF: the most frequent words, and the features after the SVD
@@ -91,10 +92,17 @@ class Encoder:
         digest = hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()
         return f"{re.sub('[^a-zA-Z0-9_]+', '-', self.name)}-v{VERSION}-{digest[:16]}"
 
+    @property
+    def num_middle(self) -> int:
+        """Width of the features of a middle layer: those of images have some, see :class:`ImageEncoder`."""
+        return getattr(self.net, "num_middle", 0)
+
     @torch.no_grad()
     def features(self, raw: Any) -> Tensor:
-        """Return the features ``(b, num_features)`` of raw inputs."""
-        return self.net(self.inputs.transform(self.inputs.ready(raw)))  # type: ignore[no-any-return]
+        """Return the features of raw inputs, ``(b, num_features + num_middle)``: the last layer, then a middle one."""
+        names = ("outputs", "middle") if self.num_middle else ("outputs",)
+        x = self.inputs.transform(self.inputs.ready(raw))
+        return torch.cat(list(hidden_layers(self.net, x, names).values()), 1)
 
 
 def names(kind: str | None = None) -> list[str]:

@@ -138,7 +138,7 @@ class GraphRows(NeighbourSearch):
         self._centred, self._half_squares = (part[: len(rows)] for part in self._prepared(torch.float64))
         self._exact = rows.double()
 
-    def nearest(self, z: Tensor, k: int, excluded: Tensor | None = None) -> Tensor:
+    def nearest(self, z: Tensor, k: int) -> Tensor:
         s = self._half_squares - (z.double() - self.centre) @ self._centred.T  # (b, n)
         candidates = s.topk(min(k + SPARE[torch.float64], len(self._exact)), 1, largest=False).indices
         differences = z.double().unsqueeze(1) - self._exact[candidates]  # (b, m, d)
@@ -151,9 +151,9 @@ class GraphNeighbours(NeighbourScorer):
     def __init__(self, scorer: NeighbourScorer) -> None:
         super().__init__(**scorer.settings())
         self.restore(scorer.tensors())
-        self._ready = [(at, GraphRows(group.rows)) for at, group in scorer._groups()]
+        self._ready = [GraphRows(group.rows) for group in scorer._searches()]
 
-    def _groups(self) -> list[tuple[Tensor, NeighbourSearch]]:
+    def _searches(self) -> list[NeighbourSearch]:
         return list(self._ready)
 
 

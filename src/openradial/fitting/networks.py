@@ -36,9 +36,7 @@ class NetworkChoice:
         return self.size, self.channels  # type: ignore[return-value]
 
 
-def choose_network(
-    options: FitOptions, source: DataSource, num_inputs: int | None = None, vocabulary: int | None = None
-) -> NetworkChoice:
+def choose_network(options: FitOptions, source: DataSource, num_inputs: int | None = None) -> NetworkChoice:
     """Return the network that the options name, or the default for the data; ``num_inputs`` of an encoded table."""
     widths = WIDE if len(source.classes) > MANY else NARROW
     if source.kind == "images":
@@ -46,10 +44,10 @@ def choose_network(
     if options.size is not None or options.flip:
         raise OptionError(f"size and flip are for images, and {source.name} holds {source.kind}")
     shape = tuple(getattr(source.train, "inputs", source.train.labels).shape)
-    implied = {"inputs": num_inputs or shape[-1], "channels": shape[-1], "vocabulary": vocabulary}
+    implied = {"inputs": num_inputs or shape[-1], "channels": shape[-1]}
     name, defaults = options.model, dict[str, Any]()
     if name == "auto":
-        name = {"table": "mlp", "points": "mlp", "sequences": "gru", "texts": "text_cnn"}[source.kind]
+        name = "gru" if source.kind == "sequences" else "mlp"
         defaults |= widths.get(name, {})
     return NetworkChoice(name, _network_options(name, implied, defaults, options), options.weights)
 

@@ -175,7 +175,7 @@ class FitOptions:
     def split(self, classes: Sequence[str]) -> Split:
         """Return which of the classes are known."""
         if self.known is None and self.novel is None:
-            return Split(tuple(classes), (), {"rule": "all"})
+            return Split(tuple(classes), ())
         if self.novel is not None:
             return named_split(classes, novel=_names("novel", self.novel, classes))
         known = self.known or ()

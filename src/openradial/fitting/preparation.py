@@ -11,11 +11,10 @@ from torch import Tensor
 from openradial.data.batches import Batches, BatchOptions, FolderBatches
 from openradial.data.column_types import ColumnType
 from openradial.data.examples import Examples
-from openradial.data.inputs import ImageInputs, Inputs, PointInputs, SequenceInputs, TableInputs, TextInputs
+from openradial.data.inputs import ImageInputs, Inputs, PointInputs, SequenceInputs, TableInputs
 from openradial.data.readers.columns import Words
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
-from openradial.data.sets.reuters import reuters_vocabulary
 from openradial.data.sources import Data, DataSource, indices, load_images, open, subset
 from openradial.data.splits import Split, count_duplicates, divide, identical_groups, join_groups, train_test_split
 from openradial.data.table_encoder import TableEncoder
@@ -202,11 +201,7 @@ def _inputs(
         return _image_inputs(network, train), network
     assert isinstance(train, Examples)
     if source.kind == "texts":
-        if source.name != "reuters":
-            raise OptionError(f"texts can be fitted from the data set reuters, got {source.name}")
-        vocabulary = reuters_vocabulary()
-        texts = TextInputs(vocabulary.words, max_words=train.inputs.shape[1])
-        return texts, choose_network(options, source, vocabulary=len(vocabulary))
+        raise OptionError(f"texts are a column of a table, and {source.name} holds tokens; give the texts themselves")
     if source.kind == "points":
         return PointInputs(train.inputs.shape[-1]), choose_network(options, source)
     mean, std = _mean_and_std(train.inputs, (0, 1))

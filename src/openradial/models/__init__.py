@@ -7,11 +7,21 @@ Images are float (b, c, h, w), tables (b, d), sequences (b, t, c) padded with Na
 
 from openradial.models.contract import Network
 from openradial.models.imagenet import EfficientNetLite, ResNet
-from openradial.models.paper import MLP, VGG19, AlexNet, MnistCNN
+from openradial.models.paper import MLP, MnistCNN
 from openradial.models.pretrained import Weights, imagenet_weights
 from openradial.models.registry import build, names, options
-from openradial.models.sequences import SequenceClassifier, TextCNN, TextRNN
+from openradial.models.sequences import SequenceClassifier, TextCNN
 from openradial.models.weights import load_weights
 
-__all__ = ["MLP", "VGG19", "AlexNet", "EfficientNetLite", "MnistCNN", "Network", "ResNet", "SequenceClassifier"]
-__all__ += ["TextCNN", "TextRNN", "Weights", "build", "imagenet_weights", "load_weights", "names", "options"]
+__all__ = [
+    "MLP",
+    "EfficientNetLite",
+    "MnistCNN",
+    "Network",
+    "ResNet",
+    "SequenceClassifier",
+    "TextCNN",
+    "Weights",
+    "build",
+]
+__all__ += ["imagenet_weights", "load_weights", "names", "options"]

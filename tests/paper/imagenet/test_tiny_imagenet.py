@@ -1,10 +1,12 @@
 import re
+import tarfile
+import zipfile
 
 import pytest
 
-from openradial.data.readers.folder import compare_classes
-from openradial.data.sets.tiny_imagenet import tiny_imagenet
-from openradial.errors import DataError, OptionError
+from openradial.data import compare_classes
+from openradial.errors import DataError
+from paper.imagenet.tiny_imagenet import tiny_imagenet, unpacked
 from tests.data.pictures import jpeg, tree
 
 WNIDS = ("n01443537", "n01629819")
@@ -66,5 +68,33 @@ def test_what_is_not_as_expected_is_named(tmp_path):
         DataError, match=r"val_annotations.txt, row 1: expected a file name, a tab and a wnid, got 'val"
     ):
         tiny_imagenet(root, "val")
-    with pytest.raises(OptionError, match="split must be one of 'train', 'val', got 'test'"):
-        tiny_imagenet(root, "test")
+
+
+@pytest.mark.parametrize("kind", ["tar.gz", "tar", "zip"])
+def test_an_archive_is_read_as_its_folder_is(tmp_path, monkeypatch, kind):
+    monkeypatch.setenv("OPENRADIAL_CACHE", str(tmp_path / "cache"))
+    source = published(tmp_path / "source")
+    archive = tmp_path / f"tiny.{kind}"
+    if kind == "zip":
+        with zipfile.ZipFile(archive, "w") as packed:
+            for path in source.rglob("*"):
+                packed.write(path, f"tiny-imagenet-200/{path.relative_to(source)}")
+    else:
+        with tarfile.open(archive, "w:gz" if kind == "tar.gz" else "w") as tar:
+            tar.add(source, "tiny-imagenet-200")
+    for split, labels in (("train", [0, 0, 0, 1, 1, 1]), ("val", [0, 1, 0, 1])):
+        assert tiny_imagenet(archive, split).labels.tolist() == labels
+    (unpacked(archive) / "mark").write_text("unpacked once")
+    assert (unpacked(archive) / "mark").exists()
+
+
+def test_a_damaged_archive_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENRADIAL_CACHE", str(tmp_path / "cache"))
+    with tarfile.open(tmp_path / "tiny.tar.gz", "w:gz") as tar:
+        tar.add(published(tmp_path / "source"), "tiny-imagenet-200")
+    content = (tmp_path / "tiny.tar.gz").read_bytes()
+    for damaged in (content[: len(content) // 2], b"words"):
+        (tmp_path / "tiny.tar.gz").write_bytes(damaged)
+        with pytest.raises(DataError, match=r"tiny\.tar\.gz: expected a complete \.tar, \.tar\.gz or \.zip archive"):
+            tiny_imagenet(tmp_path / "tiny.tar.gz")
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
