@@ -6,7 +6,6 @@ sees. Three commands do everything, and are shown as they run.
 
 import argparse
 import shlex
-import sys
 from pathlib import Path
 
 from openradial.cli.app import app
@@ -63,4 +62,4 @@ def _path(name: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

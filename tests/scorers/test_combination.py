@@ -229,7 +229,7 @@ def test_a_saved_combination_is_the_same_to_the_last_bit(method, tmp_path):
     merge, rows = Combination(method, seed=5).fit(known_scores()), known_scores(9, seed=1)
     save_head(merge, tmp_path / "head")
     loaded = load_head(tmp_path / "head")
-    assert loaded.settings() == {"method": method, "seed": 5, "weights": None}
+    assert loaded.settings() == {"method": method, "seed": 5, "weights": None, "tail": False}
     assert loaded.takes == "scores"
     assert torch.equal(loaded.unknown_score(rows), merge.unknown_score(rows))
     assert torch.equal(loaded.p_values(rows), merge.p_values(rows))

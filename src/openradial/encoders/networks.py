@@ -33,7 +33,7 @@ class ImageEncoder(nn.Module):
 
     def _encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         z, middle = hidden_layers(self.body, x, ("outputs", self.body.middle_layer)).values()
-        return z, middle.unflatten(1, (self.num_middle, -1)).mean(-1)
+        return z, middle.view(len(x), self.num_middle, -1).mean(-1)
 
 
 class ExternalEncoder(nn.Module):

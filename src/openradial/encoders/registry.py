@@ -199,7 +199,7 @@ def _checksum(name: str) -> str:
 
 def _image_encoder(name: str, size: int | None) -> Encoder:
     weights = models.imagenet_weights(name)
-    net = ImageEncoder(models.build(name, 1, weights="imagenet", reset="classifier"))  # type: ignore[arg-type]
+    net = ImageEncoder(models.build(name, 1, weights="imagenet", reset="classifier"))
     inputs = ImageInputs(size or weights.size, 3, weights.mean, weights.std)
     return Encoder(name, net, inputs, _checksum(name), weights.source.licence)
 

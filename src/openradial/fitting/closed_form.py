@@ -50,7 +50,7 @@ def with_scorers(
     for layer, scorer in pairs:
         if layer == MIDDLE:
             assert known.middle is not None
-            scorer.fit(known.middle)
+            scorer.fit(known.middle, 0 * known.y)
         elif isinstance(scorer, NeighbourScorer):
             scorer.fit(known.z[kept], known.y[kept])
         elif scorer is not head:

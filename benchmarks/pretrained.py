@@ -1,0 +1,330 @@
+"""Detect novel classes on the features of frozen encoders: what fit does, and its rivals on the same features.
+
+python -m benchmarks.pretrained --banking FOLDER --tiny PATH (an hour on two cores; a run that was killed resumes)
+
+FOLDER has train.csv and test.csv of BANKING77, PATH is a folder or an archive of Tiny-ImageNet; CIFAR-10,
+Fashion-MNIST and QuickDraw are fetched. Every split draws the known classes at random; the others are novel and are
+used for testing alone. Writes benchmarks/results/pretrained.{json,md}; --only selects tasks by the start of their name.
+"""
+
+import argparse
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from rich.console import Console
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from torch import Tensor
+
+from benchmarks.machine import machine
+from benchmarks.run import RESULTS, table
+from openradial import encoders
+from openradial.data import Examples, sources
+from openradial.data.sets.tiny_imagenet import tiny_imagenet
+from openradial.encoders import FeatureCache
+from openradial.files import write_text
+from openradial.fitting.closed_form import calibrate_cross, fit_closed_form
+from openradial.fitting.cross import FeatureSet, assign_folds
+from openradial.metrics import auroc
+from openradial.models.features import Features
+from openradial.recipe import MIDDLE, closed_form_recipe
+from openradial.scorers import MahalanobisScorer, NeighbourScorer
+
+PATH = RESULTS / "pretrained.json"
+COMMAND = "python -m benchmarks.pretrained --banking FOLDER --tiny PATH"
+SPLITS, RATE, FOLDS = 5, 0.05, 3
+REGULARISATION = (1.0, 10.0, 100.0, 1000.0)  # C of logistic regression, selected on held-out known examples
+MATCHES = 5  # nearest sentences that semantic-router looks at
+TINY = {"train": 40, "val": 20}  # images per class
+CIFAR = {"train": 300, "test": 100}
+LAST = 1280  # features of the last layer of efficientnet_lite0; those of a middle layer follow
+FAR = 400  # images of each other kind
+Part = tuple[Tensor, Tensor]  # features, labels
+
+
+class Task(NamedTuple):
+    """A data set, how many of its classes are known, and how its features are treated."""
+
+    name: str
+    kind: str  # "texts" or "images"
+    known: int
+    data: Callable[[], tuple[Part, Part]]  # for training and for testing
+    far: Callable[[], dict[str, Tensor]]
+
+
+class Scored(NamedTuple):
+    """Nearest classes and unknown scores of test examples, and which of them are called unknown at the rate."""
+
+    nearest: Tensor
+    score: Tensor
+    rejected: Tensor
+
+
+Rule = Callable[[Tensor], tuple[Tensor, Tensor]]  # features -> nearest classes, unknown scores
+
+
+def encode(name: str, raw: list[Any]) -> Tensor:
+    """Return features; they are cached."""
+    encoder = encoders.load(name)
+    return encoders.encode(encoder, raw, cache=FeatureCache(encoder.key))[0]
+
+
+def ours(kind: str, z: Tensor, y: Tensor, seed: int) -> Callable[[Tensor], Scored]:
+    """Fit as openradial.fit does: closed form, cross-fitted calibration."""
+    classes, recipe = tuple(map(str, range(int(y.max()) + 1))), closed_form_recipe(kind, len(z))
+    net, known = Features(z.shape[1]), FeatureSet(z, y)
+    if kind == "images":
+        net = Features(z.shape[1], num_middle=z.shape[1] - LAST)
+        known = FeatureSet(z[:, :LAST], y, None, z[:, LAST:])
+        recipe = replace(recipe, layers=(*recipe.layers, MIDDLE))
+    model, _ = fit_closed_form(net, recipe, classes, known, seed)
+    model, _ = calibrate_cross(model, recipe, RATE, known, seed)
+
+    def score(x: Tensor) -> Scored:
+        decision = model.decide(x)
+        return Scored(decision.nearest, decision.unknown_score, decision.labels < 0)
+
+    return score
+
+
+def logistic(z: Tensor, y: Tensor, c: float) -> Callable[[Tensor], Tensor]:
+    """Return the logits of a converged logistic regression."""
+    model = LogisticRegression(C=c, max_iter=5_000).fit(z.numpy(), y.numpy())
+    return lambda x: torch.from_numpy(np.atleast_2d(model.decision_function(x.numpy())))
+
+
+def selected_c(z: Tensor, y: Tensor) -> float:
+    """Return the C with the best accuracy on a fold of known examples."""
+    held_out = assign_folds(y, 4) == 0
+
+    def accuracy(c: float) -> float:
+        logits = logistic(z[~held_out], y[~held_out], c)
+        return float((logits(z[held_out]).argmax(1) == y[held_out]).double().mean())
+
+    return max(REGULARISATION, key=accuracy)
+
+
+def logistic_rules(c: float) -> Callable[[Tensor, Tensor], dict[str, Rule]]:
+    """Return what fits logistic regression, with three unknown scores."""
+
+    def fit(z: Tensor, y: Tensor) -> dict[str, Rule]:
+        logits, scores = logistic(z, y, c), dict[str, Callable[[Tensor], Tensor]]()
+        scores["maximum probability"] = lambda o: -o.softmax(1).amax(1)
+        scores["maximum logit"] = lambda o: -o.amax(1)
+        scores["energy"] = lambda o: -o.logsumexp(1)
+
+        def rule(score: Callable[[Tensor], Tensor]) -> Rule:
+            def apply(x: Tensor) -> tuple[Tensor, Tensor]:
+                o = logits(x)
+                return o.argmax(1), score(o)
+
+            return apply
+
+        return {f"logistic regression, {name}": rule(score) for name, score in scores.items()}
+
+    return fit
+
+
+def feature_rules(z: Tensor, y: Tensor) -> dict[str, Rule]:
+    """Fit the nearest neighbour by cosine, and Mahalanobis++."""
+    near, far = NeighbourScorer(1, normalise=True).fit(z, y), MahalanobisScorer(normalise=True, shrinkage="oas")
+    far.fit(z, y)
+    count = int(y.max()) + 1
+    means = torch.zeros(count, z.shape[1]).index_add_(0, y, z) / torch.bincount(y, minlength=count).unsqueeze(1)
+
+    def by_mean(x: Tensor) -> Tensor:
+        return (x @ torch.nn.functional.normalize(means).T).argmax(1)
+
+    return {
+        "nearest neighbour": lambda x: (y[(x @ z.T).argmax(1)], near.unknown_score(x)),
+        "Mahalanobis++": lambda x: (by_mean(x), far.unknown_score(x)),
+    }
+
+
+def router_rules(z: Tensor, y: Tensor) -> dict[str, Rule]:
+    """Fit the rule of semantic-router: the mean cosine of the matches of a class among the nearest sentences."""
+    count = int(y.max()) + 1
+
+    def apply(x: Tensor) -> tuple[Tensor, Tensor]:
+        cosine, rows = (x @ z.T).topk(min(MATCHES, len(z)), dim=1)
+        labels = y[rows]
+        total = torch.zeros(len(x), count).scatter_add_(1, labels, cosine)
+        matches = torch.zeros(len(x), count).scatter_add_(1, labels, torch.ones_like(cosine))
+        mean = torch.where(matches > 0, total / matches.clamp_min(1), -torch.inf)
+        best = mean.max(1)
+        return best.indices, -best.values
+
+    return {"semantic-router's rule": apply}
+
+
+def rivals(kind: str, z: Tensor, y: Tensor, x: Tensor) -> dict[str, Scored]:
+    """Return what the rivals answer for ``x``; their thresholds are those of cross-fitted known examples."""
+    fits = [logistic_rules(selected_c(z, y)), feature_rules, *([router_rules] if kind == "texts" else [])]
+    folds, found = assign_folds(y, FOLDS), dict[str, Scored]()
+    for fit in fits:
+        held_out: dict[str, list[tuple[Tensor, Tensor]]] = {}
+        for fold in range(FOLDS):
+            for name, rule in fit(z[folds != fold], y[folds != fold]).items():
+                held_out.setdefault(name, []).append(rule(z[folds == fold]))
+        for name, rule in fit(z, y).items():
+            labels, scores = (torch.cat(column) for column in zip(*held_out[name], strict=True))
+            nearest, score = rule(x)
+            limit = torch.quantile(scores.double(), 1 - RATE).expand(int(y.max()) + 1)
+            if name == "semantic-router's rule":  # a threshold for each class
+                every = [scores[labels == k].double() for k in range(len(limit))]
+                limit = torch.stack([torch.quantile(each, 1 - RATE) if len(each) else limit[0] for each in every])
+            found[name] = Scored(nearest, score, score > limit[nearest])
+    return found
+
+
+def measure(task: Task, seed: int) -> dict[str, dict[str, float]]:
+    """Return the numbers of all methods for one split of the classes."""
+    (z, labels), (x, truth) = task.data()
+    count = int(labels.max()) + 1
+    drawn = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[: task.known].sort().values
+    code = torch.full((count,), -1)
+    code[drawn] = torch.arange(task.known)
+    y, t = code[labels], code[truth]
+    z, y = z[y >= 0], y[y >= 0]
+    parts = [x, *task.far().values()]
+    every = torch.cat(parts)
+    last = slice(LAST if task.kind == "images" else None)  # rivals use the last layer, as is usual
+    answers = {
+        "openradial": ours(task.kind, z, y, seed)(every),
+        **rivals(task.kind, z[:, last], y, every[:, last]),
+    }
+    results = {}
+    for name, answer in answers.items():
+        nearest, score, rejected = (torch.split(column, [len(part) for part in parts]) for column in answer)
+        known, labelled = t >= 0, torch.where(rejected[0], -1, nearest[0])
+        result = {"accuracy": float((nearest[0] == t)[known].double().mean())}
+        result["called unknown"] = float(rejected[0][known].double().mean())
+        if not known.all():
+            result["AUROC"] = auroc(score[0][known], score[0][~known])
+            result["detected"] = float(rejected[0][~known].double().mean())
+            result["macro-F1"] = float(f1_score(t, labelled, average="macro"))
+        for kind, far in zip(task.far(), score[1:], strict=True):
+            result[kind] = auroc(score[0][known], far)
+        results[name] = result
+    return results
+
+
+def banking(folder: Path) -> tuple[Part, Part]:
+    """Return the sentences of BANKING77 as features."""
+    parts = []
+    for part in ("train", "test"):
+        with (folder / f"{part}.csv").open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        names = sorted({row["category"] for row in rows})
+        labels = torch.tensor([names.index(row["category"]) for row in rows])
+        parts.append((encode("minilm", [row["text"] for row in rows]), labels))
+    return parts[0], parts[1]
+
+
+def tiny(path: Path) -> tuple[Part, Part]:
+    """Return the first photographs of each class of Tiny-ImageNet as features."""
+    parts = []
+    for part, count in TINY.items():
+        folder = tiny_imagenet(path, part)
+        rows = _first(folder.labels, count)
+        images = [Path(folder.paths[i]) for i in rows.tolist()]
+        parts.append((encode("efficientnet_lite0", images), folder.labels[rows]))
+    return parts[0], parts[1]
+
+
+def cifar() -> tuple[Part, Part]:
+    """Return the first images of each class of CIFAR-10 as features."""
+    source, parts = sources.open("cifar10"), []
+    for part, count in CIFAR.items():
+        data = getattr(source, part)
+        rows = _first(data.labels, count)
+        parts.append((encode("efficientnet_lite0", _pixels(data, rows)), data.labels[rows]))
+    return parts[0], parts[1]
+
+
+def far_images(photos: dict[str, Callable[[], tuple[Part, Part]]]) -> dict[str, Tensor]:
+    """Return features of clothes, drawings, noise, and of the other set of photographs."""
+    found = {}
+    for name in ("fashion-mnist", "quickdraw"):
+        data = sources.open(name).test
+        assert isinstance(data, Examples)
+        rows = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))[:FAR]
+        found[name] = encode("efficientnet_lite0", _pixels(data, rows))
+    noise = np.random.default_rng(0).integers(0, 256, (FAR, 64, 64, 3), dtype=np.uint8)
+    found["noise"] = encode("efficientnet_lite0", list(noise))
+    for name, load in photos.items():
+        z = load()[1][0]
+        found[name] = z[torch.randperm(len(z), generator=torch.Generator().manual_seed(0))[:FAR]]
+    return found
+
+
+def _first(labels: Tensor, count: int) -> Tensor:
+    return torch.cat([(labels == k).nonzero().squeeze(1)[:count] for k in range(int(labels.max()) + 1)])
+
+
+def _pixels(data: Examples, rows: Tensor) -> list[Any]:
+    return [image.expand(-1, -1, 3).contiguous().numpy() for image in data.inputs[rows].permute(0, 2, 3, 1)]
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return one table per task: medians, with the range over splits."""
+    lines = [
+        f"Median over {SPLITS} splits of the classes, smallest and largest in brackets; all rows of a task use the same "
+        "frozen features of a pre-trained encoder (minilm for texts, efficientnet_lite0 for photographs, whose training "
+        "on ImageNet has seen the novel classes). Thresholds: 5 % of known examples called unknown, from known data "
+        "alone. Macro-F1 counts unknown as one more class. Other columns: AUROC against inputs of another kind.",
+        "",
+    ]
+    for name, splits in results["tasks"].items():
+        runs = list(splits.values())
+        columns = list(runs[0]["openradial"])
+        rows = [[method, *(_cell(runs, method, column) for column in columns)] for method in runs[0]]
+        lines += [f"## {name}", "", *table(["method", *columns], rows), ""]
+    environment = results["environment"]
+    return "\n".join([*lines, f"`{COMMAND}`, {environment['cpu']}, {environment['date']}"]) + "\n"
+
+
+def _cell(runs: list[Any], method: str, column: str) -> str:
+    values = [run[method][column] for run in runs]
+    spread = f" ({min(values):.3f}-{max(values):.3f})" if len(values) > 1 else ""
+    return f"{median(values):.3f}{spread}"
+
+
+def main() -> None:
+    """Measure what is missing in the file of results, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--banking", type=Path, required=True)
+    parser.add_argument("--tiny", type=Path, required=True)
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    sentences, photos = (lambda: banking(arguments.banking)), (lambda: tiny(arguments.tiny))
+    tasks = [Task(f"BANKING77, {k} of 77 intents known", "texts", k, sentences, dict) for k in (19, 38, 58, 77)]
+    for k in (20, 82):
+        far: Callable[[], dict[str, Tensor]] = lambda: far_images({"CIFAR-10": cifar})  # noqa: E731
+        tasks.append(Task(f"Tiny-ImageNet, {k} of 200 classes known", "images", k, photos, far))
+    others = lambda: far_images({"Tiny-ImageNet": photos})  # noqa: E731
+    tasks.append(Task("CIFAR-10, 6 of 10 classes known", "images", 6, cifar, others))
+    console = Console()
+    results: dict[str, Any] = json.loads(PATH.read_text()) if PATH.exists() else {"tasks": {}}
+    results["environment"] = machine(COMMAND)
+    for task in (task for task in tasks if task.name.startswith(arguments.only)):
+        splits = results["tasks"].setdefault(task.name, {})
+        for seed in range(1 if task.known == 77 else SPLITS):
+            if str(seed) not in splits:
+                splits[str(seed)] = measure(task, seed)
+                console.print(task.name, seed, {k: v.get("AUROC") for k, v in splits[str(seed)].items()})
+                write_text(PATH, json.dumps(results, indent=1))
+    order = [task.name for task in tasks if task.name in results["tasks"]]
+    results["tasks"] = {name: results["tasks"][name] for name in order}
+    write_text(RESULTS / "pretrained.md", markdown(results))
+
+
+if __name__ == "__main__":
+    main()
