@@ -27,7 +27,6 @@ from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table
 from openradial import encoders
 from openradial.data import Examples, sources
-from openradial.data.sets.tiny_imagenet import tiny_imagenet
 from openradial.encoders import FeatureCache
 from openradial.files import write_text
 from openradial.fitting.closed_form import calibrate_cross, fit_closed_form
@@ -36,6 +35,7 @@ from openradial.metrics import auroc
 from openradial.models.features import Features
 from openradial.recipe import MIDDLE, closed_form_recipe
 from openradial.scorers import MahalanobisScorer, NeighbourScorer
+from paper.imagenet.tiny_imagenet import tiny_imagenet
 
 PATH = RESULTS / "pretrained.json"
 COMMAND = "python -m benchmarks.pretrained --banking FOLDER --tiny PATH"
@@ -276,10 +276,10 @@ def _pixels(data: Examples, rows: Tensor) -> list[Any]:
 def markdown(results: dict[str, Any]) -> str:
     """Return one table per task: medians, with the range over splits."""
     lines = [
-        f"Median over {SPLITS} splits of the classes, smallest and largest in brackets; all rows of a task use the same "
-        "frozen features of a pre-trained encoder (minilm for texts, efficientnet_lite0 for photographs, whose training "
-        "on ImageNet has seen the novel classes). Thresholds: 5 % of known examples called unknown, from known data "
-        "alone. Macro-F1 counts unknown as one more class. Other columns: AUROC against inputs of another kind.",
+        f"Median over {SPLITS} splits of the classes, smallest and largest in brackets. All rows of a task use the",
+        "same frozen features of a pre-trained encoder: minilm for texts, efficientnet_lite0 for photographs, whose",
+        "training on ImageNet has seen the novel classes. Thresholds: 5 % of known examples called unknown, from known",
+        "data alone. Macro-F1 counts unknown as one more class. Other columns: AUROC against inputs of another kind.",
         "",
     ]
     for name, splits in results["tasks"].items():
