@@ -5,8 +5,10 @@ import pytest
 import torch
 from rounding import tolerance
 
-from openradial.encoders.networks import BertEncoder, TokenEncoder
+from openradial.encoders.networks import BertEncoder, ImageEncoder, TokenEncoder
+from openradial.models import build
 from openradial.models.weights import load_state
+from openradial.nn import hidden_layers
 
 
 def random_bert():
@@ -90,3 +92,19 @@ def test_token_vectors_are_averaged_without_padding_and_divided_by_their_length(
     net.table.data = torch.tensor([[9.0, 9.0], [1.0, 0.0], [0.0, 1.0], [3.0, 4.0]])
     features = net(torch.tensor([[1, 2, 0], [3, 0, 0], [0, 0, 0]]))
     assert features.tolist() == [pytest.approx([0.5**0.5, 0.5**0.5]), pytest.approx([0.6, 0.8]), [0.0, 0.0]]
+
+
+@pytest.mark.parametrize(("name", "stages"), [("efficientnet_lite0", 8), ("mobilenetv2", 10), ("resnet18", 2)])
+def test_the_middle_layer_has_the_mean_of_each_channel_half_way(name, stages):
+    torch.manual_seed(0)
+    body = build(name, 3).eval()
+    x = torch.randn(6, 3, 64, 64)  # more than one part
+    with torch.no_grad():
+        if name == "resnet18":
+            maps = body.layer2(body.layer1(body.maxpool(body.relu(body.bn1(body.conv1(x))))))
+        else:
+            maps = body.blocks[:stages](body.stem(x))
+        found = hidden_layers(ImageEncoder(body).eval(), x, ("outputs", "middle"))
+    assert maps.shape[2:] == ((4, 4) if name != "resnet18" else (8, 8))
+    torch.testing.assert_close(found["middle"], maps.mean((2, 3)), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found["outputs"].norm(dim=1), torch.ones(6))

@@ -91,7 +91,7 @@ def test_a_file_of_other_tensors_is_refused(tmp_path, monkeypatch, load):
 def test_photographs_of_a_size_have_a_key_of_their_own(load):
     keys = [load("efficientnet_lite0", size=size).key for size in (128, 128, 160)]
     assert keys[0] == keys[1] != keys[2]
-    assert keys[0].startswith("efficientnet_lite0-v1-")
+    assert keys[0].startswith("efficientnet_lite0-v2-")
 
 
 def test_the_name_of_a_column_does_not_change_the_key(load):

@@ -4,8 +4,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openradial.fitting.cross import FOLDS, assign_folds, cross_fit, reference_rows
+from openradial.fitting.cross import FOLDS, FeatureSet, assign_folds, cross_fit, reference_rows
 from openradial.heads import ClosedFormRadialHead
+from openradial.models import build
 from openradial.scorers import MahalanobisScorer, NeighbourScorer, ParzenScorer
 from tests.heads.naive_ridge import made_data, naive_fit, naive_outputs
 
@@ -173,3 +174,22 @@ def test_of_many_examples_only_some_are_in_folds(monkeypatch):
         torch.testing.assert_close(result.scores[at, 0].float(), fresh.unknown_score(z[row : row + 1])[0])
         near = NeighbourScorer(1).fit(z[others]).unknown_score(z[row : row + 1])[0]
         torch.testing.assert_close(result.scores[at, 1].float(), near)
+
+
+def test_the_last_score_is_that_of_the_middle_features_without_the_fold():
+    z, y = made_data(n=70, k=3)
+    middle, folds = torch.from_numpy(np.random.default_rng(1).normal(size=(70, 2))), assign_folds(y)
+    result = cross_fit(fitted(z, y), [], z, y, folds, middle=middle)
+    for fold in range(FOLDS):
+        here, rest = folds == fold, folds != fold
+        naive = MahalanobisScorer(shrinkage="oas").fit(middle[rest]).unknown_score(middle[here])
+        np.testing.assert_allclose(result.scores[here, 1], naive, rtol=1e-8)
+
+
+def test_features_of_a_middle_layer_are_kept_apart():
+    x, y = torch.arange(12.0).view(3, 4), torch.tensor([0, 1, 0])
+    known = FeatureSet.of(build("features", 4, num_middle=1), [(x[:2], y[:2]), (x[2:], y[2:])])
+    assert torch.equal(known.z, x[:, :3])
+    assert torch.equal(known.middle, x[:, 3:])
+    assert torch.equal(known.y, y)
+    assert FeatureSet.of(build("features", 4), [(x, y)]).middle is None

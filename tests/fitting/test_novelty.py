@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from openradial.fitting.closed_form import calibrate_cross, fit_closed_form
 from openradial.fitting.cross import FeatureSet, assign_folds
 from openradial.fitting.novelty import Choice, LeftOut, classes_by_round, expected_detection
 from openradial.metrics import auroc
-from openradial.recipe import closed_form_recipe
+from openradial.recipe import MIDDLE, closed_form_recipe
 from openradial.scorers import Combination
 
 NAMES = tuple("abcdefg")
@@ -215,3 +217,22 @@ def test_fit_reports_the_estimate_and_saves_it(calibration, tmp_path):
     }
     assert "expected\\_detection" in (tmp_path / "m" / "card.md").read_text()
     assert model.report.weak == model.report.notes == ()
+
+
+def test_inputs_that_differ_in_a_middle_layer_alone_are_found_and_novel_classes_too():
+    data = draw(420, spread=6.0)
+    middle = torch.from_numpy(np.random.default_rng(1).normal(size=(420, 20))).float()
+    known = FeatureSet(data.z, data.y, None, middle)
+    plain = closed_form_recipe("points", 420)
+    recipe = dataclasses.replace(plain, layers=(*plain.layers, MIDDLE))
+    net = models.build("features", 28, num_middle=20)
+    model, left_out = fit_closed_form(net, recipe, NAMES, known)
+    model, _ = calibrate_cross(model, recipe, 0.05, known)
+    assert model.layers[-1] == MIDDLE
+    assert left_out.scores.shape[1] == len(model.layers)
+    usual = draw(420, spread=6.0, seed=2).z
+    far = model.decide(torch.cat([usual, torch.full((420, 20), 5.0)], 1))
+    same = model.decide(torch.cat([usual, middle], 1))
+    assert (far.labels == -1).double().mean() > 0.99
+    assert (same.labels == -1).double().mean() < 0.1
+    assert expected_detection(model, 0.05, left_out).auroc > 0.9

@@ -3,6 +3,7 @@ import torch
 
 from openradial.errors import ShapeError
 from openradial.models import build
+from openradial.nn import hidden_layers
 
 
 def test_features_stay_as_they_are_or_get_length_one():
@@ -17,3 +18,10 @@ def test_features_stay_as_they_are_or_get_length_one():
 def test_features_of_another_shape_are_refused(shape):
     with pytest.raises(ShapeError, match=r"features must have the shape \(b, 2\), got"):
         build("features", 2)(torch.zeros(shape))
+
+
+def test_the_last_columns_may_be_features_of_a_middle_layer():
+    z = torch.arange(8.0).view(2, 4)
+    found = hidden_layers(build("features", 4, num_middle=1), z, ("outputs", "middle"))
+    assert torch.equal(found["outputs"], z[:, :3])
+    assert torch.equal(found["middle"], z[:, 3:])

@@ -295,3 +295,17 @@ def test_scoring_needs_a_fit_and_as_many_columns():
     for call in (merge.unknown_score, merge.p_values):
         with pytest.raises(ShapeError, match=r"^scores must have the shape \(b, 3\), got \(200, 2\)$"):
             call(rows[:, :2])
+
+
+def test_with_tail_the_last_column_counts_only_beyond_one_standard_deviation():
+    known = known_scores(m=3)
+    merge = Combination("standardised", weights=(1, 2, 0.5), tail=True).fit(known)
+    columns = np.log(halves(known)[0].numpy())
+    rows = torch.cat([known, known * torch.tensor([1.0, 1.0, 50.0])])
+    logs = np.log(np.maximum(rows.double().numpy(), np.exp(columns).min(0)))
+    standardised = (logs - columns.mean(0)) / columns.std(0, ddof=1)
+    tail = np.maximum(standardised[:, 2] - 1, 0) ** 2 / 2
+    expected = standardised[:, 0] + 2 * standardised[:, 1] + 0.5 * tail
+    np.testing.assert_allclose(merge.unknown_score(rows.double()), expected, rtol=1e-9, atol=1e-9)
+    with pytest.raises(OptionError, match="weights and tail are for the standardised method"):
+        Combination("fisher", tail=True)
