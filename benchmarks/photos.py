@@ -10,13 +10,13 @@ CLASSES = 10
 SHAPES = ((500, 375), (375, 500), (500, 333))
 
 
-def write_photos(root: Path, count: int, seed: int = 0) -> Path:
+def write_photos(root: Path, count: int, seed: int = 0, classes: int = CLASSES) -> Path:
     """Write ``count`` varied photographs in class folders; files that are there stay."""
     originals = [Image.fromarray(pixels) for pixels in load_sample_images().images]
     random = np.random.default_rng(seed)
     for number in range(count):
         photo = _varied(originals[number % len(originals)], random)
-        path = root / f"class{number % CLASSES}" / f"{number:05}.JPEG"
+        path = root / f"class{number % classes}" / f"{number:05}.JPEG"
         quality = int(random.integers(80, 97))
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
