@@ -18,7 +18,7 @@ from openradial.models.weights import load_state, read_state
 
 IMAGES = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2", "resnet50")
 TEXTS = ("minilm", "wordllama", "tfidf")  # the best first
-VERSION = 1  # raised with every change to how inputs become features: features in the cache are then not used
+VERSION = 2  # raised with every change to how inputs become features: features in the cache are then not used
 MODEL, TOKENIZER = "model.safetensors", "tokenizer.json"
 WORDS, WIDTH = 20_000, 256  # of TF-IDF: the most frequent words, and the features after the SVD
 TABLE = (32_000, 256)  # of WordLlama: tokens and features

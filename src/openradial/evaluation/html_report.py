@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from openradial import metrics
 from openradial.classifier import OpenClassifier
 from openradial.data.inputs import ImageInputs, Inputs
+from openradial.data.readers.images import read_bytes, read_pixels
 from openradial.data.sources import RawInput
 from openradial.errors import DataError, require
 from openradial.evaluation.evaluation import Evaluation, Mistake, PredictedSample, as_one_class, find_mistakes
@@ -132,8 +133,8 @@ def thumbnail(row: RawInput, inputs: Inputs) -> str | None:
         return None
     pillow = require("PIL.Image", "images", "thumbnails")
     try:
-        image = pillow.fromarray(_pixels(row.raw)) if isinstance(row.raw, np.ndarray) else pillow.open(row.raw)
-        image = image.convert("RGB")
+        pixels = _pixels(row.raw) if isinstance(row.raw, np.ndarray) else read_pixels(read_bytes(row.raw))
+        image = pillow.fromarray(pixels).convert("RGB")
     except (OSError, ValueError, DataError):
         return None
     if max(image.size) < 32:  # enlarge tiny images without blurring them

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from openradial.classifier import OpenClassifier
 from openradial.data.inputs import ImageInputs, PointInputs, SequenceInputs, TableInputs, TextInputs, TokenInputs
-from openradial.data.readers.images import FORMATS, jpeg_size, png_size
+from openradial.data.readers.images import formats, jpeg_size, png_size
 from openradial.errors import DataError, DTypeError, ShapeError, require
 from openradial.server.requests import RequestError
 from openradial.server.settings import Limits
@@ -74,7 +74,7 @@ def _size(data: bytes) -> tuple[int, int] | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            size: tuple[int, int] = pillow.open(io.BytesIO(data), formats=FORMATS).size
+            size: tuple[int, int] = pillow.open(io.BytesIO(data), formats=formats()).size
             return size
         except pillow.DecompressionBombError:
             return None
