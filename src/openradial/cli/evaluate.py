@@ -14,6 +14,9 @@ from openradial.errors import require
 
 if TYPE_CHECKING:
     from openradial.evaluation import Evaluation
+    from openradial.evaluation.evaluation import Mistake
+
+SHOWN = 3  # mistakes of a kind in the terminal
 
 
 def evaluate_command(
@@ -44,12 +47,12 @@ def evaluate_command(
     if as_json:
         typer.echo(json.dumps({"model": str(model), "report": str(page), **evaluation.as_dict()}, indent=1))
     else:
-        _show(evaluation, page, broken)
+        _show(evaluation, page, broken, bundle.preprocessing.kind == "texts")
     if broken:
         raise typer.Exit(BROKEN_INPUTS)
 
 
-def _show(evaluation: "Evaluation", page: Path, broken: int) -> None:
+def _show(evaluation: "Evaluation", page: Path, broken: int, are_texts: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for name, text in known_lines(evaluation.accuracy.value, evaluation.false_rejects):
         console.print(f"{name:<16}{text}")
@@ -62,8 +65,22 @@ def _show(evaluation: "Evaluation", page: Path, broken: int) -> None:
             values = (each.detected, *(each.metrics[name].value for name in ("auroc", "fpr_at_tpr", "oscr")))
             table.add_row(each.name, f"{each.examples:,}", *(f"{100 * value:.1f}" for value in values))
         console.print(table)
+    for title, mistakes in _mistakes(evaluation) if are_texts else ():
+        console.print(f"most confident mistakes, {title}:")
+        for m in mistakes:
+            answer = f"{m.predicted} ({m.probability:.3f}), is {m.true}"
+            console.print(f"  {m.text or '(empty)'}\n    {answer}", markup=False)
     if broken:
         console.print(f"{broken:,} input{'s' * (broken != 1)} could not be read; the report names them")
     for note in evaluation.notes:
         console.print(f"note: {note}", markup=False)
     console.print(f"report in {page}", markup=False)
+
+
+def _mistakes(evaluation: "Evaluation") -> "list[tuple[str, list[Mistake]]]":
+    """Return the first novel inputs that are accepted, and the first known ones of a wrong class."""
+    from openradial.evaluation.evaluation import find_mistakes
+
+    novel, wrong, _ = find_mistakes(evaluation)
+    groups = (("novel, but accepted", novel), ("known, but misclassified", wrong))
+    return [(title, mistakes[:SHOWN]) for title, mistakes in groups if mistakes]

@@ -74,9 +74,17 @@ def _mistakes(evaluation: Evaluation, bundle: OpenClassifier) -> list[dict[str, 
     texts = (f"Predicted class, true class and p-value. {first}", first, "Least confident first.")
     for title, text, mistakes in zip(titles, texts, find_mistakes(evaluation), strict=True):
         pictures = [(each, thumbnail(each.row, bundle.preprocessing)) for each in mistakes[:SHOWN]]
-        shown = {"pictures": pictures} if any(url for _, url in pictures) else {"table": _table(mistakes[:SHOWN])}
+        make_table = _text_table if bundle.preprocessing.kind == "texts" else _table
+        shown = {"pictures": pictures} if any(url for _, url in pictures) else {"table": make_table(mistakes[:SHOWN])}
         groups += [{"title": title, "text": text, "mistakes": mistakes, **shown}] if mistakes else []
     return groups
+
+
+def _text_table(mistakes: Sequence[Mistake]) -> list[list[Any]]:
+    rows = [
+        [each.text, each.true, each.predicted, f"{each.probability:.3f}", f"{each.p_value:.3g}"] for each in mistakes
+    ]
+    return [["text", "true class", "predicted", "probability", "p-value"], *rows]
 
 
 def _table(mistakes: Sequence[Mistake]) -> list[list[Any]]:
