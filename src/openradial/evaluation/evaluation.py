@@ -126,10 +126,15 @@ class Mistake(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The input as one line of text, its beginning if it is long."""
-        raw = next(iter(self.row.raw.values())) if isinstance(self.row.raw, dict) else self.row.raw
-        text = " ".join(str(raw or "")[: 2 * SHOWN_TEXT].encode("utf-8", "replace").decode("utf-8").split())
-        return text if len(text) <= SHOWN_TEXT else f"{text[:SHOWN_TEXT]}…"
+        """The input as :func:`text_of` shows it."""
+        return text_of(self.row.raw)
+
+
+def text_of(raw: Any) -> str:
+    """Return a text, or the row of a table that holds one, as one line; its beginning if it is long."""
+    raw = next(iter(raw.values())) if isinstance(raw, dict) else raw
+    text = " ".join(str(raw or "")[: 2 * SHOWN_TEXT].encode("utf-8", "replace").decode("utf-8").split())
+    return text if len(text) <= SHOWN_TEXT else f"{text[:SHOWN_TEXT]}…"
 
 
 def evaluate(
