@@ -50,8 +50,8 @@ def test_evaluate_shows_the_most_confident_mistakes_as_texts(call, texts, tmp_pa
     known = ("--known", texts / "known.csv", "--novel", texts / "novel.csv", "--label", "kind")
     code, out, err = call("evaluate", texts / "model", *known, "--out", tmp_path / "r")
     assert code == 0, err
-    assert "most confident mistakes, novel, but accepted:\n  show my card today show" in out
-    assert "\n  <b>show</b> my card now\n    card (0." in out
+    assert "\nnovel, accepted: show my card today show" in out
+    assert "\nmisclassified: <b>show</b> my card now\n  card (0." in out
     assert "), is rate\n" in out
     page = (tmp_path / "r" / "report.html").read_text()
     assert "<th>text</th><th>true class</th><th>predicted</th><th>probability</th><th>p-value</th>" in page

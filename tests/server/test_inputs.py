@@ -93,7 +93,7 @@ def test_the_pixels_of_a_jpeg_are_counted_too(make_service):
 def test_a_decompression_bomb_is_413(make_service):
     bomb = header_only(60_000, 60_000)
     answer = send(make_service(IMAGES), bomb, "image/png")
-    says(answer, 413, "an image may have at most 25,000,000 pixels, got 60000 x 60000; send a smaller one")
+    says(answer, 413, "an image may have at most 25,000,000 pixels, got far more; send a smaller one")
     answer = send(make_service(IMAGES), header_only(6, 6)[:33] + bomb[8:], "image/png")  # a small head before the large
     says(answer, 413, "an image may have at most 25,000,000 pixels, got far more; send a smaller one")
 

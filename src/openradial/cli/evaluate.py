@@ -14,9 +14,8 @@ from openradial.errors import require
 
 if TYPE_CHECKING:
     from openradial.evaluation import Evaluation
-    from openradial.evaluation.evaluation import Mistake
 
-SHOWN = 3  # mistakes of a kind in the terminal
+SHOWN = 3  # mistakes of a kind that are shown as texts
 
 
 def evaluate_command(
@@ -53,6 +52,8 @@ def evaluate_command(
 
 
 def _show(evaluation: "Evaluation", page: Path, broken: int, are_texts: bool) -> None:
+    from openradial.evaluation.evaluation import find_mistakes, text_of
+
     console = Console(highlight=False, soft_wrap=True)
     for name, text in known_lines(evaluation.accuracy.value, evaluation.false_rejects):
         console.print(f"{name:<16}{text}")
@@ -65,22 +66,12 @@ def _show(evaluation: "Evaluation", page: Path, broken: int, are_texts: bool) ->
             values = (each.detected, *(each.metrics[name].value for name in ("auroc", "fpr_at_tpr", "oscr")))
             table.add_row(each.name, f"{each.examples:,}", *(f"{100 * value:.1f}" for value in values))
         console.print(table)
-    for title, mistakes in _mistakes(evaluation) if are_texts else ():
-        console.print(f"most confident mistakes, {title}:")
-        for m in mistakes:
+    for title, mistakes in zip(("novel, accepted", "misclassified"), find_mistakes(evaluation), strict=False):
+        for m in mistakes[:SHOWN] if are_texts else ():
             answer = f"{m.predicted} ({m.probability:.3f}), is {m.true}"
-            console.print(f"  {m.text or '(empty)'}\n    {answer}", markup=False)
+            console.print(f"{title}: {text_of(m.row.raw) or '(empty)'}\n  {answer}", markup=False)
     if broken:
         console.print(f"{broken:,} input{'s' * (broken != 1)} could not be read; the report names them")
     for note in evaluation.notes:
         console.print(f"note: {note}", markup=False)
     console.print(f"report in {page}", markup=False)
-
-
-def _mistakes(evaluation: "Evaluation") -> "list[tuple[str, list[Mistake]]]":
-    """Return the first novel inputs that are accepted, and the first known ones of a wrong class."""
-    from openradial.evaluation.evaluation import find_mistakes
-
-    novel, wrong, _ = find_mistakes(evaluation)
-    groups = (("novel, but accepted", novel), ("known, but misclassified", wrong))
-    return [(title, mistakes[:SHOWN]) for title, mistakes in groups if mistakes]

@@ -124,11 +124,6 @@ class Mistake(NamedTuple):
     p_value: float
     probability: float  # of the most probable class
 
-    @property
-    def text(self) -> str:
-        """The input as :func:`text_of` shows it."""
-        return text_of(self.row.raw)
-
 
 def text_of(raw: Any) -> str:
     """Return a text, or the row of a table that holds one, as one line; its beginning if it is long."""

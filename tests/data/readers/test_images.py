@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from openradial.data.readers.images import centre_box, cut, jpeg_size, png_size
+from openradial.data.readers.images import centre_box, cut, jpeg_size
 from openradial.errors import DataError, MissingError, OptionError
 from tests.data.pictures import encoded, jpeg, noise, read_image
 
@@ -239,14 +239,6 @@ def test_the_header_gives_the_size_without_decoding():
     assert jpeg_size(encoded(noise(3, 4).convert("L"))) == (3, 4, 1)
     assert jpeg_size(encoded(noise(3, 4), "PNG")) is None
     assert jpeg_size(b"\xff\xd8" + b"\xff" * 100) is None
-
-
-def test_the_size_of_a_png_is_read_from_its_head():
-    small, large = encoded(noise(33, 17), "PNG"), encoded(noise(90, 80), "PNG")
-    assert png_size(small) == (33, 17)
-    assert png_size(encoded(noise(33, 17))) is None
-    assert png_size(small[:11]) is None
-    assert png_size(small[:33] + large[8:]) is None  # Pillow would go by the second head
 
 
 def test_a_wrong_number_of_channels_is_refused(tmp_path):

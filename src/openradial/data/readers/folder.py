@@ -11,7 +11,7 @@ from torch import Tensor
 
 from openradial.data.examples import Examples
 from openradial.data.progress import bar
-from openradial.data.readers.images import KINDS, animated, is_image
+from openradial.data.readers.images import KINDS, is_animated, is_image
 from openradial.data.workers import View, decode, default_workers
 from openradial.errors import DataError, listed
 
@@ -180,7 +180,7 @@ def _folder(
     report = Report(root, len(paths), len(classes))
     folder = ImageFolder(root, paths, torch.tensor(labels, dtype=torch.int64), tuple(classes), report)
     found = {kind: [path for path in sorted(others) if others[path] == kind] for kind in dict.fromkeys(others.values())}
-    for kind, files in {**found, "animated": animated(paths)}.items():
+    for kind, files in {**found, "animated": filter(is_animated, paths)}.items():
         folder = folder.reported(kind, [os.path.relpath(path, root) for path in files])
     return folder
 

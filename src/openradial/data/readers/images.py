@@ -9,7 +9,7 @@ import os
 import stat
 import statistics
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -91,14 +91,11 @@ class ImageStatistics(NamedTuple):
 
 def image_statistics(paths: Sequence[str]) -> ImageStatistics:
     """Open 64 of the files, spread evenly; those that cannot be opened are left to the code that decodes them."""
-    pillow, sides, grey = _pillow(), [], []
+    sides, grey = [], []
     for index in np.unique(np.linspace(0, len(paths) - 1, min(64, len(paths))).astype(int)).tolist():
-        try:
-            with pillow.open(paths[index]) as image:
-                sides.append(min(image.size))
-                grey.append(image.mode in ("1", "L", "LA", "I;16"))
-        except Exception:  # damaged files raise whatever their reader runs into
-            continue
+        with suppress(Exception), open_lazily(paths[index]) as image:
+            sides.append(min(image.size))
+            grey.append(image.mode in ("1", "L", "LA", "I;16"))
     return ImageStatistics(round(statistics.median(sides)) if sides else 64, 1 if grey and all(grey) else 3)
 
 
@@ -111,34 +108,28 @@ def formats() -> tuple[str, ...]:
     return tuple(sorted(readers.keys() - EXCLUDED, key=lambda name: (readers[name][1] is None, name != "JPEG", name)))
 
 
+def open_lazily(source: Any) -> "Image":
+    """Open an image without decoding it: its size, frames and metadata. A file that is none raises many things."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # remarks on metadata that nobody reads
+        return _pillow().open(source, formats=formats())  # type: ignore[no-any-return]
+
+
 def is_image(path: str) -> bool:
-    """Return whether a regular file has the ending of an image, or begins like one."""
-    pillow, known = _pillow(), formats()
-    if pillow.registered_extensions().get(os.path.splitext(path)[1].lower()) in known:
+    """Return whether a regular file has the ending of an image, or the content of one."""
+    if _pillow().registered_extensions().get(os.path.splitext(path)[1].lower()) in formats():
         return True
-    try:
-        with open(path, "rb") as file:
-            begin = file.read(16)
-        if not any(accept is not None and accept(begin) for _, accept in map(pillow.OPEN.get, known)):
-            return False
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with pillow.open(path, formats=known):
-                return True
-    except Exception:  # other files raise whatever a reader runs into
-        return False
+    with suppress(Exception), open_lazily(path):
+        return True
+    return False
 
 
-def animated(paths: Iterable[str]) -> list[str]:
-    """Return the files that hold several frames; only files whose format allows it are opened."""
-    found, pillow = [], _pillow()
-    for path in paths:
-        if path.lower().endswith(ANIMATED):
-            with suppress(Exception), warnings.catch_warnings():  # broken ones are named when they are decoded
-                warnings.simplefilter("ignore")
-                with pillow.open(path, formats=formats()) as image:
-                    found += [path] if getattr(image, "is_animated", False) else []
-    return found
+def is_animated(path: str) -> bool:
+    """Return whether a file holds several frames; only files whose ending allows it are opened."""
+    if path.lower().endswith(ANIMATED):
+        with suppress(Exception), open_lazily(path) as image:  # a broken file is named when it is decoded
+            return bool(getattr(image, "is_animated", False))
+    return False
 
 
 def jpeg_size(data: bytes) -> tuple[int, int, int] | None:
@@ -158,13 +149,6 @@ def jpeg_size(data: bytes) -> tuple[int, int, int] | None:
         else:
             at += 2 + int.from_bytes(data[at + 2 : at + 4])
     return None
-
-
-def png_size(data: bytes) -> tuple[int, int] | None:
-    """Return width and height from the header of a PNG file; None if there is not exactly one header."""
-    if data[:8] != b"\x89PNG\r\n\x1a\n" or data[12:16] != b"IHDR" or data.count(b"IHDR") != 1:
-        return None
-    return int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
 
 
 def _chosen(data: bytes, choose: Choose, size: int | None, channels: int) -> Cut:
@@ -230,23 +214,20 @@ def _decode_jpeg(data: bytes, shape: tuple[int, int, int], scale: int) -> Pixels
 
 def _open(data: bytes, load: bool = True) -> "Image":
     pillow = _pillow()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # remarks on metadata that nobody reads
-        warnings.simplefilter("error", pillow.DecompressionBombWarning)
-        try:
-            image = pillow.open(io.BytesIO(data), formats=formats())
-            _check_pixels(*image.size)
-            if load:
-                image.load()
-        except (pillow.DecompressionBombWarning, pillow.DecompressionBombError) as error:
-            raise DataError(f"is larger than Pillow allows ({error})") from error
-        except pillow.UnidentifiedImageError as error:
-            raise DataError("is not in a format that Pillow reads") from error
-        except (DataError, MemoryError):
-            raise
-        except Exception as error:  # readers of damaged files let through whatever they stumble over
-            raise DataError(f"is damaged ({error})") from error
-    return image  # type: ignore[no-any-return]
+    try:
+        image = open_lazily(io.BytesIO(data))
+        _check_pixels(*image.size)
+        if load:
+            image.load()
+    except pillow.DecompressionBombError as error:
+        raise DataError(f"is larger than Pillow allows ({error})") from error
+    except pillow.UnidentifiedImageError as error:
+        raise DataError("is not in a format that Pillow reads") from error
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # readers of damaged files let through whatever they stumble over
+        raise DataError(f"is damaged ({error})") from error
+    return image
 
 
 def _check_pixels(width: int, height: int) -> None:

@@ -12,7 +12,6 @@ from openradial.errors import DataError, OptionError
 from openradial.evaluation.evaluation import known_sample, text_of
 
 NEAREST = 5  # sentences that are shown
-LONGEST = 20_000  # sentences that are kept: each has its features in memory
 
 
 class Sentences:
@@ -27,7 +26,7 @@ class Sentences:
                 f"sentences are shown beside a model of texts, and this one takes {bundle.preprocessing.kind}"
             )
         sample = known_sample(bundle, data, label)
-        raw = [row.raw for row in sample.rows[:LONGEST]]
+        raw = [row.raw for row in sample.rows]
         self.texts, self.names = [text_of(each) for each in raw], list(sample.truths)
         self.features = torch.cat([self._features(part) for part in bundle.preprocessing.chunks(raw)])
 
