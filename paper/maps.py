@@ -28,7 +28,9 @@ def plot_prediction_map(
     """
     labels, strength = np.asarray(winners), np.asarray(probs, dtype=np.float64)
     if not ((strength >= 0) & (strength <= 1 + 1e-6)).all():
-        raise OptionError(f"probs must lie between 0 and 1, got {strength.min()} to {strength.max()}")
+        raise OptionError(
+            f"probs must lie between 0 and 1, got {strength.min()} to {strength.max()}; pass probs, not log_probs"
+        )
     if labels.ndim != 2 or labels.shape != strength.shape:
         raise ShapeError(
             f"a map needs one winner and one probability per pixel, got shapes {labels.shape} and {strength.shape}"

@@ -4,6 +4,7 @@ import json
 import struct
 import zlib
 
+import numpy as np
 import pytest
 from asking import as_json, ask, assert_says, call, png, predict, says, send
 from hypothesis import strategies as st
@@ -88,6 +89,17 @@ def test_the_pixels_of_a_jpeg_are_counted_too(make_service):
     Image.new("L", (40, 30)).save(stream, "JPEG")
     answer = send(make_service(IMAGES, pixels=1000), stream.getvalue(), "image/jpeg")
     says(answer, 413, "an image may have at most 1,000 pixels, got 40 x 30; send a smaller one")
+
+
+def test_the_orientation_of_an_upload_is_applied(make_service):
+    exif, stream = Image.Exif(), io.BytesIO()
+    exif[274] = 6
+    turned = Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8) * 3)
+    turned.transpose(Image.Transpose.ROTATE_90).save(stream, "PNG", exif=exif)
+    upright = png(np.asarray(turned))
+    service = make_service(IMAGES)
+    answers = [send(service, content, "image/png").json() for content in (stream.getvalue(), upright)]
+    assert answers[0] == answers[1]
 
 
 def test_a_decompression_bomb_is_413(make_service):
