@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 
 from openradial.errors import OptionError, ShapeError
-from openradial.evaluation.plots.colors import CLASSES, MARKS
+from openradial.evaluation.plots import colors
 
 
 def plot_prediction_map(
@@ -36,7 +36,7 @@ def plot_prediction_map(
             f"a map needs one winner and one probability per pixel, got shapes {labels.shape} and {strength.shape}"
         )
     ax = ax or plt.subplots()[1]
-    rgb = np.array([to_rgb(color) for color in CLASSES])[labels % len(CLASSES)]  # (h, w, 3)
+    rgb = np.array([to_rgb(color) for color in colors.CLASSES])[labels % len(colors.CLASSES)]  # (h, w, 3)
     left, right, bottom, top = extent
     image = np.concatenate([rgb, strength[..., None].clip(0, 1)], -1)
     ax.imshow(image, origin="lower", extent=(left, right, bottom, top), interpolation="nearest")
@@ -59,6 +59,6 @@ def plot_points(
     ax = ax or plt.subplots()[1]
     usual: dict[str, Any] = {"s": size, "linewidths": 0, "rasterized": True}
     for k in np.unique(classes):
-        color, mark = CLASSES[k % len(CLASSES)], MARKS[k % len(MARKS)]
+        color, mark = colors.CLASSES[k % len(colors.CLASSES)], colors.MARKS[k % len(colors.MARKS)]
         ax.scatter(*xy[classes == k].T, **({"color": color, "marker": mark} | usual | style))
     return ax

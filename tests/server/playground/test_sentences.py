@@ -36,10 +36,10 @@ def model(table):
 
 def test_the_nearest_sentences_are_those_of_the_largest_cosine(model, table):
     sentences = Sentences(model, str(table))
-    found = sentences.about("I lost my card today", 0.1)
-    assert found["threshold"] == model.rejector.threshold(0.1)
-    assert found["nearest"][0] == {"text": "I lost my card today", "class": "card", "similarity": pytest.approx(1.0)}
-    cosines = [each["similarity"] for each in found["nearest"]]
+    matches = sentences.about("I lost my card today", 0.1)
+    assert matches["threshold"] == model.rejector.threshold(0.1)
+    assert matches["nearest"][0] == {"text": "I lost my card today", "class": "card", "similarity": pytest.approx(1.0)}
+    cosines = [each["similarity"] for each in matches["nearest"]]
     assert cosines == sorted(cosines, reverse=True)
     assert len(cosines) == 5
 

@@ -46,8 +46,8 @@ class Report:
 
     def skipped(self) -> list[str]:
         """Return a sentence for each reason to leave files out, and for animations."""
-        found = {kind: self.findings[kind] for kind in LEFT_OUT if kind in self.findings}
-        notes = [f"left out, {kind}: {len(each):,} ({listed(each, SHOWN)})" for kind, each in found.items()]
+        groups = {kind: self.findings[kind] for kind in LEFT_OUT if kind in self.findings}
+        notes = [f"left out, {kind}: {len(each):,} ({listed(each, SHOWN)})" for kind, each in groups.items()]
         moving = self.findings.get("animated", [])
         return notes + [f"animated: {len(moving):,} ({listed(moving, SHOWN)}); the first frame is used"] * bool(moving)
 
@@ -179,8 +179,10 @@ def _folder(
 ) -> ImageFolder:
     report = Report(root, len(paths), len(classes))
     folder = ImageFolder(root, paths, torch.tensor(labels, dtype=torch.int64), tuple(classes), report)
-    found = {kind: [path for path in sorted(others) if others[path] == kind] for kind in dict.fromkeys(others.values())}
-    for kind, files in {**found, "animated": filter(is_animated, paths)}.items():
+    groups = {
+        kind: [path for path in sorted(others) if others[path] == kind] for kind in dict.fromkeys(others.values())
+    }
+    for kind, files in {**groups, "animated": filter(is_animated, paths)}.items():
         folder = folder.reported(kind, [os.path.relpath(path, root) for path in files])
     return folder
 

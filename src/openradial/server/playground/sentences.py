@@ -38,8 +38,8 @@ class Sentences:
         if not self.texts:
             return {"threshold": threshold, "nearest": []}
         similarity, indices = (self.features @ self._features([text])[0]).topk(min(NEAREST, len(self.texts)))
-        found = zip(indices.tolist(), similarity.tolist(), strict=True)
-        nearest = [{"text": self.texts[i], "class": self.names[i], "similarity": cosine} for i, cosine in found]
+        matches = zip(indices.tolist(), similarity.tolist(), strict=True)
+        nearest = [{"text": self.texts[i], "class": self.names[i], "similarity": cosine} for i, cosine in matches]
         return {"threshold": threshold, "nearest": nearest}
 
     @torch.no_grad()
