@@ -90,7 +90,7 @@ def called(network: nn.Module) -> float:
 def draw(numbers: Results) -> "Figure":
     from matplotlib.figure import Figure
 
-    from openradial.evaluation.plots import plot_points, plot_prediction_map
+    from paper.maps import plot_points, plot_prediction_map
 
     figure = Figure(figsize=(10.5, 3.7), layout="constrained")
     data, plane, hidden = figure.subplots(1, 3)

@@ -95,7 +95,7 @@ def draw(numbers: Results) -> "Figure":
     import numpy as np
     from matplotlib.figure import Figure
 
-    from openradial.evaluation.plots import plot_prediction_map
+    from paper.maps import plot_prediction_map
 
     figure = Figure(figsize=(10.5, 5.6), layout="constrained")
     top, bottom = figure.subfigures(2, 1, height_ratios=(1, 1.05), squeeze=False)[:, 0]

@@ -123,7 +123,7 @@ def draw_map(ax: "Axes", numbers: Results, head: str) -> None:
     """Draw the plane, the training points, and a ring around each with a wrong label."""
     import numpy as np
 
-    from openradial.evaluation.plots import plot_points, plot_prediction_map
+    from paper.maps import plot_points, plot_prediction_map
 
     plane, data = numbers["maps"][head], numbers["data"]
     plot_prediction_map(plane["winners"], 0.75 * np.array(plane["probs"]), plane["extent"], ax=ax)

@@ -55,7 +55,7 @@ def rounded(values: Tensor) -> list[list[float]]:
 
 def draw_hidden_layer(ax: "Axes", numbers: Results) -> None:
     """Draw the result of :func:`hidden_layer`."""
-    from openradial.evaluation.plots import plot_points
+    from paper.maps import plot_points
 
     draw_classes(ax, numbers)
     plot_points(numbers["points"], numbers["labels"], size=8, ax=ax, edgecolors="white", linewidths=0.3)
@@ -66,7 +66,7 @@ def draw_classes(ax: "Axes", numbers: Results) -> None:
     """Draw the classes of the plane in pale colours, with lines between them."""
     import numpy as np
 
-    from openradial.evaluation.plots import plot_prediction_map
+    from paper.maps import plot_prediction_map
 
     right, top = numbers["reach"]
     x, y = np.linspace(-0.05 * right, right, CELLS), np.linspace(-0.05 * top, top, CELLS)

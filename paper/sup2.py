@@ -38,7 +38,7 @@ def run(plan: Plan) -> Results:
 def draw(numbers: Results) -> "Figure":
     from matplotlib.figure import Figure
 
-    from openradial.evaluation.plots import plot_points, plot_prediction_map
+    from paper.maps import plot_points, plot_prediction_map
 
     figure = Figure(figsize=(10.5, 4.4), layout="constrained")
     large, small = figure.subfigures(1, 2, width_ratios=(1, 1.55), squeeze=False)[0]

@@ -183,7 +183,7 @@ def test_an_error_does_not_repeat_the_name_of_its_input(tmp_path):
     (tmp_path / "bad.png").write_bytes(b"no image")
     (run,) = predict_rows(image_bundle().predict, rows_of([str(tmp_path / "bad.png")], IMAGES))
     assert run == PredictedRows([RawInput(run.rows[0].name, run.rows[0].raw)], None, run.error)
-    assert run.error == "the image is not in JPEG, PNG, WebP, BMP or GIF format; replace it or leave it out"
+    assert run.error == "the image is not in a format that Pillow reads; replace it or leave it out"
 
 
 def test_records_hold_what_json_can_hold():

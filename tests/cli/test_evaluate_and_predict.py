@@ -26,6 +26,39 @@ def test_evaluate_writes_a_report_and_shows_a_table(call, folder, tmp_path):
     assert (tmp_path / "r" / "report.html").stat().st_size > 20_000
 
 
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """A folder with a model of texts, and texts of its classes and of others."""
+    root = tmp_path_factory.mktemp("texts")
+    verbs, times = ("I lost", "please block", "show me"), ("now", "today", "at once", "this week", "again", "soon")
+    rows = [
+        f"{verb} my {thing} {when},{name}"
+        for name, things in (("card", ("card", "visa", "pin")), ("rate", ("rate", "fee", "price")))
+        for verb in verbs
+        for thing in things
+        for when in times
+    ]
+    (root / "train.csv").write_text("\n".join(["text,kind", *rows]))
+    (root / "known.csv").write_text("\n".join(["text,kind", *rows[::5], "<b>show</b> my card now,rate"]))
+    (root / "novel.csv").write_text(f"text,kind\n{'show my card today ' * 50},other\n,other\nzebras sing,other\n")
+    model = openradial.fit(root / "train.csv", label="kind", encoder="tfidf", out=root / "model")
+    assert model.predict(["show my card today"]).names == ["card"]
+    return root
+
+
+def test_evaluate_shows_the_most_confident_mistakes_as_texts(call, texts, tmp_path):
+    known = ("--known", texts / "known.csv", "--novel", texts / "novel.csv", "--label", "kind")
+    code, out, err = call("evaluate", texts / "model", *known, "--out", tmp_path / "r")
+    assert code == 0, err
+    assert "\nnovel, accepted: show my card today show" in out
+    assert "\nmisclassified: <b>show</b> my card now\n  card (0." in out
+    assert "), is rate\n" in out
+    page = (tmp_path / "r" / "report.html").read_text()
+    assert "<th>text</th><th>true class</th><th>predicted</th><th>probability</th><th>p-value</th>" in page
+    assert "<td>&lt;b&gt;show&lt;/b&gt; my card now</td><td>rate</td><td>card</td><td>0." in page
+    assert f"{('show my card today ' * 50)[:200]}…</td><td>other</td>" in page
+
+
 def test_evaluate_gives_its_numbers_as_json(call, folder, tmp_path):
     root, _, _ = folder
     code, out, _ = call("evaluate", root / "model", "--known", root / "t.csv", "--json", "--out", tmp_path / "r")

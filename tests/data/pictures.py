@@ -15,7 +15,7 @@ def read_image(path, *, size=None, crop=1.0, channels=3):
     centre = ImageInputs(size or 8, channels, crop=crop).prepare(path)[0]  # names a broken file
     if size is not None:
         return centre
-    pixels = images._chosen(images.read_bytes(path), lambda w, h: (0, 0, w, h), None, channels)[0]
+    pixels = images.read_pixels(images.read_bytes(path), channels)
     return torch.from_numpy(pixels.transpose(2, 0, 1).copy())
 
 

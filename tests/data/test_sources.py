@@ -193,7 +193,7 @@ def test_only_regular_files_are_read_from_a_folder(shapes):
     (shapes / "dot" / "zero.png").symlink_to("/dev/zero")
     fitted = sources.open(shapes).train
     assert len(fitted) == 9
-    assert fitted.report.findings["left out"] == ["dot/pipe.png", "dot/zero.png"]
+    assert fitted.report.findings["not a regular file"] == ["dot/pipe.png", "dot/zero.png"]
     assert [each.raw for each in sources.stream([shapes], "images")] == fitted.paths
 
 

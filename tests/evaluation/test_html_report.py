@@ -1,3 +1,5 @@
+import base64
+import io
 import json
 import re
 from html.parser import HTMLParser
@@ -6,6 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from evaluation_models import image_bundle, table_bundle
+from PIL import Image
 
 from openradial.data.sources import RawInput
 from openradial.evaluation import Sample, evaluate, write_report
@@ -127,12 +130,16 @@ def test_rows_of_a_table_are_shown_as_rows(tmp_path):
     assert "<td>t.csv:1</td><td>b</td><td>a</td><td>0.9</td><td>0.0</td><td>0.9</td><td>&lt;b&gt;</td>" in text
 
 
+def test_a_thumbnail_stands_upright(tmp_path):
+    exif = Image.Exif()
+    exif[274] = 6
+    Image.new("RGB", (60, 40), "red").save(tmp_path / "turned.jpg", exif=exif)
+    path = str(tmp_path / "turned.jpg")
+    url = thumbnail(RawInput(path, path), image_bundle().preprocessing)
+    assert Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))).size == (40, 60)
+
+
 def test_a_thumbnail_is_small_and_shows_few_grey_values():
-    import base64
-    import io
-
-    from PIL import Image
-
     url = thumbnail(RawInput("x", np.array([[0, 16], [8, 0]], np.uint8)), image_bundle().preprocessing)
     image = Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])))
     assert image.size == (96, 96)

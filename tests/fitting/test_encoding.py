@@ -178,7 +178,12 @@ def test_photographs_are_encoded_by_default_and_trained_on_request(photos, monke
 def test_a_folder_of_photographs_is_fitted_in_closed_form(photos):
     had("efficientnet_lite0")
     (photos / "rows" / "broken.png").write_bytes(b"no image")
+    (photos / "rows" / "notes.txt").write_text("rows of a field")
+    os.mkfifo(photos / "noise" / "pipe.png")
     model = openradial.fit(photos, size=64, false_reject_rate=0.1, skip_broken=True)
+    assert "left out, not an image: 1 (rows/notes.txt)" in model.report.notes
+    assert "left out, not a regular file: 1 (noise/pipe.png)" in model.report.notes
+    assert f"left out, broken: 1; openradial data scan {photos} names them" in model.report.notes
     assert model.report.accuracy > 0.9
     assert sum(model.report.examples.values()) == 72
     assert model.preprocessing.size == 64

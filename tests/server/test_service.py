@@ -114,6 +114,12 @@ def test_a_model_of_inputs_of_any_length_is_not_warmed_up(make_service, monkeypa
     assert model.rows == []
 
 
+def test_a_model_of_texts_is_warmed_up_with_an_empty_text(make_service, monkeypatch):
+    model = GatedModel(monkeypatch)
+    make_service(text_bundle()).warm_up()
+    assert model.rows == [1]
+
+
 def test_a_closed_form_model_of_a_table_is_served(make_service):
     rng = np.random.default_rng(0)
     y = np.arange(120) % 2

@@ -15,6 +15,8 @@ from openradial.errors import require
 if TYPE_CHECKING:
     from openradial.evaluation import Evaluation
 
+SHOWN = 3  # mistakes of a kind that are shown as texts
+
 
 def evaluate_command(
     model: Model,
@@ -44,12 +46,14 @@ def evaluate_command(
     if as_json:
         typer.echo(json.dumps({"model": str(model), "report": str(page), **evaluation.as_dict()}, indent=1))
     else:
-        _show(evaluation, page, broken)
+        _show(evaluation, page, broken, bundle.preprocessing.kind == "texts")
     if broken:
         raise typer.Exit(BROKEN_INPUTS)
 
 
-def _show(evaluation: "Evaluation", page: Path, broken: int) -> None:
+def _show(evaluation: "Evaluation", page: Path, broken: int, are_texts: bool) -> None:
+    from openradial.evaluation.evaluation import find_mistakes, text_of
+
     console = Console(highlight=False, soft_wrap=True)
     for name, text in known_lines(evaluation.accuracy.value, evaluation.false_rejects):
         console.print(f"{name:<16}{text}")
@@ -62,6 +66,10 @@ def _show(evaluation: "Evaluation", page: Path, broken: int) -> None:
             values = (each.detected, *(each.metrics[name].value for name in ("auroc", "fpr_at_tpr", "oscr")))
             table.add_row(each.name, f"{each.examples:,}", *(f"{100 * value:.1f}" for value in values))
         console.print(table)
+    for title, mistakes in zip(("novel, accepted", "misclassified"), find_mistakes(evaluation), strict=False):
+        for m in mistakes[:SHOWN] if are_texts else ():
+            answer = f"{m.predicted} ({m.probability:.3f}), is {m.true}"
+            console.print(f"{title}: {text_of(m.row.raw) or '(empty)'}\n  {answer}", markup=False)
     if broken:
         console.print(f"{broken:,} input{'s' * (broken != 1)} could not be read; the report names them")
     for note in evaluation.notes:

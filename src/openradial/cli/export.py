@@ -39,6 +39,8 @@ def export_command(
         return
     typer.echo(f"checked on {agreement}")
     typer.echo(f"written: {path} ({path.stat().st_size / 1e6:.2f} MB)")
+    for file in export.tokenizer_files(bundle.preprocessing, path):
+        typer.echo(f"beside it: {file.name}")
 
 
 def _inputs(bundle: "OpenClassifier", paths: list[str]) -> list[object]:

@@ -15,6 +15,10 @@ GRACE = 3  # seconds to finish accepted requests at shutdown
 def play_command(
     model: Annotated[Path | None, typer.Argument(help="The folder of your model, written by openradial fit.")] = None,
     port: Port = 8080,
+    data: Annotated[
+        str | None, typer.Option(help="Training data of a model of texts, to show the sentences nearest to yours.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="The column of these data with the classes.")] = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     module: Modules = None,
     log_level: Annotated[LogLevel, typer.Option(help="Lowest level to log.")] = LogLevel.WARNING,
@@ -26,14 +30,17 @@ def play_command(
     from openradial.server import Limits, Service, http_server, monitoring
     from openradial.server.playground import create_playground
     from openradial.server.playground.digits import digit_model
+    from openradial.server.playground.sentences import Sentences
 
     bundle = digit_model("radial") if model is None else open_model(model, module)
-    title = None if model is None else model.resolve().name
+    title, sentences = None if model is None else model.resolve().name, Sentences(bundle, data, label)
     monitoring.configure_logging(log_level, LogFormat.PLAIN)
     limits = Limits()
     with http_server.listen("127.0.0.1", port) as listening:
         url = http_server.url_of(listening)
-        app = create_playground(Service(bundle, limits), title=title, stopped=lambda: listening.fileno() < 0)
+        app = create_playground(
+            Service(bundle, limits), title=title, sentences=sentences, stopped=lambda: listening.fileno() < 0
+        )
         typer.echo(f"the playground is at {url}")
         if browser:
             webbrowser.open(url)

@@ -56,6 +56,12 @@ class DataSource:
     def classes(self) -> tuple[str, ...]:
         return self.train.classes
 
+    @property
+    def notes(self) -> list[str]:
+        """Which files of a folder of images are left out, and why."""
+        folders = [data for data in (self.train, self.test) if isinstance(data, ImageFolder)]
+        return [note for folder in folders for note in folder.report.skipped()]
+
 
 def open(
     source: str | Path,
@@ -137,7 +143,7 @@ def count_inputs(paths: Iterable[str | Path], kind: str) -> int | None:
     for path in map(str, paths):
         if path == STDIN or ending_of(Path(path)) in (NPZ if kind == "images" else TABLES):
             return None
-        total += sum(1 for _ in image_files(path, [])) if Path(path).is_dir() else 1
+        total += sum(1 for _ in image_files(path, {})) if Path(path).is_dir() else 1
     return total
 
 
@@ -275,7 +281,7 @@ def _stream_path(path: Path, kind: str, columns: Sequence[str]) -> Iterator[RawI
 
 def _stream_images(path: Path) -> Iterator[RawInput]:
     if path.is_dir():
-        files = image_files(path, [])
+        files = image_files(path, {})
         first = next(files, None)
         if first is None:
             return iter([RawInput(str(path), None, DataError("the folder holds no images", path=path))])

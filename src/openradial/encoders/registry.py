@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from openradial import models
 from openradial.data.download import Mirror, Package, Source, fetch
 from openradial.data.inputs import ImageInputs, Inputs, TextInputs, TokenInputs
-from openradial.data.vocabulary import Vocabulary, words_of
+from openradial.data.vocabulary import UNKNOWN, Vocabulary, words_of
 from openradial.encoders.external import FORMS, load_external
 from openradial.encoders.networks import BertEncoder, ImageEncoder, TokenEncoder
 from openradial.errors import OptionError, check_choice, listed, nearest, require
@@ -26,6 +26,7 @@ VERSION = 2  # raised with every change to how inputs become features: features 
 MODEL, TOKENIZER = "model.safetensors", "tokenizer.json"
 UNUSED = ("pooler.", "embeddings.position_ids")  # tensors of MiniLM
 WORDS, WIDTH = 20_000, 256  # of TF-IDF: the most frequent words, and the features after the SVD
+RARE = 1e-4  # the length of the vector of unknown words; those of known words are about 1
 TABLE = (32_000, 256)  # of WordLlama: tokens and features
 
 # The publisher of the package is unknown: its files are read and verified, nothing of it is imported.
@@ -147,10 +148,11 @@ def fit_tfidf(texts: Sequence[str], *, column: str | None = None, seed: int = 0)
         raise OptionError(f"TF-IDF needs texts with at least two different words, got {len(vocabulary.words)}")
     tfidf = sklearn.TfidfVectorizer(analyzer=words_of, vocabulary=list(vocabulary.words))
     matrix = tfidf.fit_transform(texts)
-    width = min(WIDTH, *(size - 1 for size in matrix.shape))
+    width = min(WIDTH - 1, *(size - 1 for size in matrix.shape))
     vectors = svd.TruncatedSVD(max(1, width), random_state=seed).fit(matrix).components_.T  # (words, width)
-    table = np.zeros((len(vocabulary), vectors.shape[1]), np.float32)  # padding and unknown words are 0
-    table[2:] = tfidf.idf_[:, None] * vectors
+    table = np.zeros((len(vocabulary), vectors.shape[1] + 1), np.float32)  # padding is 0
+    table[UNKNOWN, -1] = RARE  # only a text without any known word points there, away from all training texts
+    table[2:, :-1] = tfidf.idf_[:, None] * vectors
     net = TokenEncoder(*table.shape)
     net.table.data = torch.from_numpy(table)
     net.requires_grad_(False).eval()

@@ -28,6 +28,7 @@ from openradial.metrics import Interval
 
 SAMPLES = 300  # of the bootstrap
 METRICS = ("auroc", "fpr_at_tpr", "aupr_novel", "oscr")
+SHOWN_TEXT = 200  # characters of a text that is shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +122,14 @@ class Mistake(NamedTuple):
     true: str
     predicted: str
     p_value: float
+    probability: float  # of the most probable class
+
+
+def text_of(raw: Any) -> str:
+    """Return a text, or the row of a table that holds one, as one line; its beginning if it is long."""
+    raw = next(iter(raw.values())) if isinstance(raw, dict) else raw
+    text = " ".join(str(raw or "")[: 2 * SHOWN_TEXT].encode("utf-8", "replace").decode("utf-8").split())
+    return text if len(text) <= SHOWN_TEXT else f"{text[:SHOWN_TEXT]}…"
 
 
 def evaluate(
@@ -220,8 +229,8 @@ def _sorted(parts: Sequence[tuple[PredictedSample, NDArray[np.bool_]]]) -> list[
     for part, mask in parts:
         assert part.predictions.p_values is not None
         names, p_values, scores = part.predictions.names, part.predictions.p_values.tolist(), part.scores.tolist()
-        wrong = np.flatnonzero(mask).tolist()
-        scored += [(scores[i], Mistake(part.rows[i], part.truths[i], names[i], p_values[i])) for i in wrong]
+        facts = list(zip(part.rows, part.truths, names, p_values, part.predictions.probability.tolist(), strict=True))
+        scored += [(scores[i], Mistake(*facts[i])) for i in np.flatnonzero(mask).tolist()]
     return [mistake for _, mistake in sorted(scored, key=lambda pair: pair[0])]
 
 

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from openradial import metrics
 from openradial.classifier import OpenClassifier
 from openradial.data.inputs import ImageInputs, Inputs
+from openradial.data.readers.images import read_bytes, read_pixels
 from openradial.data.sources import RawInput
 from openradial.errors import DataError, require
-from openradial.evaluation.evaluation import Evaluation, Mistake, PredictedSample, as_one_class, find_mistakes
+from openradial.evaluation.evaluation import Evaluation, Mistake, PredictedSample, as_one_class, find_mistakes, text_of
 from openradial.files import write_text
 from openradial.heads import ClosedFormRadialHead
 
@@ -73,13 +74,19 @@ def _mistakes(evaluation: Evaluation, bundle: OpenClassifier) -> list[dict[str, 
     texts = (f"Predicted class, true class and p-value. {first}", first, "Least confident first.")
     for title, text, mistakes in zip(titles, texts, find_mistakes(evaluation), strict=True):
         pictures = [(each, thumbnail(each.row, bundle.preprocessing)) for each in mistakes[:SHOWN]]
-        shown = {"pictures": pictures} if any(url for _, url in pictures) else {"table": _table(mistakes[:SHOWN])}
+        table = _table(mistakes[:SHOWN], are_texts=bundle.preprocessing.kind == "texts")
+        shown = {"pictures": pictures} if any(url for _, url in pictures) else {"table": table}
         groups += [{"title": title, "text": text, "mistakes": mistakes, **shown}] if mistakes else []
     return groups
 
 
-def _table(mistakes: Sequence[Mistake]) -> list[list[Any]]:
-    """Return header and rows of a table of mistakes, with the columns of the inputs if these are table rows."""
+def _table(mistakes: Sequence[Mistake], are_texts: bool) -> list[list[Any]]:
+    """Return header and rows of a table of mistakes, with the texts, or the columns of table rows."""
+    if are_texts:
+        texts = [
+            [text_of(each.row.raw), *each[1:3], f"{each.probability:.3f}", f"{each.p_value:.3g}"] for each in mistakes
+        ]
+        return [["text", "true class", "predicted", "probability", "p-value"], *texts]
     columns = next((list(each.row.raw)[:COLUMNS] for each in mistakes if isinstance(each.row.raw, dict)), [])
     rows = [
         [each.row.name, each.predicted, each.true, f"{each.p_value:.3g}", *(each.row.raw.get(c, "") for c in columns)]
@@ -132,8 +139,8 @@ def thumbnail(row: RawInput, inputs: Inputs) -> str | None:
         return None
     pillow = require("PIL.Image", "images", "thumbnails")
     try:
-        image = pillow.fromarray(_pixels(row.raw)) if isinstance(row.raw, np.ndarray) else pillow.open(row.raw)
-        image = image.convert("RGB")
+        pixels = _pixels(row.raw) if isinstance(row.raw, np.ndarray) else read_pixels(read_bytes(row.raw))
+        image = pillow.fromarray(pixels).convert("RGB")
     except (OSError, ValueError, DataError):
         return None
     if max(image.size) < 32:  # enlarge tiny images without blurring them

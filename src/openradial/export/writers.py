@@ -22,10 +22,12 @@ from torch.overrides import TorchFunctionMode
 from openradial.bundle.loading import make_inputs
 from openradial.classifier import OpenClassifier, Predictions, check_rate_has_rejector
 from openradial.conformal.inputs import check_rate
-from openradial.data.inputs import Inputs
+from openradial.data.inputs import Inputs, TextInputs, TokenInputs
+from openradial.data.vocabulary import NUMBER, PADDING, UNKNOWN, WORD
 from openradial.errors import ExportError, OptionError, require
 from openradial.export.graph import INPUTS, RATE, Graph, GraphRejector
 from openradial.export.verification import Agreement, compare, random_inputs
+from openradial.files import write_text
 
 FORMAT = "openradial export 1"
 LARGEST = 2**31 - 1  # bytes of one ONNX file
@@ -111,7 +113,10 @@ def _default_rate(bundle: OpenClassifier) -> Tensor:
 
 def _dynamic(inputs: Inputs) -> dict[str, Any]:
     variable = [dim for dim, size in enumerate(inputs.shape, 1) if size is None]
-    sizes = {dim: torch.export.Dim("t" if dim else "b", min=1, max=LONGEST) for dim in (0, *variable)}
+    longest = inputs.max_tokens if isinstance(inputs, TokenInputs) else LONGEST  # an encoder has so many positions
+    sizes = {
+        dim: torch.export.Dim("t" if dim else "b", min=1, max=longest if dim else LONGEST) for dim in (0, *variable)
+    }
     return {"inputs": sizes, "false_reject_rate": None}
 
 
@@ -160,12 +165,31 @@ def _write(
         path.parent.mkdir(parents=True, exist_ok=True)
         write(scratch)
         agreement = compare(bundle, load(scratch).predict, check)
+        for file, text in tokenizer_files(bundle.preprocessing, path).items():
+            write_text(file, text)
         scratch.replace(path)
     except OSError as error:
         raise ExportError(f"the export cannot be written to {path} ({error})") from error
     finally:
         scratch.unlink(missing_ok=True)
     return agreement
+
+
+def tokenizer_files(inputs: Inputs, path: Path) -> dict[Path, str]:
+    """Return the files beside an export that say how texts become tokens, with their contents; none without texts."""
+    if isinstance(inputs, TokenInputs):
+        tokenizer = inputs._tokenizer.to_str()
+        facts = {"kind": "tokenizers", "add_special_tokens": inputs.special, "max_tokens": inputs.max_tokens}
+    elif isinstance(inputs, TextInputs):
+        tokenizer = json.dumps({word: i for i, word in enumerate(inputs.words, 2)}, ensure_ascii=False)
+        facts = {"kind": "vocabulary", "pattern": WORD.pattern, "number": NUMBER, "max_tokens": inputs.max_words}
+        facts |= {"lower_case": True, "unknown": UNKNOWN}
+    else:
+        return {}
+    tokens, about = path.with_suffix(".tokenizer.json"), path.with_suffix(".texts.json")
+    facts |= {"tokenizer": tokens.name, "strip": True, "padding": PADDING}
+    facts["without_tokens"] = inputs.prepare([""])[0].tolist()
+    return {tokens: tokenizer, about: json.dumps(facts, indent=1, ensure_ascii=False) + "\n"}
 
 
 def export_facts(bundle: OpenClassifier, outputs: tuple[str, ...]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ def encode_source(options: FitOptions, source: DataSource) -> tuple[DataSource, 
         return source, None, notes
     train = _features(encoder, source.train, options.skip_broken)
     test = None if source.test is None else _features(encoder, source.test, options.skip_broken)
+    notes += broken_notes(source, train, test)
     return DataSource(source.name, "points", train, test, source.label), encoder, notes
 
 
@@ -80,6 +81,12 @@ def _load(name: str, options: FitOptions, source: DataSource) -> Encoder:
     is_known = torch.isin(source.train.labels, torch.tensor(known))
     texts = [text for text, keep in zip(_raw(source.train), is_known.tolist(), strict=True) if keep]
     return encoders.fit_tfidf(texts, column=source.text, seed=options.seed)
+
+
+def broken_notes(source: DataSource, train: Data, test: Data | None) -> tuple[str, ...]:
+    """Return a note if less data are left of a source: broken images were skipped."""
+    number = sum(len(old) - len(new) for old, new in ((source.train, train), (source.test, test)) if old and new)
+    return (f"left out, broken: {number:,}; openradial data scan {source.name} names them",) if number else ()
 
 
 def _features(encoder: Encoder, data: Data, skip_broken: bool) -> Examples:

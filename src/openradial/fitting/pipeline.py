@@ -95,7 +95,7 @@ def fit(
     features, encoder, notes = encode_source(wanted, source)
     as_features = wanted if encoder is None else replace(wanted, method="closed-form", size=None, encoder="auto")
     prepared = prepare(as_features, features)
-    prepared = replace(prepared, kind=source.kind, notes=(*notes, *prepared.notes))
+    prepared = replace(prepared, kind=source.kind, notes=(*notes, *source.notes, *prepared.notes))
     if prepared.method == "closed-form":
         if on_start is not None:
             on_start(prepared, None)

@@ -21,6 +21,7 @@ from openradial.data.table_encoder import TableEncoder
 from openradial.data.transforms import Compose, RandomFlip, RandomShift, Transform
 from openradial.errors import DataError, OptionError, nearest
 from openradial.fitting.columns import choose_columns, reading_options
+from openradial.fitting.encoding import broken_notes
 from openradial.fitting.held_out import hold_out, hold_out_nothing
 from openradial.fitting.networks import NetworkChoice, choose_network
 from openradial.fitting.options import FitOptions
@@ -93,8 +94,10 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
         message = f"closed form needs rows of numbers, such as a table, and {source.name} holds {source.kind}"
         raise OptionError(f"{message}{hint}")
     network = choose_network(options, source) if source.kind == "images" else None
+    broken: tuple[str, ...] = ()
     if network is not None:
-        source = _in_memory(source, network, options.skip_broken)
+        loaded = _in_memory(source, network, options.skip_broken)
+        broken, source = broken_notes(source, loaded.train, loaded.test), loaded
     split = options.split(source.classes)
     source, column_notes = choose_columns(options, source, split)
     source, groups, notes = _groups(source, options.group)
@@ -138,7 +141,7 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
         calibration=part_or_none(source.train, parts.calibration),
         report=part_or_none(measured, report),
         novel=part_or_none(measured, novel),
-        notes=(*column_notes, *notes, *parts.notes),
+        notes=(*broken, *column_notes, *notes, *parts.notes),
         label=source.label,
         method=method,
         groups=groups[parts.train.inputs],

@@ -2,7 +2,6 @@
 
 import base64
 import io
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +11,8 @@ from torch import Tensor
 
 from openradial.classifier import OpenClassifier
 from openradial.data.inputs import ImageInputs, PointInputs, SequenceInputs, TableInputs, TextInputs, TokenInputs
-from openradial.data.readers.images import FORMATS, jpeg_size, png_size
-from openradial.errors import DataError, DTypeError, ShapeError, require
+from openradial.data.readers.images import jpeg_size, open_lazily
+from openradial.errors import DataError, DTypeError, ShapeError
 from openradial.server.requests import RequestError
 from openradial.server.settings import Limits
 
@@ -62,24 +61,13 @@ def _pixels(value: list[Any]) -> NDArray[np.uint8]:
 
 def _check_size(data: bytes, most: int) -> None:
     """Raise if the header of an image states too many pixels; decoding detects all other errors."""
-    size = jpeg_size(data) or png_size(data) or _size(data)
-    if size is None or size[0] * size[1] > most:
-        actual = "far more" if size is None else f"{size[0]} x {size[1]}"
+    try:
+        width, height = (jpeg_size(data) or open_lazily(io.BytesIO(data)).size)[:2]
+        actual = f"{width} x {height}" if width * height > most else None
+    except Exception as error:  # a damaged file can raise almost anything
+        actual = "far more" if type(error).__name__ == "DecompressionBombError" else None
+    if actual is not None:
         raise RequestError(413, f"an image may have at most {most:,} pixels, got {actual}; send a smaller one")
-
-
-def _size(data: bytes) -> tuple[int, int] | None:
-    """Return width and height from the header; 0 and 0 if it is unreadable, None if Pillow refuses the size."""
-    pillow = require("PIL.Image", "images", "reading images")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            size: tuple[int, int] = pillow.open(io.BytesIO(data), formats=FORMATS).size
-            return size
-        except pillow.DecompressionBombError:
-            return None
-        except Exception:  # a damaged file can raise almost anything
-            return 0, 0
 
 
 def _sequence(value: Any, limits: Limits) -> NDArray[np.float64]:

@@ -84,7 +84,9 @@ class Service:
         """Predict once, because the first call of a network takes much longer than later ones."""
         inputs = self.bundle.preprocessing
         sizes = [size for size in inputs.shape if size is not None]
-        if len(sizes) == len(inputs.shape):
+        if inputs.kind == "texts":
+            self.bundle.predict([""])
+        elif len(sizes) == len(inputs.shape):
             self.bundle.predict(torch.zeros(1, *sizes, dtype=inputs.dtype))
 
     def describe(self) -> dict[str, Any]:

@@ -39,6 +39,13 @@ def test_a_very_long_text_is_cut_before_it_is_read(tokenizer):
     assert TokenInputs(tokenizer, max_tokens=3).prepare("card " * 10**6).tolist() == [[2, 4, 3]]
 
 
+def test_a_long_text_is_read_up_to_the_last_token_that_counts(tokenizer):
+    inputs = TokenInputs(tokenizer, max_tokens=5)
+    assert inputs.prepare("card" + " " * 10**6 + "lost").tolist() == [[2, 4, 5, 3]]
+    long = "x" * 1000  # one unknown word
+    assert inputs.prepare(f"{long} {long} card lost").tolist() == [[2, 1, 1, 4, 3]]
+
+
 @pytest.mark.parametrize("column", ["says", None])
 def test_rows_of_a_table_are_texts_where_the_column_is_known(column):
     inputs = TextInputs(("card", "lost"), column=column)

@@ -59,11 +59,61 @@ def test_links_are_followed_and_a_circle_of_links_ends(pets, tmp_path):
 def test_other_files_are_counted_and_named(pets):
     tree(pets, {"cat/notes.txt": b"x", "dog/boxes.csv": b"x", "loose.jpg": b"x"})
     report = scan(pets).report
-    assert len(report.findings["left out"]) == 3
     assert str(report).splitlines() == [
         f"{pets}: 6 images in 2 classes",
-        "  left out: 3 (cat/notes.txt, dog/boxes.csv, loose.jpg)",
+        "  not an image: 2 (cat/notes.txt, dog/boxes.csv)",
+        "  outside of a class folder: 1 (loose.jpg)",
     ]
+    assert report.skipped() == [
+        "left out, not an image: 2 (cat/notes.txt, dog/boxes.csv)",
+        "left out, outside of a class folder: 1 (loose.jpg)",
+    ]
+
+
+@pytest.mark.parametrize("ending", ["gif", "tiff", "ppm", "tga", "ico", "jp2", "jfif"])
+def test_every_format_of_pillow_is_read_by_its_ending(tmp_path, ending):
+    noise(20, 20).convert("RGB").save(tmp_path / f"image.{ending}")
+    folder = scan(tree(tmp_path / "root", {f"a/1.{ending}": (tmp_path / f"image.{ending}").read_bytes()}))
+    assert len(folder) == 1
+    assert folder.load(8).inputs.shape == (1, 3, 8, 8)
+
+
+def test_an_image_is_known_by_its_content_where_its_ending_says_nothing(tmp_path):
+    files = {
+        "a/photo": jpeg(),
+        "a/scan.dat": encoded(noise(9, 9), "TIFF"),
+        "a/notes.md": b"BMW, P3 and GIF89 are names",
+    }
+    folder = scan(tree(tmp_path, files))
+    assert names(folder) == ["a/photo", "a/scan.dat"]
+    assert folder.report.findings == {"not an image": ["a/notes.md"]}
+
+
+def test_pipes_devices_and_links_to_themselves_are_named_and_never_opened(pets):
+    os.mkfifo(pets / "cat" / "pipe.jpg")
+    os.mkfifo(pets / "cat" / "pipe")
+    (pets / "cat" / "zero.jpg").symlink_to("/dev/zero")
+    (pets / "cat" / "self.jpg").symlink_to(pets / "cat" / "self.jpg")
+    (pets / "self").symlink_to(pets / "self")
+    folder = scan(pets)
+    assert len(folder) == 6
+    expected = ["cat/pipe", "cat/pipe.jpg", "cat/self.jpg", "cat/zero.jpg"]
+    assert folder.report.findings == {"not a regular file": expected}
+    for name in expected:
+        with pytest.raises(DataError, match=r"the image (is not a regular file|cannot be read \(Too many levels)"):
+            read_image(pets / name)
+
+
+@pytest.mark.parametrize("format", ["GIF", "WEBP", "PNG", "TIFF"])
+def test_the_first_frame_of_an_animation_is_read_with_a_note(tmp_path, format):
+    frames = [Image.new("RGB", (20, 20), colour) for colour in ("red", "blue")]
+    ending = "apng" if format == "PNG" else format.lower()
+    options = {"lossless": True} if format == "WEBP" else {}
+    content = encoded(frames[0], format, save_all=True, append_images=frames[1:], **options)
+    folder = scan(tree(tmp_path, {f"a/1.{ending}": content, "a/2.gif": encoded(frames[0], "GIF")}))
+    assert folder.report.skipped() == [f"animated: 1 (a/1.{ending}); the first frame is used"]
+    assert read_image(folder.paths[0])[0].min() > 250  # red
+    assert read_image(folder.paths[0])[2].max() < 5  # not blue
 
 
 def test_chosen_classes_keep_their_order(pets):
@@ -83,8 +133,7 @@ def test_chosen_classes_keep_their_order(pets):
         ),
         (
             {"cat/1.jpg": b"x", "dog/notes.txt": b"x", "fox/.1.jpg": b"x"},
-            "{root}: 2 of 3 class folders hold no images (.jpg, .jpeg, .png, .webp, .bmp): dog, fox; remove them, or "
-            "keep them with allow_empty=True",
+            "{root}: 2 of 3 class folders hold no images: dog, fox; remove them, or keep them with allow_empty=True",
         ),
         (
             {"Cat/1.jpg": b"x", "cat/1.jpg": b"x"},
@@ -142,8 +191,8 @@ def mixed(pets):
 
 def broken_message(root):
     return (
-        f"{root}: 2 of 13 images are broken: cat/empty.jpg is empty (0 bytes), dog/words.jpg is not in JPEG, PNG, "
-        "WebP, BMP or GIF format; replace them, or leave them out with skip_broken=True (--skip-broken)"
+        f"{root}: 2 of 13 images are broken: cat/empty.jpg is empty (0 bytes), dog/words.jpg is not in a format "
+        "that Pillow reads; replace them, or leave them out with skip_broken=True (--skip-broken)"
     )
 
 
@@ -158,7 +207,7 @@ def test_broken_images_are_left_out_by_choice_and_all_kinds_are_counted(mixed):
     assert len(folder) == 11
     assert str(folder.report).splitlines() == [
         f"{mixed.root}: 11 images in 2 classes",
-        "  broken: 2 (cat/empty.jpg is empty (0 bytes), dog/words.jpg is not in JPEG, PNG, WebP, BMP or GIF format)",
+        "  broken: 2 (cat/empty.jpg is empty (0 bytes), dog/words.jpg is not in a format that Pillow reads)",
         "  grey, converted: 1 (dog/grey.jpg)",
         "  palette, converted: 1 (dog/few.png)",
         "  alpha, converted: 1 (dog/glass.png)",
@@ -234,7 +283,7 @@ def test_images_side_by_side_get_the_labels_of_a_list(tmp_path):
     folder = scan_listed(root, {"1.jpg": "dog", "2.jpg": "cat", "9.jpg": "cat"})
     assert folder.classes == ("cat", "dog")
     assert folder.labels.tolist() == [1, 0]
-    assert folder.report.findings["left out"] == ["3.jpg"]
+    assert folder.report.findings["of another class"] == ["3.jpg"]
     assert folder.report.findings["listed but absent"] == ["9.jpg"]
     with pytest.raises(DataError, match=r"none of the 3 images is listed with a wanted class; check that the list"):
         scan_listed(root, {"7.jpg": "dog"})

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 import torch
 
@@ -35,6 +37,14 @@ def test_a_folder_of_text_files_per_class_is_read(folder):
     assert (source.kind, source.text, source.classes) == ("texts", "text", ("card", "rate"))
     assert list(source.train.rows()) == [{"text": "my card is lost"}, {"text": "what is the rate"}]
     assert source.test.labels.tolist() == [0, 1]
+
+
+def test_pipes_and_links_to_themselves_in_a_folder_of_texts_are_named(folder):
+    os.mkfifo(folder / "train" / "card" / "pipe.txt")
+    loop = folder / "train" / "card" / "self.txt"
+    loop.symlink_to(loop)
+    with pytest.raises(DataError, match=r"expected regular files, got .*: card/pipe.txt, card/self.txt"):
+        sources.open(folder)
 
 
 def test_what_is_wrong_in_a_folder_of_texts_is_named(folder):

@@ -98,7 +98,7 @@ def test_chosen_classes_are_kept_and_others_counted(tmp_path):
     with_plain_list(tmp_path)
     val = ilsvrc(tmp_path, "val", classes=[C, B])
     assert val.labels.tolist() == [1, 0]
-    assert len(val.report.findings["left out"]) == 2
+    assert len(val.report.findings["of another class"]) == 2
     assert ilsvrc(tmp_path, classes=[C]).labels.tolist() == [0, 0]
 
 

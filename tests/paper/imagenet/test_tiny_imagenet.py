@@ -32,7 +32,7 @@ def test_the_published_layout_is_read(tmp_path):
     assert train.classes == WNIDS
     assert train.labels.tolist() == [0, 0, 0, 1, 1, 1]
     assert val.labels.tolist() == [0, 1, 0, 1]
-    assert len(train.report.findings["left out"]) == 2
+    assert len(train.report.findings["not an image"]) == 2
     assert val.load(64).inputs.shape == (4, 3, 64, 64)
 
 
@@ -52,7 +52,7 @@ def test_the_folder_that_the_archive_makes_is_found(tmp_path):
 def test_validation_keeps_chosen_classes(tmp_path):
     val = tiny_imagenet(published(tmp_path), "val", classes=WNIDS[1:])
     assert val.labels.tolist() == [0, 0]
-    assert val.report.findings["left out"] == ["val_0.JPEG", "val_2.JPEG"]
+    assert val.report.findings["of another class"] == ["val_0.JPEG", "val_2.JPEG"]
 
 
 def test_what_is_not_as_expected_is_named(tmp_path):

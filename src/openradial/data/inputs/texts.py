@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -16,7 +17,8 @@ from openradial.data.vocabulary import Vocabulary
 from openradial.errors import DataError, check_count, require
 
 Texts = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | Table
-LETTERS = 64  # per token, at most: the rest of a long text is never read
+LETTERS = 64  # of a long text that are read at first, per token that counts
+SPARE = 128  # tokens beyond those that count: the last word of a text that is cut may have other tokens
 
 
 class _Texts(Inputs):
@@ -128,10 +130,26 @@ class TokenInputs(_Texts):
     def num_tokens(self) -> int:
         return int(self._tokenizer.get_vocab_size())
 
+    @cached_property
+    def _without_limit(self) -> Any:
+        tokenizer = require("tokenizers", "texts", "reading texts").Tokenizer.from_str(self.tokenizer)
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return tokenizer
+
+    def _beginning(self, text: str) -> str:
+        """Return the part of a long text that has all tokens that count: a tokenizer would read all of it."""
+        size = LETTERS * self.max_tokens
+        while len(text) > size:
+            (row,) = self._without_limit.encode_batch_fast([text[:size]], add_special_tokens=False)
+            if len(row.ids) >= self.max_tokens + SPARE:
+                return text[:size]
+            size *= 4
+        return text
+
     def _tokens(self, texts: list[str]) -> Tensor:
-        most = LETTERS * self.max_tokens
         # stripped as in a table; a lone surrogate is no text that a tokenizer takes
-        cut = [text.strip()[:most].encode("utf-8", "replace").decode("utf-8") for text in texts]
+        cut = [self._beginning(text.strip().encode("utf-8", "replace").decode("utf-8")) for text in texts]
         rows = self._tokenizer.encode_batch_fast(cut, add_special_tokens=self.special)
         tokens = [torch.tensor(row.ids or [self.pad]) for row in rows]
         return (

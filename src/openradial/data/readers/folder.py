@@ -1,7 +1,7 @@
 """Folders of images, one folder per class: listed at once, decoded and checked by workers."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -11,13 +11,14 @@ from torch import Tensor
 
 from openradial.data.examples import Examples
 from openradial.data.progress import bar
-from openradial.data.readers.images import ENDINGS, KINDS
+from openradial.data.readers.images import KINDS, is_animated, is_image
 from openradial.data.workers import View, decode, default_workers
 from openradial.errors import DataError, listed
 
 PARTS = {"train", "val", "valid", "validation", "test"}
 SHOWN = 5  # names that a report or message lists of one kind
 UNREADABLE = "the folder cannot be read; change its permissions"
+LEFT_OUT = ("not an image", "not a regular file", "outside of a class folder", "broken")
 CHUNK = 256  # images that a worker decodes at a time
 
 
@@ -26,8 +27,8 @@ class Report:
     """What a folder contains besides RGB images in class folders; ``print(report)`` shows it.
 
     Kinds: ``broken`` with what is wrong, ``empty`` classes, ``grey``, ``palette``, ``alpha``, ``16-bit`` and ``CMYK``
-    images that are converted, and files ``left out``: without the ending of an image, outside of a class folder, not
-    regular files, or of another class.
+    images that are converted, ``animated`` ones, and files that are left out: ``not an image``, ``not a regular file``
+    (a pipe, a device, a link that leads nowhere), ``outside of a class folder``, or ``of another class``.
     """
 
     root: Path
@@ -42,6 +43,13 @@ class Report:
             words = f"{kind}, converted" if kind in KINDS else kind
             lines.append(f"  {words}: {len(names):,} ({listed(names, SHOWN)})")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+    def skipped(self) -> list[str]:
+        """Return a sentence for each reason to leave files out, and for animations."""
+        groups = {kind: self.findings[kind] for kind in LEFT_OUT if kind in self.findings}
+        notes = [f"left out, {kind}: {len(each):,} ({listed(each, SHOWN)})" for kind, each in groups.items()]
+        moving = self.findings.get("animated", [])
+        return notes + [f"animated: {len(moving):,} ({listed(moving, SHOWN)}); the first frame is used"] * bool(moving)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,59 +140,67 @@ class ImageFolder:
 def scan(root: str | PathLike[str], *, classes: Iterable[str] | None = None, allow_empty: bool = False) -> ImageFolder:
     """Find the images in ``root/class/``, sub-folders included; classes and files are sorted by name.
 
-    No file is opened. ``classes`` keeps these classes only, in this order. Hidden files and ``__MACOSX`` are ignored,
-    links are followed.
+    Only files that may be animated or do not have the ending of an image are opened. ``classes`` keeps these classes
+    only, in this order. Hidden files and ``__MACOSX`` are ignored, links are followed.
     """
     root = Path(root).expanduser()
     folders, loose = _class_folders(root)
     names = _wanted(root, folders, classes)
     paths: list[str] = []
     labels: list[int] = []
-    others: list[str] = []
+    others: dict[str, str] = {}
     with bar(f"scanning {root.name}", len(names), unit="classes") as advance:
         for label, name in enumerate(names):
             paths += image_files(folders[name], others, {identity_of(root)})
             labels += [label] * (len(paths) - len(labels))
             advance(1)
-    left_out = [os.path.relpath(path, root) for path in sorted(others)] + loose
     empty = _without_images(torch.tensor(labels, dtype=torch.int64), names)
     if empty and not allow_empty:
-        message = f"{len(empty)} of {len(names)} class folders hold no images ({', '.join(ENDINGS)})"
+        message = f"{len(empty)} of {len(names)} class folders hold no images"
         way_out = "remove them, or keep them with allow_empty=True"
         raise DataError(f"{message}: {listed(empty, SHOWN)}; {way_out}", path=root)
-    return _folder(root, paths, labels, names).reported("left out", left_out).reported("empty", empty)
+    others |= dict.fromkeys(loose, "outside of a class folder")
+    return _folder(root, paths, labels, names, others).reported("empty", empty)
 
 
 def scan_unlabelled(root: str | PathLike[str]) -> ImageFolder:
     """Find all images in a folder and below. The class of an image is the folder below ``root``, or ``root`` itself."""
     root = Path(root).expanduser()
-    others: list[str] = []
+    others: dict[str, str] = {}
     paths = list(image_files(root, others))
     parts = [Path(path).relative_to(root).parts for path in paths]
     classes = [part[0] if len(part) > 1 else root.name for part in parts]
     names = sorted(set(classes))
-    folder = _folder(root, paths, [names.index(name) for name in classes], names)
-    return folder.reported("left out", [os.path.relpath(path, root) for path in sorted(others)])
+    return _folder(root, paths, [names.index(name) for name in classes], names, others)
 
 
-def _folder(root: Path, paths: list[str], labels: list[int], classes: Sequence[str]) -> ImageFolder:
+def _folder(
+    root: Path, paths: list[str], labels: list[int], classes: Sequence[str], others: Mapping[str, str]
+) -> ImageFolder:
     report = Report(root, len(paths), len(classes))
-    return ImageFolder(root, paths, torch.tensor(labels, dtype=torch.int64), tuple(classes), report)
+    folder = ImageFolder(root, paths, torch.tensor(labels, dtype=torch.int64), tuple(classes), report)
+    groups = {
+        kind: [path for path in sorted(others) if others[path] == kind] for kind in dict.fromkeys(others.values())
+    }
+    for kind, files in {**groups, "animated": filter(is_animated, paths)}.items():
+        folder = folder.reported(kind, [os.path.relpath(path, root) for path in files])
+    return folder
 
 
 def scan_listed(root: Path, names: dict[str, str], *, classes: Iterable[str] | None = None) -> ImageFolder:
     """Find images directly in ``root``, with the class of each file name; others are left out and counted."""
     order = tuple(sorted(set(names.values())) if classes is None else classes)
     index = {name: i for i, name in enumerate(order)}
-    entries = (entry for entry in os.scandir(root) if is_image(entry.name) and not _is_hidden(entry.name))
-    files = sorted(entry.name for entry in entries if _kind(entry) == "file")
+    entries = (entry for entry in os.scandir(root) if not _is_hidden(entry.name))
+    files = sorted(entry.name for entry in entries if _kind(entry) == "file" and is_image(entry.path))
     kept = [name for name in files if names.get(name) in index]
     if not kept:
         message = f"none of the {len(files)} images is listed with a wanted class"
         raise DataError(f"{message}; check that the list of labels belongs to this folder", path=root)
-    folder = _folder(root, [str(root / name) for name in kept], [index[names[name]] for name in kept], order)
+    others = {str(root / name): "of another class" for name in files if name not in set(kept)}
+    folder = _folder(root, [str(root / name) for name in kept], [index[names[name]] for name in kept], order, others)
     absent = sorted(name for name in set(names) - set(files) if names[name] in index)
-    folder = folder.reported("left out", sorted(set(files) - set(kept))).reported("listed but absent", absent)
+    folder = folder.reported("listed but absent", absent)
     return folder.reported("empty", _without_images(folder.labels, order))
 
 
@@ -216,13 +232,8 @@ def free_memory() -> int | None:
         return None
 
 
-def is_image(name: str) -> bool:
-    """Return whether a file name has the ending of an image."""
-    return name.lower().endswith(ENDINGS)
-
-
 def _class_folders(root: Path) -> tuple[dict[str, str], list[str]]:
-    """Return the folders by name, and the names of images beside them."""
+    """Return the folders by name, and the paths of images beside them."""
     try:
         entries = [entry for entry in os.scandir(root) if not _is_hidden(entry.name)]
     except FileNotFoundError:
@@ -232,7 +243,7 @@ def _class_folders(root: Path) -> tuple[dict[str, str], list[str]]:
     except PermissionError:
         raise DataError(UNREADABLE, path=root) from None
     folders = {entry.name: entry.path for entry in entries if _kind(entry) == "folder"}
-    loose = sorted(entry.name for entry in entries if is_image(entry.name) and entry.name not in folders)
+    loose = sorted(entry.path for entry in entries if _kind(entry) == "file" and is_image(entry.path))
     if not folders:
         content = f"{len(loose)} images and no folders" if loose else "no folders"
         raise DataError(f"expected one folder of images per class, as in {root}/cat/1.jpg, got {content}", path=root)
@@ -261,13 +272,13 @@ def _wanted(root: Path, folders: dict[str, str], classes: Iterable[str] | None) 
 
 
 def image_files(
-    folder: str | PathLike[str], left_out: list[str], visited: set[tuple[int, int]] | None = None
+    folder: str | PathLike[str], left_out: dict[str, str], visited: set[tuple[int, int]] | None = None
 ) -> Iterator[str]:
     """Yield the image files in a folder and below, sorted by path, one after the other.
 
-    Only regular files are images; others are appended to ``left_out``. Links are followed, but no folder is entered
-    twice: ``visited`` are those that were entered before. Without it, each folder directly below may be entered once,
-    because these may be classes that share images. Hidden files and ``__MACOSX`` are ignored.
+    Only regular files are images; ``left_out`` gets the paths of others, with what they are. Links are followed, but
+    no folder is entered twice: ``visited`` are those that were entered before. Without it, each folder directly below
+    may be entered once, because these may be classes that share images. Hidden files and ``__MACOSX`` are ignored.
     """
     identity = identity_of(folder)
     if visited is not None and identity in visited:
@@ -285,7 +296,7 @@ def image_files(
         elif kinds[path] == "file" and is_image(path):
             yield path
         else:
-            left_out.append(path)
+            left_out[path] = "not an image" if kinds[path] == "file" else "not a regular file"
 
 
 def identity_of(folder: str | PathLike[str]) -> tuple[int, int]:

@@ -1,13 +1,16 @@
 """Image files to uint8 pixels: decoded, cut and resized. Whatever the colours of a file, the result is RGB or grey.
 
-Transparent pixels are laid on white, 16-bit grey keeps its upper 8 bits, CMYK and palettes are converted. An
-orientation tag is not applied: pixels come as they are stored, as in most training pipelines.
+The orientation tag (EXIF) is applied, so that pixels come as a viewer shows them. Transparent pixels are laid on white,
+16-bit grey keeps its upper 8 bits, CMYK and palettes are converted, and of an animation the first frame is read.
 """
 
 import io
+import os
+import stat
 import statistics
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from os import PathLike
@@ -23,8 +26,10 @@ from openradial.errors import DataError, require
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF")  # told from the contents; none of them runs programs or opens files
+# Formats that Pillow knows and that are not read: they run a program or open other formats, or have no decoder
+EXCLUDED = {"EPS", "IPTC", "BUFR", "GRIB", "HDF5", "MPEG", "WMF"}
+ANIMATED = (".gif", ".webp", ".apng", ".avif", ".tif", ".tiff", ".fli", ".flc")  # endings of files with several frames
+ORIENTATION = 274  # the EXIF tag
 KINDS = ("RGB", "grey", "palette", "alpha", "16-bit", "CMYK")
 
 Pixels = NDArray[np.uint8]
@@ -36,6 +41,8 @@ Cut = tuple[Pixels, str]  # pixels (size, size, c), and the kind of the file the
 def read_bytes(path: str | PathLike[str]) -> bytes:
     """Return the bytes of a file; the message of a DataError continues "the image ..."."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe or a device might never end
+            raise DataError("is not a regular file")
         with open(path, "rb", buffering=0) as file:
             data = file.readall()
     except OSError as error:
@@ -43,6 +50,11 @@ def read_bytes(path: str | PathLike[str]) -> bytes:
     if not data:
         raise DataError("is empty (0 bytes)")
     return data
+
+
+def read_pixels(data: bytes, channels: int = 3) -> Pixels:
+    """Decode all pixels ``(h, w, c)`` of an image file."""
+    return _chosen(data, lambda width, height: (0, 0, width, height), None, channels)[0]
 
 
 def cut(data: bytes, size: int, choose: Choose, channels: int = 3) -> Cut:
@@ -79,15 +91,45 @@ class ImageStatistics(NamedTuple):
 
 def image_statistics(paths: Sequence[str]) -> ImageStatistics:
     """Open 64 of the files, spread evenly; those that cannot be opened are left to the code that decodes them."""
-    pillow, sides, grey = _pillow(), [], []
+    sides, grey = [], []
     for index in np.unique(np.linspace(0, len(paths) - 1, min(64, len(paths))).astype(int)).tolist():
-        try:
-            with pillow.open(paths[index]) as image:
-                sides.append(min(image.size))
-                grey.append(image.mode in ("1", "L", "LA", "I;16"))
-        except Exception:  # damaged files raise whatever their reader runs into
-            continue
+        with suppress(Exception), open_lazily(paths[index]) as image:
+            sides.append(min(image.size))
+            grey.append(image.mode in ("1", "L", "LA", "I;16"))
     return ImageStatistics(round(statistics.median(sides)) if sides else 64, 1 if grey and all(grey) else 3)
+
+
+@cache
+def formats() -> tuple[str, ...]:
+    """Return the formats that are read, told from the contents of a file."""
+    _pillow().init()
+    readers = _pillow().OPEN
+    # formats without a signature come last: they would take other files for theirs
+    return tuple(sorted(readers.keys() - EXCLUDED, key=lambda name: (readers[name][1] is None, name != "JPEG", name)))
+
+
+def open_lazily(source: Any) -> "Image":
+    """Open an image without decoding it: its size, frames and metadata. A file that is none raises many things."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # remarks on metadata that nobody reads
+        return _pillow().open(source, formats=formats())  # type: ignore[no-any-return]
+
+
+def is_image(path: str) -> bool:
+    """Return whether a regular file has the ending of an image, or the content of one."""
+    if _pillow().registered_extensions().get(os.path.splitext(path)[1].lower()) in formats():
+        return True
+    with suppress(Exception), open_lazily(path):
+        return True
+    return False
+
+
+def is_animated(path: str) -> bool:
+    """Return whether a file holds several frames; only files whose ending allows it are opened."""
+    if path.lower().endswith(ANIMATED):
+        with suppress(Exception), open_lazily(path) as image:  # a broken file is named when it is decoded
+            return bool(getattr(image, "is_animated", False))
+    return False
 
 
 def jpeg_size(data: bytes) -> tuple[int, int, int] | None:
@@ -109,29 +151,49 @@ def jpeg_size(data: bytes) -> tuple[int, int, int] | None:
     return None
 
 
-def png_size(data: bytes) -> tuple[int, int] | None:
-    """Return width and height from the header of a PNG file; None if there is not exactly one header."""
-    if data[:8] != b"\x89PNG\r\n\x1a\n" or data[12:16] != b"IHDR" or data.count(b"IHDR") != 1:
-        return None
-    return int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
-
-
 def _chosen(data: bytes, choose: Choose, size: int | None, channels: int) -> Cut:
     """Return pixels ``(h, w, c)`` of the chosen box, at a smaller scale where ``size`` allows it."""
     header = jpeg_size(data)
     if header is not None and header[2] == channels and header[0] and header[1]:
         width, height, _ = header
         _check_pixels(width, height)
-        box = choose(width, height)
+        # Pillow parses metadata slowly, so it is asked only where there may be a tag
+        has_tag = b"Exif\0\0" in data or b":Orientation" in data
+        orientation = _orientation(_open(data, load=False)) if has_tag else 1
+        box = choose(*((height, width) if orientation > 4 else (width, height)))
         fits = 1 if size is None else min(box[2] - box[0], box[3] - box[1]) // size
         scale = 1 if fits < 2 else 2 if fits < 4 else 4 if fits < 8 else 8
         pixels = _decode_jpeg(data, (-(-height // scale), -(-width // scale), channels), scale)
         if pixels is not None:
             left, top, right, bottom = (round(edge / scale) for edge in box)  # slices end at the border
-            return pixels[top:bottom, left:right], "RGB" if channels == 3 else "grey"
+            return upright(pixels, orientation)[top:bottom, left:right], "RGB" if channels == 3 else "grey"
     image = _open(data)
-    image, kind = _in_channels(image.crop(choose(*image.size)), channels)
-    return np.array(image).reshape(image.height, image.width, channels), kind
+    orientation = _orientation(image)
+    image, kind = _in_channels(image, channels)
+    pixels = upright(np.array(image).reshape(image.height, image.width, channels), orientation)
+    left, top, right, bottom = choose(pixels.shape[1], pixels.shape[0])
+    return pixels[top:bottom, left:right], kind
+
+
+def upright(pixels: Pixels, orientation: int) -> Pixels:
+    """Return pixels ``(h, w, c)`` turned and mirrored as the EXIF orientation 1 to 8 asks for.
+
+    >>> upright(np.array([[[1], [2]]], np.uint8), 6)[:, :, 0].tolist()  # a quarter turn clockwise
+    [[1], [2]]
+    """
+    if orientation > 4:
+        pixels = pixels.transpose(1, 0, 2)
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return pixels[::-1] if orientation in (3, 4, 7, 8) else pixels
+
+
+def _orientation(image: "Image") -> int:
+    with suppress(Exception), warnings.catch_warnings():  # damaged metadata do not matter
+        warnings.simplefilter("ignore")
+        value = image.getexif().get(ORIENTATION, 1)
+        return value if value in range(1, 9) else 1
+    return 1
 
 
 def _decode_jpeg(data: bytes, shape: tuple[int, int, int], scale: int) -> Pixels | None:
@@ -150,24 +212,22 @@ def _decode_jpeg(data: bytes, shape: tuple[int, int, int], scale: int) -> Pixels
     return pixels if pixels.shape == shape else None
 
 
-def _open(data: bytes) -> "Image":
+def _open(data: bytes, load: bool = True) -> "Image":
     pillow = _pillow()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # remarks on metadata that nobody reads
-        warnings.simplefilter("error", pillow.DecompressionBombWarning)
-        try:
-            image = pillow.open(io.BytesIO(data), formats=FORMATS)
-            _check_pixels(*image.size)
+    try:
+        image = open_lazily(io.BytesIO(data))
+        _check_pixels(*image.size)
+        if load:
             image.load()
-        except (pillow.DecompressionBombWarning, pillow.DecompressionBombError) as error:
-            raise DataError(f"is larger than Pillow allows ({error})") from error
-        except pillow.UnidentifiedImageError as error:
-            raise DataError("is not in JPEG, PNG, WebP, BMP or GIF format") from error
-        except (DataError, MemoryError):
-            raise
-        except Exception as error:  # readers of damaged files let through whatever they stumble over
-            raise DataError(f"is damaged ({error})") from error
-    return image  # type: ignore[no-any-return]
+    except pillow.DecompressionBombError as error:
+        raise DataError(f"is larger than Pillow allows ({error})") from error
+    except pillow.UnidentifiedImageError as error:
+        raise DataError("is not in a format that Pillow reads") from error
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # readers of damaged files let through whatever they stumble over
+        raise DataError(f"is damaged ({error})") from error
+    return image
 
 
 def _check_pixels(width: int, height: int) -> None:
@@ -180,19 +240,28 @@ def _check_pixels(width: int, height: int) -> None:
 def _in_channels(image: "Image", channels: int) -> tuple["Image", str]:
     """Return the image in RGB or grey, and the kind it was."""
     kind, mode = _kind(image), "RGB" if channels == 3 else "L"
-    if kind == "alpha":
+    if kind == "16-bit":
+        image = _in_8_bits(image)
+    elif kind == "alpha":
         image = image.convert("RGBA")
         image = _pillow().alpha_composite(_pillow().new("RGBA", image.size, "white"), image)
-    elif kind == "16-bit":
-        image = _pillow().fromarray((np.asarray(image).clip(0, 65_535) // 256).astype(np.uint8))
     return image if image.mode == mode else image.convert(mode), kind
 
 
+def _in_8_bits(image: "Image") -> "Image":
+    """Return the upper 8 bits of 16-bit grey; a transparent value becomes white."""
+    values, transparent = np.asarray(image), image.info.get("transparency")
+    if image.mode == "F" or (image.mode == "I" and (values.min() < 0 or values.max() > 65_535)):
+        raise DataError("has 32-bit pixels, whose scale is not known; convert it to 8 or 16 bits")
+    grey = (values // 256).astype(np.uint8)
+    return _pillow().fromarray(np.where(values == transparent, np.uint8(255), grey))  # type: ignore[no-any-return]
+
+
 def _kind(image: "Image") -> str:
+    if image.mode[0] in "IF":
+        return "16-bit"
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         return "alpha"
-    if image.mode.startswith("I"):
-        return "16-bit"
     return {"L": "grey", "1": "grey", "P": "palette", "CMYK": "CMYK"}.get(image.mode, "RGB")
 
 

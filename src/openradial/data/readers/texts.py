@@ -16,7 +16,7 @@ UNIQUE, WORDS = 0.5, 3.0  # free text: at least this share of different values, 
 
 def holds_texts(root: Path) -> bool:
     """Return whether the class folders of a folder hold text files and no images."""
-    return next(root.glob("*/*.txt"), None) is not None and next(image_files(root, []), None) is None
+    return next(root.glob("*/*.txt"), None) is not None and next(image_files(root, {}), None) is None
 
 
 def read_text_folder(root: Path, classes: tuple[str, ...] | None = None) -> Table:
@@ -28,6 +28,8 @@ def read_text_folder(root: Path, classes: tuple[str, ...] | None = None) -> Tabl
     files = [(label, path) for label, name in enumerate(order) for path in sorted((root / name).rglob("*.txt"))]
     if empty := [name for label, name in enumerate(order) if classes is None and label not in {k for k, _ in files}]:
         raise DataError(f"the class folders {listed(empty, 5)} hold no text files (.txt); remove them", path=root)
+    if others := [str(path.relative_to(root)) for _, path in files if not path.is_file()]:
+        raise DataError(f"expected regular files, got pipes, devices or broken links: {listed(others, 5)}", path=root)
     texts = []
     for _, path in files:
         with expecting("text in UTF-8", path, "convert or remove it"):

@@ -21,6 +21,7 @@ from openradial.server.app import create_app
 from openradial.server.playground.digits import NAMES, SIDE, GreyImage, digit_model, facts, like_mnist, predict_digit
 from openradial.server.playground.learning import SpiralSettings
 from openradial.server.playground.runs import Runs, SpiralRun
+from openradial.server.playground.sentences import Sentences
 from openradial.server.requests import MemoryBudget, RequestError, parse_object, read_body
 from openradial.server.service import Service
 from openradial.server.settings import Limits
@@ -54,6 +55,7 @@ def create_playground(
     service: Service,
     *,
     title: str | None = None,
+    sentences: Sentences | None = None,
     hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]"),
     stopped: Callable[[], bool] = lambda: False,
 ) -> FastAPI:
@@ -61,6 +63,7 @@ def create_playground(
 
     Args:
         title: name of the bundle on the page; without one it is presented as the bundle that comes with the package.
+        sentences: known ones that are shown beside a new one, for a model of texts.
         hosts: accepted Host headers; others are refused, which prevents DNS rebinding.
         stopped: returns True once the server is stopping; event streams then end.
     """
@@ -83,6 +86,15 @@ def create_playground(
     async def model() -> dict[str, Any]:
         """Return what the page needs to know to call ``/v1/predict``."""
         return {"title": title, **service.describe(), **input_form(service.bundle.preprocessing)}
+
+    known = sentences or Sentences(service.bundle)
+
+    @app.post("/play/sentence", include_in_schema=False)
+    async def sentence(request: Request) -> dict[str, Any]:
+        """Return the known sentences that are nearest to a text."""
+        with service.memory.lease() as reserve:
+            fields = parse_object(await read_body(request, service.limits, reserve))
+        return await run_in_threadpool(known.about, fields.get("text"), fields.get("rate"))
 
     app.include_router(spiral_routes(runs, service.memory, stopped), include_in_schema=False)
     app.include_router(digit_routes(service.memory), include_in_schema=False)

@@ -2,6 +2,7 @@
 
 import { ask, find, make, percent, rounded } from "./dom.js";
 import { isUnknown, rateSlider } from "./rate.js";
+import { startSentences } from "./sentences.js";
 
 const AT_ONCE = 4; // images on their way
 const panel = find("#model");
@@ -11,6 +12,7 @@ const drop = find("#drop");
 
 let model = null;
 let rate = () => 0.05;
+let decideSentence = () => {};
 
 export async function startModel() {
   try {
@@ -23,6 +25,7 @@ export async function startModel() {
   find("#model-rate").disabled = model.false_reject_rate === null;
   introduce();
   if (model.kind === "images") acceptImages();
+  else if (model.kind === "texts") decideSentence = startSentences(rate);
   else acceptRows();
 }
 
@@ -68,13 +71,11 @@ async function predictFiles(files) {
 
 const FORMS = {
   table: () => model.fields.map(column),
-  texts: () => [long("Text", "")],
   points: () => [long(`${model.shape[0]} numbers, separated by commas`, Array(model.shape[0]).fill(0).join(", "))],
   sequences: () => [long(`One step per line, ${model.shape[0]} numbers separated by commas`, "")],
 };
 const READERS = {
   table: () => Object.fromEntries(model.fields.map(({ name }, i) => [name, form.elements[i].value])),
-  texts: () => form.elements[0].value,
   points: () => numbers(form.elements[0].value),
   sequences: () => form.elements[0].value.trim().split("\n").map(numbers),
 };
@@ -145,6 +146,7 @@ function show(entry) {
 }
 
 function decide() {
+  decideSentence();
   for (const entry of answers.children) show(entry);
   if (answers.children.length) summarise(answers.children.length);
 }

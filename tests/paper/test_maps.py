@@ -4,8 +4,8 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from openradial.errors import OptionError, ShapeError
-from openradial.evaluation import plots
 from openradial.evaluation.plots.colors import CLASSES
+from paper import maps as plots
 
 
 @pytest.fixture(autouse=True)
