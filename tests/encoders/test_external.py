@@ -201,6 +201,56 @@ def test_a_missing_pooler_is_not_replaced_by_random_numbers(vit, tmp_path):
         encoders.load(f"hf:{tmp_path}")
 
 
+@pytest.mark.parametrize(
+    ("name", "pad", "options"),
+    [
+        ("Roberta", 1, {"max_position_embeddings": 40, "pad_token_id": 1}),
+        ("GPT2", 2, {"n_positions": 32, "n_embd": 16, "n_layer": 2, "n_head": 2, "bos_token_id": 2, "eos_token_id": 2}),
+        ("T5", 1, {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2, "pad_token_id": 1}),
+    ],
+)
+def test_texts_of_other_models_do_not_depend_on_padding(name, pad, options, tmp_path):
+    """RoBERTa pads with another token than 0, GPT-2 has no such token, and of T5 only the encoder is used."""
+    transformers = pytest.importorskip("transformers")
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = ["<s>", "<pad>", "</s>", "<unk>", "my", "card", "lost", "rate"]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = {"unk_token": "<unk>", "eos_token": "</s>"} | ({"pad_token": "<pad>"} if pad == 1 else {})
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(tmp_path)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    options = options | (sizes if name == "Roberta" else {})
+    config = getattr(transformers, f"{name}Config")(vocab_size=len(words), **options)
+    getattr(transformers, f"{name}Model")(config).save_pretrained(tmp_path)
+    encoder = encoders.load(f"hf:{tmp_path}")
+    alone = torch.cat([encoder.features([text]) for text in TEXTS])
+    assert encoder.inputs.pad == pad
+    assert alone.norm(dim=1).tolist() == pytest.approx([1.0] * len(TEXTS))
+    torch.testing.assert_close(encoder.features(TEXTS), alone, **tolerance(1000, torch.float32))
+
+
+def test_clip_encodes_images_with_the_crop_of_its_processor(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    text = {"vocab_size": 9, "max_position_embeddings": 16, "bos_token_id": 1, "eos_token_id": 2, **sizes}
+    vision = {"image_size": 32, "patch_size": 8, **sizes}
+    net = transformers.CLIPModel(transformers.CLIPConfig(text_config=text, vision_config=vision, projection_dim=8))
+    net.eval().save_pretrained(tmp_path)
+    settings = {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 36}, "do_center_crop": True}
+    settings |= {"crop_size": {"height": 32, "width": 32}, "image_mean": [0.5] * 3, "image_std": [0.25] * 3}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    pixels = np.random.default_rng(0).integers(0, 255, (3, 36, 36, 3)).astype(np.uint8)
+    x = (torch.from_numpy(pixels[:, 2:34, 2:34]).permute(0, 3, 1, 2) / 255 - 0.5) / 0.25
+    with torch.no_grad():
+        pooled = net.visual_projection(net.vision_model(pixel_values=x).pooler_output)
+    encoder = encoders.load(f"hf:{tmp_path}")
+    expected = nn.functional.normalize(pooled)
+    torch.testing.assert_close(encoder.features(pixels), expected, **tolerance(1000, torch.float32))
+
+
 def test_a_folder_without_safetensors_is_refused(bert, tmp_path):
     for path in bert.iterdir():
         if path.suffix == ".json":

@@ -22,7 +22,8 @@ from openradial.models.registry import import_factory
 
 FORMS = "hf:NAME, sentence-transformers:NAME, timm:NAME, onnx:FILE or package.module:factory"
 # what is fetched of a model on the Hugging Face hub: never a pickle, never code
-PATTERNS = ["*.json", "*.txt", "*.model", "README.md", "model*.safetensors", "*/model.safetensors"]
+WEIGHTS = ("model*.safetensors", "*/model.safetensors")
+PATTERNS = ["*.json", "*.txt", "*.model", "README.md", *WEIGHTS]
 SAFE = {"trust_remote_code": False, "local_files_only": True}
 IMAGENET = {"input_size": (3, 224, 224), "mean": IMAGENET_MEAN, "std": IMAGENET_STD, "crop_pct": 1.0}  # as in timm
 MOST_TOKENS = 512
@@ -33,7 +34,7 @@ def load_external(name: str, size: int | None = None, column: str | None = None)
     """Return name, network, inputs, checksum and licence of an encoder whose name has a colon; a path is absolute."""
     prefix, _, rest = name.partition(":")
     load, path = LOADERS.get(prefix) if rest else None, Path(rest).expanduser()
-    if load is not None and path.exists():  # a bundle finds it from any other folder
+    if load not in (None, _load_timm) and path.exists():  # a bundle finds it from any other folder
         name = f"{prefix}:{path.resolve()}"
     try:
         net, inputs, checksum, licence = load(rest) if load else _from_network(import_factory(name)())
@@ -133,13 +134,13 @@ def _folder(name: str) -> tuple[Any, ...]:
     if not folder.is_dir():
         hub = require("huggingface_hub", "hf", f"the model {name}")
         folder = Path(hub.snapshot_download(name, allow_patterns=PATTERNS))
-    if not any(folder.glob("*.safetensors")):
+    weights = sorted(path for pattern in WEIGHTS for path in folder.glob(pattern))
+    if not weights:
         raise WeightsError(f"{name} has no weights as safetensors, and other files could run code; convert them")
-    weights = (path.read_bytes() for path in sorted(folder.rglob("*.safetensors")))
     card = folder / "README.md"
     text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
     licence = re.match(r"---\n(?:(?!---).*\n)*?license: *[\"']?([\w.-]+)", text)
-    return folder, _checksum(weights), licence[1] if licence else "unknown"
+    return folder, _checksum(path.read_bytes() for path in weights), licence[1] if licence else "unknown"
 
 
 def _checksum(parts: Iterable[bytes]) -> str:
