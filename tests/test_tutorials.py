@@ -1,0 +1,163 @@
+"""The tutorials: all Python and shell blocks of a page run in order, in a folder of their own, and print what it shows.
+
+Other processors round differently, so numbers with decimals may differ: by 0.05 below 1, otherwise by 5, which are
+percentages. A line ``...`` stands for any lines, and ``...`` at the end of a line for the rest of it. Blocks of the kind
+``console`` are not run.
+"""
+
+import contextlib
+import glob
+import io
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from openradial import cli, encoders
+from openradial.errors import FetchError, MissingError
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?!\w)")
+NEEDED = {"photographs": "efficientnet_lite0", "texts": "minilm"}  # encoders; the others are small, or need no weights
+
+
+def blocks(text):
+    """Each Python or shell block with the text block that follows it directly, or None."""
+    found = [(match[1], match[2]) for match in FENCE.finditer(text)]
+    shown = [code if kind == "text" else None for kind, code in found[1:]] + [None]
+    return [(kind, code, after) for (kind, code), after in zip(found, shown, strict=True) if kind in ("python", "sh")]
+
+
+def same_line(shown, printed):
+    """Whether the words of two lines are equal, and their numbers close."""
+    if shown.endswith("..."):
+        shown = shown[:-3].rstrip()
+        words = NUMBER.split(shown)
+        printed = re.match("".join(re.escape(w) + NUMBER.pattern for w in words[:-1]) + re.escape(words[-1]), printed)
+        if not printed:
+            return False
+        printed = printed[0]
+    if NUMBER.sub("#", shown).split() != NUMBER.sub("#", printed).split():
+        return False
+    return all(map(close, NUMBER.findall(shown), NUMBER.findall(printed)))
+
+
+def close(shown, printed):
+    if "." not in shown:
+        return shown == printed
+    one, other = (float(number.replace(",", "")) for number in (shown, printed))
+    return abs(one - other) <= (0.05 if max(abs(one), abs(other)) <= 1 else 5)
+
+
+def matches(shown, printed):
+    """Whether the printed lines are those that a page shows."""
+    shown, printed = ([line for line in text.splitlines() if line.strip()] for text in (shown, printed))
+    at = 0
+    for i, line in enumerate(shown):
+        if line == "...":
+            continue
+        last = len(printed) if i and shown[i - 1] == "..." else at + 1
+        fits = [k for k in range(at, min(last, len(printed))) if same_line(line, printed[k])]
+        if not fits:
+            return False
+        at = fits[0] + 1
+    return at == len(printed) or shown[-1] == "..."
+
+
+class Session:
+    """Runs blocks one after the other, as a reader does."""
+
+    def __init__(self, monkeypatch, folder):
+        self.names = {"__name__": "tutorial"}
+        self.monkeypatch = monkeypatch
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = str(free.getsockname()[1])
+        command = folder / "bin" / "openradial"
+        command.parent.mkdir()
+        command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m openradial "$@"\n')
+        command.chmod(0o755)
+        monkeypatch.setenv("PATH", str(command.parent), prepend=os.pathsep)
+
+    def run(self, kind, code):
+        code = code.replace("8000", self.port)
+        if kind == "python":
+            with collected() as output:
+                exec(compile(code, "tutorial", "exec"), self.names)
+            return output.getvalue()
+        lines = code.replace("\\\n", " ").splitlines()
+        if all(line.startswith("openradial ") and not set("|&<>;$") & set(line) for line in lines):
+            return "".join(map(self.command, lines))  # in this process: importing torch takes seconds
+        done = subprocess.run(["bash", "-e", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def command(self, line):
+        words = [found for word in shlex.split(line, comments=True) for found in sorted(glob.glob(word)) or [word]]
+        self.monkeypatch.setattr(sys, "argv", words)
+        with collected() as output, pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert not ended.value.code, output.getvalue()
+        return output.getvalue()
+
+
+@contextlib.contextmanager
+def collected():
+    """Collect the output and the messages in one text, as in a terminal."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        yield output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_tutorial_prints_what_it_shows(page, tmp_path, monkeypatch):
+    if page.stem in NEEDED:
+        try:
+            encoders.load(NEEDED[page.stem])
+        except (FetchError, MissingError) as error:
+            if os.environ.get("CI") == "true":
+                raise
+            pytest.skip(f"the encoder of {page.stem} cannot be had here: {error}")
+    monkeypatch.setattr("openradial.encoders.cache.features_folder", lambda: tmp_path / "features")
+    session = Session(monkeypatch, tmp_path)
+    folder = tmp_path / "reader"
+    folder.mkdir()
+    (folder / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(folder)
+    for kind, code, shown in blocks(page.read_text()):
+        printed = session.run(kind, code)
+        assert shown is None or matches(shown, printed), f"{code}\nshown:\n{shown}\nprinted:\n{printed}"
+
+
+def test_there_is_a_tutorial_for_every_kind_of_data():
+    assert [page.stem for page in PAGES] == ["photographs", "tables", "texts", "your-own-model"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_tutorial_is_short(page):
+    assert len(page.read_text().splitlines()) <= 175
+
+
+def test_numbers_may_differ_a_little_and_words_not_at_all():
+    assert matches("accuracy 93.1 % of 1,440\n", "accuracy  94.0 % of 1,440\n")
+    assert not matches("accuracy 93.1 % of 1,440\n", "accuracy 94.0 % of 1,441\n")
+    assert not matches("accuracy 93.1 %\n", "accuracy 80.0 %\n")
+    assert not matches("AUROC 0.91\n", "AUROC 0.82\n")
+    assert not matches("label cat\n", "label dog\n")
+    assert matches("a 1\n...\nb 2.0, ...\n...\n", "a 1\nx\ny\nb 2.1, c 3\nz\n")
+    assert not matches("a\nb\n", "a\nx\nb\n")
+    assert not matches("a\n", "a\nb\n")
+    assert not matches("a\n...\nb\n", "a\nc\n")
+
+
+def test_blocks_are_paired_with_the_text_that_follows():
+    page = "```python\nprint(1)\n```\nprints\n```text\n1\n```\n```console\n$ no\n```\n```sh\nls\n```\n"
+    assert blocks(page) == [("python", "print(1)\n", "1\n"), ("sh", "ls\n", None)]
