@@ -1,7 +1,7 @@
 """The tutorials: all Python and shell blocks of a page run in order, in a folder of their own, and print what it shows.
 
 Other processors round differently, so numbers with decimals may differ: by 0.05 below 1, otherwise by 5, which are
-percentages. A line ``...`` stands for any lines, and ``...`` at the end of a line for the rest of it. Blocks of the kind
+percentages. A line ``...`` stands for any lines, ``...`` at the end of a line for the rest of it. Blocks of the kind
 ``console`` are not run.
 """
 

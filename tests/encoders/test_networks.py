@@ -1,4 +1,5 @@
 import math
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -108,3 +109,16 @@ def test_the_middle_layer_has_the_mean_of_each_channel_half_way(name, stages):
     assert maps.shape[2:] == ((4, 4) if name != "resnet18" else (8, 8))
     torch.testing.assert_close(found["middle"], maps.mean((2, 3)), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(found["outputs"].norm(dim=1), torch.ones(6))
+
+
+def test_views_are_the_mean_of_features_of_the_image_its_mirror_image_and_its_middle():
+    torch.manual_seed(0)
+    body, x = build("efficientnet_lite0", 3).eval(), torch.randn(2, 3, 64, 64)
+    with torch.no_grad():
+        one, flip, crops = (ImageEncoder(deepcopy(body), views).eval()(x) for views in ("one", "flip", "crops"))
+        mirrored = ImageEncoder(deepcopy(body)).eval()(x.flip(3))
+        middle = torch.nn.functional.interpolate(x[:, :, 8:56, 8:56], size=64, mode="bilinear")
+        enlarged = ImageEncoder(deepcopy(body)).eval()(middle)
+    normalize = torch.nn.functional.normalize
+    torch.testing.assert_close(flip, normalize(one + mirrored), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(crops, normalize(one + mirrored + enlarged), rtol=1e-4, atol=1e-5)

@@ -271,3 +271,9 @@ def test_a_better_encoder_is_named_in_one_line(name, better, photos, monkeypatch
     assert notes[0].startswith(f"frozen encoder {name}")
     assert better in notes[1]
     assert len(notes) == 2
+
+
+@pytest.mark.parametrize("data", ["digits", (np.arange(60.0).reshape(30, 2), np.arange(30) % 2)])
+def test_views_are_for_photographs(data):
+    with pytest.raises(OptionError, match="views='flip' is for photographs that an encoder looks at"):
+        openradial.fit(data, views="flip")

@@ -63,6 +63,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "novel": (str, "Classes to leave out, as in cat,dog; the others are known."),
         "epochs": (int, "Passes over the training data."),
         "size": (int, "Size of images from a folder, in pixels."),
+        "views": (str, "Views of a photograph that an encoder looks at: one, flip or crops."),
         "flip": (bool, "Mirror images at random; not for signs and letters."),
         "skip_broken": (bool, "Leave out broken images."),
         "seed": (int, "For the split, the weights and the order; by default 0."),

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as TF
 
-from openradial.errors import OptionError
+from openradial.errors import OptionError, check_choice
 from openradial.nn import hidden_layers
 
 PART = 4  # images at a time: more leave the cache of a CPU, and take twice as long each
+VIEWS = ("one", "flip", "crops")
 CHUNK = 32  # texts that are padded to one length
 
 
@@ -18,10 +19,17 @@ class ImageEncoder(nn.Module):
     """The last hidden layer of a network with ImageNet weights.
 
     The layer ``middle`` has the mean of each channel half way: it tells inputs of another kind from photographs.
+
+    Args:
+        body: the network.
+        views: ``"one"``, the image; ``"flip"``, the mean of the features of the image and of its mirror image; or
+            ``"crops"``, also those of the three quarters in the middle, enlarged.
     """
 
-    def __init__(self, body: Any) -> None:
+    def __init__(self, body: Any, views: str = "one") -> None:
         super().__init__()
+        check_choice("views", views, VIEWS)
+        self.views = views
         self.body, self.num_features, self.num_middle = body, body.num_features, body.num_middle
         self.body.classifier, self.middle = nn.Identity(), nn.Identity()
 
@@ -33,6 +41,12 @@ class ImageEncoder(nn.Module):
 
     def _encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         z, middle = hidden_layers(self.body, x, ("outputs", self.body.middle_layer)).values()
+        if self.views != "one":
+            views, (h, w) = [x.flip(3)], x.shape[2:]
+            if self.views == "crops":
+                part = x[:, :, h // 8 : h - h // 8, w // 8 : w - w // 8]
+                views.append(TF.interpolate(part, size=(h, w), mode="bilinear"))
+            z = TF.normalize(z) + sum(TF.normalize(self.body(view)) for view in views)
         return z, middle.view(len(x), self.num_middle, -1).mean(-1)
 
 

@@ -84,12 +84,15 @@ class Encoder:
         options: dict[str, Any] = {"encoder": self.name, "checksum": self.checksum, "licence": self.licence}
         if isinstance(self.net, TokenEncoder):
             options["shape"] = list(self.net.table.shape)
+        if isinstance(self.net, ImageEncoder):
+            options["views"] = self.net.views
         return "encoder", options
 
     @property
     def key(self) -> str:
         """What identifies the features: the name, the version of our code, the weights, and how inputs are prepared."""
         facts = {**self.inputs.record(), "column": None, "checksum": self.checksum, "name": self.name}
+        facts["views"] = getattr(self.net, "views", None)
         digest = hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()
         return f"{re.sub('[^a-zA-Z0-9_]+', '-', self.name)}-v{VERSION}-{digest[:16]}"
 
@@ -115,7 +118,7 @@ def names(kind: str | None = None) -> list[str]:
     return [*(IMAGES if kind in (None, "images") else ()), *(TEXTS if kind in (None, "texts") else ())]
 
 
-def load(name: str, *, size: int | None = None, column: str | None = None) -> Encoder:
+def load(name: str, *, size: int | None = None, column: str | None = None, views: str = "one") -> Encoder:
     """Return an encoder by its name; fetch and verify its weights unless they are on this machine.
 
     Args:
@@ -123,7 +126,10 @@ def load(name: str, *, size: int | None = None, column: str | None = None) -> En
             ``package.module:factory``. TF-IDF has no weights, see :func:`fit_tfidf`.
         size: of images, in pixels; by default that of the training of the weights.
         column: of a table that holds the texts.
+        views: of images, see :class:`~openradial.encoders.networks.ImageEncoder`.
     """
+    if views != "one" and name not in IMAGES:
+        raise OptionError(f"views={views!r} is for {listed(IMAGES)}, got the encoder {name}; leave it out")
     if ":" in name:
         return Encoder(*load_external(name, size, column))
     if name not in names():
@@ -131,7 +137,7 @@ def load(name: str, *, size: int | None = None, column: str | None = None) -> En
         raise OptionError(f"there is no encoder {name!r}{hint}")
     if name == "tfidf":
         raise OptionError("tfidf has no published weights; fit it to texts with openradial.encoders.fit_tfidf")
-    encoder = _image_encoder(name, size) if name in IMAGES else _text_encoder(name, column)
+    encoder = _image_encoder(name, size, views) if name in IMAGES else _text_encoder(name, column)
     encoder.net.requires_grad_(False).eval()
     return encoder
 
@@ -179,12 +185,13 @@ def build(options: Mapping[str, Any]) -> nn.Module:
     if net is not None:
         return net
     with torch.device("meta"):  # nothing is drawn at random; a bundle brings all tensors
-        return _network(name, options.get("shape", TABLE)).requires_grad_(False).eval()
+        made = _network(name, options.get("shape", TABLE), options.get("views", "one"))
+        return made.requires_grad_(False).eval()
 
 
-def _network(name: str, shape: Sequence[Any] = TABLE) -> nn.Module:
+def _network(name: str, shape: Sequence[Any] = TABLE, views: str = "one") -> nn.Module:
     if name in IMAGES:
-        return ImageEncoder(models.build(name, 1, **models.imagenet_weights(name).options))  # type: ignore[arg-type]
+        return ImageEncoder(models.build(name, 1, **models.imagenet_weights(name).options), views)  # type: ignore[arg-type]
     return BertEncoder() if name == "minilm" else TokenEncoder(*map(int, shape))
 
 
@@ -199,9 +206,9 @@ def _checksum(name: str) -> str:
     return next(iter(_source(name).files.values()))
 
 
-def _image_encoder(name: str, size: int | None) -> Encoder:
+def _image_encoder(name: str, size: int | None, views: str) -> Encoder:
     weights = models.imagenet_weights(name)
-    net = ImageEncoder(models.build(name, 1, weights="imagenet", reset="classifier"))
+    net = ImageEncoder(models.build(name, 1, weights="imagenet", reset="classifier"), views)
     inputs = ImageInputs(size or weights.size, 3, weights.mean, weights.std)
     return Encoder(name, net, inputs, _checksum(name), weights.source.licence)
 

@@ -47,6 +47,8 @@ def _choose(options: FitOptions, source: DataSource) -> tuple[Encoder | None, tu
         raise OptionError(f"{refusal}, which {source.name} holds")
     if asked and not is_closed:
         raise OptionError("an encoder is not trained, and other options ask for training; leave out one of them")
+    if options.views != "one" and not (is_closed and _are_photographs(options, source)):
+        raise OptionError(f"views={options.views!r} is for photographs that an encoder looks at; leave it out")
     if not (is_closed and (source.text is not None or _are_photographs(options, source))):
         return None, ()
     better = ""
@@ -75,7 +77,7 @@ def _are_photographs(options: FitOptions, source: DataSource) -> bool:
 
 def _load(name: str, options: FitOptions, source: DataSource) -> Encoder:
     if name != "tfidf":
-        return encoders.load(name, size=options.size, column=source.text)
+        return encoders.load(name, size=options.size, column=source.text, views=options.views)
     # the words of novel classes must not be known
     known = [source.classes.index(each) for each in options.split(source.classes).known]
     is_known = torch.isin(source.train.labels, torch.tensor(known))

@@ -54,6 +54,8 @@ class FitOptions:
         neighbours: whether distances to training examples in hidden layers count.
         baseline: in closed form, whether to measure logistic regression on the same features too.
         size: of images, in pixels.
+        views: of photographs that an encoder looks at: ``"one"``, ``"flip"`` (the mirror image too) or ``"crops"``
+            (the enlarged middle too); more are slower.
         false_reject_rate: share of known inputs that may be called unknown.
         skip_broken: leave out broken images instead of stopping.
         flip: mirror images at random while training.
@@ -89,6 +91,7 @@ class FitOptions:
     neighbours: bool = True
     baseline: bool = True
     size: int | None = None
+    views: str = "one"
     false_reject_rate: float = 0.05
     skip_broken: bool = False
     flip: bool = False
