@@ -196,7 +196,7 @@ def test_arrays_of_images_are_encoded_on_request(monkeypatch):
     source = as_source((pixels, np.arange(12) % 2))
     features, encoder, _ = encode_source(FitOptions("a", encoder="efficientnet_lite0", size=32), source)
     assert encoder.inputs.size == 32
-    assert features.train.inputs.shape == (12, 1280)
+    assert features.train.inputs.shape == (12, 1280 + encoder.num_middle)
 
 
 def test_a_model_of_word_vectors_is_exported(model, tmp_path):

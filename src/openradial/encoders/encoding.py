@@ -1,9 +1,11 @@
-"""Encode many inputs: those in the cache are read, the others are prepared by threads ahead of the network."""
+"""Encode many inputs: those in the cache are read, the others are encoded by one thread per core."""
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +15,13 @@ from torch import Tensor
 
 from openradial.data.inputs.base import in_parts
 from openradial.data.progress import bar
-from openradial.data.workers import default_workers
 from openradial.encoders.cache import FeatureCache, Key
 from openradial.encoders.registry import Encoder
 from openradial.errors import DataError
 
 BATCH = {"images": 32, "texts": 256}
 SAVED = 1024  # inputs after which features are written to the disk: an interrupted run continues there
-Prepared = tuple[list[int], Tensor]  # indices of inputs, and the inputs
+Encoded = tuple[list[int], Tensor]  # indices of inputs, and their features
 
 
 def encode(
@@ -35,52 +36,67 @@ def encode(
         skip_broken: leave out inputs that cannot be read instead of raising.
     """
     kind = encoder.inputs.kind
-    with ThreadPoolExecutor(default_workers()) as pool:
+    workers = torch.get_num_threads()
+    with one_thread(), ThreadPoolExecutor(workers) as pool:
         keys = list(pool.map(_key, inputs))
         rows = {} if cache is None else cache.read(keys)
         # equal inputs are encoded once; texts of similar length together
         first = {key: i for i, key in reversed(list(enumerate(keys))) if key not in rows}
         missing = sorted(first.values(), key=(lambda i: len(inputs[i])) if kind == "texts" else None)
         with bar("encoding", len(missing), unit=kind) as advance:
-            batches = _prepared(encoder, inputs, in_parts(missing, BATCH[kind]), skip_broken, pool)
+            batches = _encoded(
+                partial(_encode, encoder, inputs, skip_broken), in_parts(missing, BATCH[kind]), pool, workers
+            )
             for part in in_parts(batches, SAVED // BATCH[kind]):
                 encoded: dict[Key, Tensor] = {}
-                for indices, x in part:
-                    encoded |= zip((keys[i] for i in indices), encoder.features(x), strict=True)
+                for indices, features in part:
+                    encoded |= zip((keys[i] for i in indices), features, strict=True)
                     advance(len(indices))
                 rows |= encoded
                 if cache is not None:
                     cache.write(encoded)
     kept = [i for i, key in enumerate(keys) if key in rows]
-    features = (
-        torch.stack([rows[keys[i]] for i in kept])
-        if kept
-        else torch.empty(0, encoder.num_features + encoder.num_middle)
-    )
-    return features, torch.tensor(kept, dtype=torch.int64)
+    width = encoder.num_features + encoder.num_middle
+    found = torch.stack([rows[keys[i]] for i in kept]) if kept else torch.empty(0, width)
+    return found, torch.tensor(kept, dtype=torch.int64)
 
 
-def _prepared(
-    encoder: Encoder, inputs: Sequence[Any], batches: Iterator[list[int]], skip_broken: bool, pool: ThreadPoolExecutor
-) -> Iterator[Prepared]:
-    """Yield batches of prepared inputs; threads prepare the next ones meanwhile."""
-    ahead: deque[Future[list[Prepared]]] = deque()
-    for indices in batches:
-        ahead.append(pool.submit(_prepare, encoder, inputs, indices, skip_broken))
-        if len(ahead) > default_workers():
-            yield from ahead.popleft().result()
-    for future in ahead:
-        yield from future.result()
-
-
-def _prepare(encoder: Encoder, inputs: Sequence[Any], indices: list[int], skip_broken: bool) -> list[Prepared]:
-    """Return a batch; if an input is broken and may be skipped, the others one by one."""
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let each call of torch use one thread: several inputs at a time use the cores better."""
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
-        return [(indices, encoder.inputs.ready([inputs[i] for i in indices]))]
+        yield
+    finally:
+        torch.set_num_threads(count)
+
+
+def _encoded(
+    encode: Callable[[list[int]], list[Encoded]], batches: Iterator[list[int]], pool: ThreadPoolExecutor, workers: int
+) -> Iterator[Encoded]:
+    """Yield batches of features in order; threads work on the next ones meanwhile."""
+    ahead: deque[Future[list[Encoded]]] = deque()
+    try:
+        for indices in batches:
+            ahead.append(pool.submit(encode, indices))
+            if len(ahead) > 2 * workers:
+                yield from ahead.popleft().result()
+        for future in ahead:
+            yield from future.result()
+    finally:  # after Ctrl-C nothing more is begun
+        for future in ahead:
+            future.cancel()
+
+
+def _encode(encoder: Encoder, inputs: Sequence[Any], skip_broken: bool, indices: list[int]) -> list[Encoded]:
+    """Return the features of a batch; if an input is broken and may be skipped, those of the others one by one."""
+    try:
+        return [(indices, encoder.features([inputs[i] for i in indices]))]
     except DataError:
         if not skip_broken:
             raise
-    return [each for i in indices for each in _prepare(encoder, inputs, [i], True)] if len(indices) > 1 else []
+    return [each for i in indices for each in _encode(encoder, inputs, True, [i])] if len(indices) > 1 else []
 
 
 def _key(raw: Any) -> Key:

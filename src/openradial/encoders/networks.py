@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torch.nn import functional as TF
 
 from openradial.errors import OptionError, check_choice
-from openradial.nn import hidden_layers
 
 PART = 4  # images at a time: more leave the cache of a CPU, and take twice as long each
 VIEWS = ("one", "flip", "crops")
@@ -34,20 +33,25 @@ class ImageEncoder(nn.Module):
         self.body.classifier, self.middle = nn.Identity(), nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
+        z, middle = self.encode(x)
+        self.middle(middle)
+        return z
+
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the features, and those of the middle layer; safe in several threads, as hooks are not."""
         parts = (x,) if torch.compiler.is_compiling() else torch.split(x, PART)
         z, middle = (torch.cat(column) for column in zip(*map(self._encode, parts), strict=True))
-        self.middle(middle)
-        return TF.normalize(z)
+        return TF.normalize(z), middle
 
     def _encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        z, middle = hidden_layers(self.body, x, ("outputs", self.body.middle_layer)).values()
+        z, middle = self.body.forward_middle(x)
         if self.views != "one":
             views, (h, w) = [x.flip(3)], x.shape[2:]
             if self.views == "crops":
                 part = x[:, :, h // 8 : h - h // 8, w // 8 : w - w // 8]
                 views.append(TF.interpolate(part, size=(h, w), mode="bilinear"))
             z = TF.normalize(z) + sum(TF.normalize(self.body(view)) for view in views)
-        return z, middle.view(len(x), self.num_middle, -1).mean(-1)
+        return z, middle.mean((2, 3))
 
 
 class ExternalEncoder(nn.Module):

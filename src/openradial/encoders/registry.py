@@ -18,7 +18,6 @@ from openradial.encoders.external import FORMS, load_external
 from openradial.encoders.networks import BertEncoder, ImageEncoder, TokenEncoder
 from openradial.errors import OptionError, check_choice, listed, nearest, require
 from openradial.models.weights import load_state, read_state
-from openradial.nn import hidden_layers
 
 IMAGES = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2", "resnet50", "mobilenetv2")
 TEXTS = ("minilm", "wordllama", "tfidf")  # the best first
@@ -104,9 +103,8 @@ class Encoder:
     @torch.no_grad()
     def features(self, raw: Any) -> Tensor:
         """Return the features of raw inputs, ``(b, num_features + num_middle)``: the last layer, then a middle one."""
-        names = ("outputs", "middle") if self.num_middle else ("outputs",)
         x = self.inputs.transform(self.inputs.ready(raw))
-        return torch.cat(list(hidden_layers(self.net, x, names).values()), 1)
+        return torch.cat(self.net.encode(x), 1) if isinstance(self.net, ImageEncoder) else self.net(x)
 
 
 def names(kind: str | None = None) -> list[str]:

@@ -113,17 +113,19 @@ class ResNet(Network):
                 inputs = convolutions[-1][0]
             stages.append(nn.Sequential(*blocks))
         self.layer1, self.layer2, self.layer3, self.layer4 = stages
-        self.middle_layer, self.num_middle = "layer2", 2 * width * (4 if depth >= 50 else 1)
+        self.num_middle = 2 * width * (4 if depth >= 50 else 1)
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.classifier = nn.Linear(inputs, num_classes)
         self.apply(self.initialise)
 
     def forward_features(self, x: Tensor) -> Tensor:
+        return self.forward_middle(x)[0]
+
+    def forward_middle(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the features ``(b, num_features)``, and the maps of a layer half way, ``(b, num_middle, h, w)``."""
         check_images(x, self.channels)
-        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
-        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
-            x = stage(x)
-        return self.avgpool(x).flatten(1)  # type: ignore[no-any-return]
+        middle = self.layer2(self.layer1(self.maxpool(self.relu(self.bn1(self.conv1(x))))))
+        return self.avgpool(self.layer4(self.layer3(middle))).flatten(1), middle
 
     def initialise(self, layer: nn.Module) -> None:
         if isinstance(layer, nn.Conv2d):
@@ -202,7 +204,7 @@ class EfficientNetLite(Network):
                 blocks.append(Block(inputs, outputs, size, stride if i == 0 else 1, expansion, self.same))
                 inputs = outputs
             if stage == MIDDLE_STAGE:
-                self.middle_layer, self.num_middle = f"blocks.{len(blocks) - 1}", outputs
+                self.middle, self.num_middle = len(blocks), outputs
         self.blocks = nn.Sequential(*blocks)
         self.head = _conv_norm(inputs, HEAD, 1, same=self.same)
         self.pool = nn.AdaptiveAvgPool2d(1)
@@ -211,8 +213,13 @@ class EfficientNetLite(Network):
         self.apply(self.initialise)
 
     def forward_features(self, x: Tensor) -> Tensor:
+        return self.forward_middle(x)[0]
+
+    def forward_middle(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the features ``(b, num_features)``, and the maps of a layer half way, ``(b, num_middle, h, w)``."""
         check_images(x, self.channels)
-        return self.drop(self.pool(self.head(self.blocks(self.stem(x)))).flatten(1))  # type: ignore[no-any-return]
+        middle = self.blocks[: self.middle](self.stem(x))
+        return self.drop(self.pool(self.head(self.blocks[self.middle :](middle))).flatten(1)), middle
 
     def initialise(self, layer: nn.Module) -> None:
         if isinstance(layer, nn.Conv2d):
