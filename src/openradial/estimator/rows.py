@@ -116,6 +116,7 @@ class GroupedExamples:
         wanted = needed + len(self.examples.classes) / 2  # in each class up to half a row is lost to rounding
         rows = "rows" if total == len(known.examples) else "different rows (or groups)"
         ways = [f"fit at least {math.ceil(wanted / share)} {rows}", f"ask for a rate of at least 1/{n + 1}"]
+        ways.append("reject no row with false_reject_rate=None")
         if wanted < total:
             ways.insert(1, f"raise calibration_fraction to {math.ceil(100 * wanted / total) / 100:g}")
         raise OptionError(
