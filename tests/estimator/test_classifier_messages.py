@@ -80,8 +80,8 @@ def test_too_few_rows_for_a_rate_are_refused_before_the_training():
 
     message = (
         "a false_reject_rate of 0.05 needs at least 19 held-out rows, got 8: calibration_fraction=0.2 of 40 rows; "
-        "fit at least 100 rows, raise calibration_fraction to 0.5, ask for a rate of at least 1/9 or reject no row with "
-        "false_reject_rate=None"
+        "fit at least 100 rows, raise calibration_fraction to 0.5, ask for a rate of at least 1/9 or reject no row "
+        "with false_reject_rate=None"
     )
     with refuses(OptionError, message):
         fit(false_reject_rate=0.05, module=fail)

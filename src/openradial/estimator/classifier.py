@@ -39,10 +39,10 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Hidden layers, or random features, and a radial layer as a scikit-learn classifier that may answer "unknown".
 
     Each row is mapped to a point ``o``; class k has the prototype ``scale * e_k``. The nearest prototype is the
-    predicted class, and its distance is the unknown score. A part of the training data is held out (in closed form, each
-    row is scored without its fold instead), the distance to the nearest training row counts too, and a row that is more
-    unknown than known rows is predicted as -1, or as ``"unknown"`` where labels are strings.
-    ``false_reject_rate=None`` switches this off.
+    predicted class, and its distance is the unknown score. A part of the training data is held out (in closed form,
+    each row is scored without its fold instead), the distance to the nearest training row counts too, and a row that is
+    more unknown than known rows is predicted as -1, or as ``"unknown"`` where labels are strings. With
+    ``false_reject_rate=None`` no row is rejected.
 
     The method decides which parameters count: ``hidden``, ``module``, ``loss``, ``outliers`` and those from
     ``max_epochs`` on, except ``random_state``, are for ``"gradient"`` alone, ``random_features`` for ``"closed-form"``.
@@ -299,8 +299,8 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _rejector(self) -> Rejector:
         if self.classifier_.rejector is None:
             raise OptionError(
-                "rows can be rejected only after a calibration: fit with a false_reject_rate, call calibrate with known "
-                "rows that were not trained on, or reject no row with false_reject_rate=None"
+                "rows can be rejected only after a calibration: fit with a false_reject_rate, call calibrate with "
+                "known rows that were not trained on, or reject no row with false_reject_rate=None"
             )
         return self.classifier_.rejector
 
