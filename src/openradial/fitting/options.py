@@ -36,12 +36,15 @@ class FitOptions:
         encoder: a frozen encoder by name, see :func:`openradial.encoders.names`; ``"auto"`` chooses one for texts, and
             for photographs of at least 40 pixels in files.
         weights: ``"imagenet"`` or a file of weights to start from; None follows from the network.
-        reset: layers that ignore the ``weights``: ``"classifier"``, ``"fully_connected"`` or ``"none"``.
+        reset: layers that ignore the ``weights``: ``"classifier"``, ``"fully_connected"`` or ``"none"``; or
+            ``"closed-form"``, where the classifier is solved on the features instead of drawn at random.
         head: ``"radial"``, ``"softmax"``, ``"doc"`` or ``"cac"``.
         method: ``"gradient"`` trains a network; ``"closed-form"`` solves the head on the columns of a table or on other
             features, see :class:`openradial.heads.ClosedFormRadialHead`; ``"auto"`` is closed form for tables, and
             for photographs and texts on the features of an encoder; ``"best"`` fits a table in both ways and keeps the
             model with the higher accuracy on held-out known rows.
+        finetune: continue with gradient training of the encoder of photographs, from the solution in closed form; the
+            frozen model is kept unless the trained one is more accurate on held-out known examples.
         calibration: ``"split"`` holds a part out; ``"cross"``, in closed form, scores each example without its fold;
             ``"auto"`` is cross up to 20,000 examples in closed form.
         class_weight: None, ``"balanced"``, or in closed form ``"auto"``.
@@ -75,6 +78,7 @@ class FitOptions:
     reset: str = "classifier"
     head: HeadName = "radial"
     method: MethodName | Literal["auto", "best"] = "auto"
+    finetune: bool = False
     calibration: Literal["auto", "split", "cross"] = "auto"
     class_weight: ClassWeightName | None = None
     random_features: int | None = None
@@ -99,7 +103,7 @@ class FitOptions:
             raise OptionError(f"a column is numeric or categorical, got both for {listed(sorted(both))}")
         check_rate("false_reject_rate", self.false_reject_rate)
         check_count("seed", self.seed, least=0)
-        check_choice("reset", self.reset, ("classifier", "fully_connected", "none"))
+        check_choice("reset", self.reset, ("classifier", "fully_connected", "none", "closed-form"))
         check_choice("method", self.method, ("auto", "best", "gradient", "closed-form"))
         check_choice("calibration", self.calibration, ("auto", "split", "cross"))
         if self.calibration == "cross" and self.method == "gradient":
@@ -108,18 +112,22 @@ class FitOptions:
             raise OptionError("model='features' has nothing to train; use method='closed-form', or another network")
         if self.encoder != "auto" and self.method == "gradient":
             raise OptionError("an encoder is not trained; use method='closed-form', or model= and weights= to train")
+        if self.finetune and (self.method in ("gradient", "best") or self.model != "auto" or self.weights is not None):
+            raise OptionError("finetune trains the encoder, so method, model and weights are given; leave them out")
+        if (self.finetune or self.reset == "closed-form") and (self.head != "radial" or self.random_features):
+            raise OptionError("training starts from the closed form of a radial head without random features alone")
         if self.size is not None:
             check_count("size", self.size, least=8)
         if self.known is not None and self.novel is not None:
             raise OptionError("name either the known classes or the novel ones, got both; the rest is the other side")
-        for name in ("skip_broken", "flip", "neighbours", "baseline"):
+        for name in ("skip_broken", "flip", "neighbours", "baseline", "finetune"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name} must be true or false, got {getattr(self, name)!r}")
         # refuse what no recipe and no setting can be, before anything starts
         least = self.choose_method("points")  # what the other options ask for, whatever the data
         Recipe(**self.recipe_options() | {"method": least})
         Settings.from_mapping(self.training)
-        if self.method != "best" and least == "closed-form" and (given := self._only_trained()):
+        if self.method != "best" and not self.finetune and least == "closed-form" and (given := self._only_trained()):
             raise OptionError(
                 f"{given[0]} is for a network that is trained, and in closed form none is; leave it out, or use "
                 "method='gradient'"

@@ -18,7 +18,7 @@ from openradial.data.batches import BatchOptions
 from openradial.encoders import Encoder
 from openradial.errors import OptionError, TrainingError
 from openradial.fitting.baseline import fit_baseline
-from openradial.fitting.calibration import calibrate, calibrate_fitted
+from openradial.fitting.calibration import LabelledBatches, calibrate, calibrate_fitted
 from openradial.fitting.closed_form import calibrate_cross, fit_closed_form, selected_values
 from openradial.fitting.columns import reading_options
 from openradial.fitting.cross import FeatureSet
@@ -30,6 +30,7 @@ from openradial.fitting.options import FitOptions
 from openradial.fitting.preparation import PreparedData, prepare
 from openradial.fitting.report import GUARANTEES, Decided, FitReport, decide, make_report, weaknesses
 from openradial.fitting.selection import fit_best
+from openradial.heads import ClosedFormRadialHead
 from openradial.heads.class_weight import balanced_weights
 from openradial.recipe import EMBEDDING, Recipe, closed_form_recipe, default_recipe
 from openradial.training import Devices, Record, Settings, limited_threads
@@ -38,6 +39,7 @@ from openradial.training.checkpoint import LAST, load
 from openradial.training.sharding import gathered
 
 CHUNK = 256  # examples per batch once the network is trained
+FEW = 32  # images per batch for a large network
 
 
 class StoppedError(TrainingError):
@@ -88,9 +90,11 @@ def fit(
     wanted = FitOptions.from_mapping({"data": name_of(data), **options})
     source = as_source(data, wanted.label, wanted.text, **reading_options(wanted))
     folder = None if out is None else _checked_folder(out, overwrite)
-    if wanted.method == "best":
+    if wanted.method == "best" or wanted.finetune:
         run: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "nodes": nodes, "strategy": strategy}
-        model = fit_best(partial(fit, on_epoch=on_epoch, show_progress=show_progress, **run), source, wanted)
+        model = fit_best(partial(fit, on_epoch=on_epoch, show_progress=show_progress, **run), source, wanted, on_start)
+        model.report = replace(model.report, seconds=round(time.monotonic() - began, 1))
+        model.metadata["training"]["seconds"] = model.report.seconds
         return _saved(model, folder, overwrite)
     features, encoder, notes = encode_source(wanted, source)
     as_features = wanted if encoder is None else replace(wanted, method="closed-form", size=None, encoder="auto")
@@ -128,7 +132,8 @@ def fit(
         show_progress=show_progress,
     )
     if not history.finished:
-        raise StoppedError(f"stopped by {history.stopped_by} after {len(history.records)} epochs; resume with --resume")
+        hint = "" if folder is None else "; resume with --resume"
+        raise StoppedError(f"stopped by {history.stopped_by} after {len(history.records)} epochs{hint}")
     net = gathered(net, lambda: build_network(wanted, prepared)[0])
     model = _calibrated(net, head, recipe, wanted, prepared)
     model.report = _measured(model, prepared, began)
@@ -182,7 +187,8 @@ def build_network(options: FitOptions, prepared: PreparedData) -> tuple[nn.Modul
     """Return the network with its initial weights, and how it is trained and scored."""
     torch.manual_seed(options.seed)
     choice = prepared.network
-    initial: dict[str, Any] = {} if choice.weights is None else {"weights": choice.weights, "reset": options.reset}
+    reset = "classifier" if options.reset == "closed-form" else options.reset
+    initial: dict[str, Any] = {} if choice.weights is None else {"weights": choice.weights, "reset": reset}
     net = models.build(choice.name, len(prepared.split.known), **initial, **choice.options)
     last = getattr(net, "classifier", None)
     if initial and options.head == "radial" and options.reset != "none" and isinstance(last, nn.Linear):
@@ -191,7 +197,26 @@ def build_network(options: FitOptions, prepared: PreparedData) -> tuple[nn.Modul
         # one point, where the features are lost.
         nn.init.normal_(last.weight, 0, 1e-3)
         nn.init.zeros_(last.bias)
-    return net, default_recipe(net, choice.name, prepared.kind, **options.recipe_options())
+    recipe = default_recipe(net, choice.name, prepared.kind, **options.recipe_options())
+    if options.reset == "closed-form":
+        solve_classifier(net, recipe, prepared.batches(prepared.train, FEW))
+    return net, recipe
+
+
+@torch.no_grad()
+def solve_classifier(net: nn.Module, recipe: Recipe, train: LabelledBatches) -> None:
+    """Set the last affine layer of a network to the closed-form solution on the features that it takes."""
+    last = getattr(net, "classifier", None)
+    if not isinstance(last, nn.Linear):
+        raise OptionError("reset='closed-form' needs a network whose last layer, classifier, is affine; use another")
+    net.classifier = nn.Identity()
+    known = FeatureSet.of(net, train)
+    head = ClosedFormRadialHead(
+        last.out_features, last.in_features, scale=recipe.scale, class_weight=recipe.class_weight
+    ).fit(known.z, known.y)
+    last.weight.copy_(head.weight)  # type: ignore[arg-type]
+    last.bias.copy_(head.bias)  # type: ignore[arg-type]
+    net.classifier = last
 
 
 def training_folder(out: Path) -> Path:

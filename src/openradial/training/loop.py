@@ -194,6 +194,10 @@ class _Run:
     def _train_epoch(self, requests: StopRequests) -> bool:
         """Return whether the epoch was completed."""
         self.model.train()
+        if self.settings.frozen_statistics:
+            for layer in self.model.modules():
+                if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+                    layer.eval()
         title = f"epoch {self.position.epoch + 1}/{self.settings.epochs}"
         with self._bar(title, self.train) as advance:
             advance(int(self.position.sums[0]) * self.devices.world_size)
