@@ -29,7 +29,7 @@ def fit_closed_form(
 
     Return it with the scores of known classes that were left out: they choose the score of the head and the weights.
     """
-    head = recipe.make_closed_form_head(classes, known.z.shape[1], seed).fit(known.z, known.y)
+    head = recipe.make_closed_form_head(classes, known.z.shape[1], seed).fit(known.z, known.y, known.weights)
     left_out, weights = leave_classes_out(head, recipe, known, seed), recipe.weights
     if left_out is not None and recipe.layers:
         choice = left_out.choose(weights)
@@ -69,7 +69,7 @@ def calibrate_cross(
     _check_enough(known, rate, count)
     folds = assign_folds(known.y, count, known.groups, seed)
     scorers = [scorer for _, scorer in model.layer_scorers() if scorer is not head]
-    result = cross_fit(head, scorers, known.z, known.y, folds, recipe.outliers, seed)
+    result = cross_fit(head, scorers, known.z, known.y, folds, recipe.outliers, seed, known.weights)
     model = model.replace(rejector=Rejector(rate))
     if not (model.layers and fit_combination(model, result.scores)):
         model = model.replace(scorers=None, combination=None)

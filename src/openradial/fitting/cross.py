@@ -30,11 +30,12 @@ WIDE = 1_000  # features beyond which solving again takes long
 
 @dataclass(frozen=True, eq=False)
 class FeatureSet:
-    """Features ``(n, d)``, labels ``(n,)``, and the group of each example, which no fold separates."""
+    """Features ``(n, d)``, labels ``(n,)``, the group of each example, which no fold separates, and its weight."""
 
     z: Tensor
     y: Tensor
     groups: Tensor | None = None
+    weights: Tensor | None = None  # of the examples in the solution of the head; nothing else uses them
 
     @classmethod
     @torch.no_grad()
@@ -93,17 +94,19 @@ def cross_fit(
     folds: Tensor,
     outliers: Sequence[str] = (),
     seed: int = 0,
+    weights: Tensor | None = None,
 ) -> OutOfFold:
     """Score examples under head and scorers without their fold; they were fitted on all examples ``(n, d), (n,)``.
 
-    ``outliers`` are kinds of outliers to make from each fold, see :func:`openradial.training.make_outliers`.
+    ``outliers`` are kinds of outliers to make from each fold, see :func:`openradial.training.make_outliers`;
+    ``weights``, ``(n,)``, those with which the head was fitted.
     """
     others = [_without_fold(scorer, z, y, folds, seed) for scorer in scorers]
     parts, made = [], []
     for fold in range(int(folds.max()) + 1):
         rows = (folds == fold).nonzero().squeeze(1)
         x, labels = z[rows], y[rows]
-        without = head.without(head.sums_of(x, labels))
+        without = head.without(head.sums_of(x, labels, None if weights is None else weights[rows]))
         result = without.compute(x)
         columns = [result.unknown_score, *(make(fold).unknown_score(x) for make in others)]
         scores = torch.stack([each.double() for each in columns], 1)
