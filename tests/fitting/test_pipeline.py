@@ -271,3 +271,26 @@ def test_every_head_can_be_exported_and_evaluated(head, tmp_path):
     evaluation = model.evaluate(path, path, label="kind")
     assert evaluation.accuracy.value > 0.5
     assert evaluation.novel_metrics[0].examples == 60
+
+
+def test_a_time_limit_ends_training_with_a_note(tmp_path):
+    path = write_table(tmp_path / "t.csv", rows=120)
+    model = quick(path, label="kind", epochs=30, time_limit=1e-6, out=tmp_path / "model")
+    assert model.report.notes[-1] == "the time limit ended training after 1 of 30 epochs"
+    assert load(tmp_path / "model").metadata["training"]["epochs"] == 1
+    assert quick(path, label="kind", epochs=2, time_limit=60).metadata["training"]["epochs"] == 2
+    with pytest.raises(OptionError, match="time_limit must be"):
+        FitOptions("t.csv", time_limit=0)
+
+
+def test_a_time_limit_leaves_out_what_is_optional_in_closed_form(tmp_path):
+    path = write_table(tmp_path / "t.csv", rows=240, classes=6)
+    short, long = (fit(path, label="kind", time_limit=limit, show_progress=False) for limit in (1e-6, 60))
+    assert short.report.expected_detection is None is short.report.baseline
+    assert [note.split(",")[0] for note in short.report.notes[-2:]] == [
+        "no time was left for leaving known classes out",
+        "no time was left for a baseline",
+    ]
+    assert long.report.expected_detection is not None is not long.report.baseline
+    assert not any("no time" in note for note in long.report.notes)
+    assert short.report.accuracy > 0.9

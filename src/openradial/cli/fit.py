@@ -63,6 +63,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "known": (str, "Known classes, as in cat,dog, or random:6; the others are novel."),
         "novel": (str, "Classes to leave out, as in cat,dog; the others are known."),
         "epochs": (int, "Passes over the training data."),
+        "time_limit": (float, "Minutes for the run; training ends early, and optional parts are left out."),
         "size": (int, "Size of images from a folder, in pixels."),
         "flip": (bool, "Mirror images at random; not for signs and letters."),
         "skip_broken": (bool, "Leave out broken images."),

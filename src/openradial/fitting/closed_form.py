@@ -1,6 +1,6 @@
 """Fit a classifier in closed form: the features are not trained, the head is solved, all examples calibrate it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,14 +23,20 @@ FEW_FOLDS = 5  # with wide features, where solving again takes long
 
 
 def fit_closed_form(
-    net: nn.Module, recipe: Recipe, classes: tuple[str, ...], known: FeatureSet, seed: int = 0
+    net: nn.Module,
+    recipe: Recipe,
+    classes: tuple[str, ...],
+    known: FeatureSet,
+    seed: int = 0,
+    has_time: Callable[[], bool] = lambda: True,
 ) -> tuple[OpenClassifier, LeftOut | None]:
     """Fit head and scorers on the features of all these examples; the classifier is not calibrated yet.
 
     Return it with the scores of known classes that were left out: they choose the score of the head and the weights.
+    Without time for that, the defaults are used.
     """
     head = recipe.make_closed_form_head(classes, known.z.shape[1], seed).fit(known.z, known.y, known.weights)
-    left_out, weights = leave_classes_out(head, recipe, known, seed), recipe.weights
+    left_out, weights = leave_classes_out(head, recipe, known, seed) if has_time() else None, recipe.weights
     if left_out is not None and recipe.layers:
         choice = left_out.choose(weights)
         head.score, weights, left_out = choice.score, choice.weights, left_out.select(choice)

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from openradial.conformal.inputs import check_rate
 from openradial.data.splits import Split, named_split, parse_known
-from openradial.errors import OptionError, check_choice, check_count, listed, nearest
+from openradial.errors import OptionError, check_choice, check_count, check_positive, listed, nearest
 from openradial.recipe import ClassWeightName, HeadName, LossName, MethodName, Recipe
 from openradial.training import Settings
 from openradial.training.settings import checked_names, read_toml
@@ -53,6 +53,8 @@ class FitOptions:
         outliers: weight of the outliers that are made from each batch; 0 for none; None for the default.
         neighbours: whether distances to training examples in hidden layers count.
         baseline: in closed form, whether to measure logistic regression on the same features too.
+        time_limit: minutes for the run: training ends with the last epoch that fits, and in closed form optional parts
+            are left out. Reading and encoding are not cut short.
         size: of images, in pixels.
         false_reject_rate: share of known inputs that may be called unknown.
         skip_broken: leave out broken images instead of stopping.
@@ -88,6 +90,7 @@ class FitOptions:
     outliers: float | None = None
     neighbours: bool = True
     baseline: bool = True
+    time_limit: float | None = None
     size: int | None = None
     false_reject_rate: float = 0.05
     skip_broken: bool = False
@@ -116,6 +119,8 @@ class FitOptions:
             raise OptionError("finetune trains the encoder, so method, model and weights are given; leave them out")
         if (self.finetune or self.reset == "closed-form") and (self.head != "radial" or self.random_features):
             raise OptionError("training starts from the closed form of a radial head without random features alone")
+        if self.time_limit is not None:
+            check_positive("time_limit", self.time_limit)
         if self.size is not None:
             check_count("size", self.size, least=8)
         if self.known is not None and self.novel is not None:

@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,8 @@ from torch import nn
 from openradial import models
 from openradial.classifier import OpenClassifier
 from openradial.data.batches import BatchOptions
+from openradial.data.progress import bar
+from openradial.data.readers.table_files import TABLES, ending_of
 from openradial.encoders import Encoder
 from openradial.errors import OptionError, TrainingError
 from openradial.fitting.baseline import fit_baseline
@@ -88,7 +91,11 @@ def fit(
     """
     began = time.monotonic()
     wanted = FitOptions.from_mapping({"data": name_of(data), **options})
-    source = as_source(data, wanted.label, wanted.text, **reading_options(wanted))
+    deadline = None if wanted.time_limit is None else began + 60 * wanted.time_limit
+    stage = partial(bar, total=None) if show_progress else nullcontext
+    is_table = isinstance(data, str | Path) and ending_of(Path(data)) in TABLES  # others have their own bars
+    with stage("reading") if is_table else nullcontext():
+        source = as_source(data, wanted.label, wanted.text, **reading_options(wanted))
     folder = None if out is None else _checked_folder(out, overwrite)
     if wanted.method == "best" or wanted.finetune:
         run: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "nodes": nodes, "strategy": strategy}
@@ -103,7 +110,9 @@ def fit(
     if prepared.method == "closed-form":
         if on_start is not None:
             on_start(prepared, None)
-        return _saved(_fit_closed_form(as_features, prepared, encoder, began), folder, overwrite)
+        with stage("fitting and calibrating"):
+            model = _fit_closed_form(as_features, prepared, encoder, began, deadline)
+        return _saved(model, folder, overwrite)
     settings = choose_settings(wanted, prepared.network, len(prepared.train))
     run_devices = Devices(settings, accelerator=accelerator, devices=devices, nodes=nodes, strategy=strategy)
     if on_start is not None and run_devices.is_main:
@@ -130,13 +139,19 @@ def fit(
         metadata=facts,
         report=on_epoch,
         show_progress=show_progress,
+        deadline=deadline,
     )
     if not history.finished:
         hint = "" if folder is None else "; resume with --resume"
         raise StoppedError(f"stopped by {history.stopped_by} after {len(history.records)} epochs{hint}")
     net = gathered(net, lambda: build_network(wanted, prepared)[0])
-    model = _calibrated(net, head, recipe, wanted, prepared)
-    model.report = _measured(model, prepared, began)
+    notes = ()
+    if history.stopped_by is not None:
+        notes = (f"{history.stopped_by} ended training after {len(history.records)} of {settings.epochs} epochs",)
+    with stage("calibrating"):
+        model = _calibrated(net, head, recipe, wanted, prepared)
+    with stage("evaluating"):
+        model.report = _measured(model, prepared, began, notes=notes)
     training = {"epochs": len(history.records), "settings": settings.as_dict()}
     model.metadata = _metadata(wanted, prepared, recipe, model.report, training)
     if folder is not None and run_devices.is_main:
@@ -153,16 +168,26 @@ def _saved(model: OpenClassifier, folder: Path | None, overwrite: bool) -> OpenC
 
 
 def _fit_closed_form(
-    options: FitOptions, prepared: PreparedData, encoder: Encoder | None, began: float
+    options: FitOptions, prepared: PreparedData, encoder: Encoder | None, began: float, deadline: float | None
 ) -> OpenClassifier:
     """Fit the head and the scorers on features, calibrate and measure."""
+    started, skipped = time.monotonic(), list[str]()
+
+    def has_time(part: str) -> bool:  # for what takes about as long as everything so far
+        now = time.monotonic()
+        if deadline is not None and 2 * now - started > deadline:
+            skipped.append(f"no time was left for {part}")
+            return False
+        return True
+
     classes, rate, seed = prepared.split.known, options.false_reject_rate, options.seed
     kind = "table" if prepared.kind == "points" and prepared.num_features < EMBEDDING else prepared.kind
     recipe = closed_form_recipe(kind, len(prepared.train), **options.recipe_options())
     net = models.build(prepared.network.name, prepared.num_features)
     known = FeatureSet.of(net, prepared.batches(prepared.train, CHUNK), prepared.groups)
     with limited_threads(known.threads(recipe)):
-        model, left_out = fit_closed_form(net, recipe, classes, known, seed)
+        leaving = partial(has_time, "leaving known classes out, so the detection of novel ones is not estimated")
+        model, left_out = fit_closed_form(net, recipe, classes, known, seed, leaving)
         decided = None
         if prepared.calibration is None:
             model, decided = calibrate_cross(model, recipe, rate, known, seed)
@@ -170,10 +195,11 @@ def _fit_closed_form(
             held_out = None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK)
             model = calibrate_fitted(model, recipe, rate, held_out, prepared.batches(prepared.calibration, CHUNK))
         values: dict[str, Any] = {"expected_detection": expected_detection(model, rate, left_out)}
-    if options.baseline:
+    if options.baseline and has_time("a baseline"):
         parts = {"report": prepared.report, "novel": prepared.novel}
         others = {k: FeatureSet.of(net, prepared.batches(part, CHUNK)) for k, part in parts.items() if part is not None}
         values["baseline"], values["notes"] = fit_baseline(known, **others, seed=seed)
+    values["notes"] = (*values.get("notes", ()), *skipped)
     report = _measured(model, prepared, began, decided, **values)
     if encoder is None:
         model = model.replace(preprocessing=prepared.inputs, network=(prepared.network.name, {}))

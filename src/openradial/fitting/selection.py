@@ -1,5 +1,6 @@
 """Fit in closed form and by gradient training; keep the model with the higher accuracy on held-out known examples."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -49,16 +50,22 @@ def fit_best(
                 f"{what} compares two models on held-out examples, and {count:,} are too few; add examples"
             )
 
-    fitted = {"closed-form": fit(source, **solved | {"calibration": "split"}, on_start=keep_parts)}
+    began = time.monotonic()
+
+    def time_left() -> dict[str, float]:
+        left = 0.0 if options.time_limit is None else options.time_limit - (time.monotonic() - began) / 60
+        return {} if options.time_limit is None else {"time_limit": max(left, 1e-3)}
+
+    fitted = {"closed-form": fit(source, **solved | {"calibration": "split"} | time_left(), on_start=keep_parts)}
     if options.finetune:
         trained = _from_encoder(trained, fitted["closed-form"])
-    fitted["gradient"] = fit(source, **_values(trained), on_start=keep_parts)
+    fitted["gradient"] = fit(source, **_values(trained) | time_left(), on_start=keep_parts)
     accuracy = {method: _accuracy(model, part) for (method, model), part in zip(fitted.items(), parts, strict=True)}
     assert torch.equal(*(part.combination.labels for part in parts))  # type: ignore[union-attr]
     best = max(accuracy, key=accuracy.__getitem__)  # closed form wins a tie: it is faster
     model = fitted[best]
     if best == "closed-form" and options.calibration != "split":
-        model = fit(source, **solved)
+        model = fit(source, **solved | time_left())
     shown = {"closed-form": "frozen", "gradient": "fine-tuned"} if options.finetune else {name: name for name in fitted}
     shares = ", ".join(f"{shown[method]} {100 * accuracy[method]:.1f} %" for method in accuracy)
     chosen = f"the {shown[best]} encoder is kept" if options.finetune else f"method {best} is chosen"
