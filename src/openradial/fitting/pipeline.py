@@ -16,6 +16,7 @@ from torch import nn
 from openradial import models
 from openradial.classifier import OpenClassifier
 from openradial.data.batches import BatchOptions
+from openradial.data.examples import Examples
 from openradial.data.progress import bar
 from openradial.data.readers.table_files import TABLES, ending_of
 from openradial.encoders import Encoder
@@ -30,7 +31,7 @@ from openradial.fitting.in_memory import FitData, as_source, name_of
 from openradial.fitting.networks import choose_settings
 from openradial.fitting.novelty import expected_detection
 from openradial.fitting.options import FitOptions
-from openradial.fitting.preparation import PreparedData, prepare
+from openradial.fitting.preparation import ROWS, PreparedData, prepare
 from openradial.fitting.report import GUARANTEES, Decided, FitReport, decide, make_report, weaknesses
 from openradial.fitting.selection import fit_best
 from openradial.heads import ClosedFormRadialHead
@@ -122,8 +123,8 @@ def fit(
     counts = torch.bincount(prepared.train.labels, minlength=head.num_classes)
     checkpoints = None if folder is None else training_folder(folder)
     # what must be the same in a run that is resumed
-    values = {"options": wanted.as_dict() | {"training": {}}, "classes": prepared.split.known}
-    facts = _json(values | {"examples": prepared.counts()})
+    facts = {"options": wanted.as_dict() | {"training": {}}, "classes": prepared.split.known}
+    facts = _json(facts | {"examples": prepared.counts()})
     if resume and checkpoints is not None:
         _check_same_run(checkpoints, facts)
     history = train(
@@ -145,13 +146,16 @@ def fit(
         hint = "" if folder is None else "; resume with --resume"
         raise StoppedError(f"stopped by {history.stopped_by} after {len(history.records)} epochs{hint}")
     net = gathered(net, lambda: build_network(wanted, prepared)[0])
-    notes = ()
-    if history.stopped_by is not None:
-        notes = (f"{history.stopped_by} ended training after {len(history.records)} of {settings.epochs} epochs",)
     with stage("calibrating"):
         model = _calibrated(net, head, recipe, wanted, prepared)
     with stage("evaluating"):
-        model.report = _measured(model, prepared, began, notes=notes)
+        values: dict[str, Any] = {}
+        if history.stopped_by is not None:
+            ended = f"ended training after {len(history.records)} of {settings.epochs} epochs; there is no baseline"
+            values["notes"] = (f"{history.stopped_by} {ended}",)
+        elif wanted.baseline:
+            values = _baseline(prepared, nn.Flatten(), None, wanted.seed)
+        model.report = _measured(model, prepared, began, **values)
     training = {"epochs": len(history.records), "settings": settings.as_dict()}
     model.metadata = _metadata(wanted, prepared, recipe, model.report, training)
     if folder is not None and run_devices.is_main:
@@ -196,9 +200,7 @@ def _fit_closed_form(
             model = calibrate_fitted(model, recipe, rate, held_out, prepared.batches(prepared.calibration, CHUNK))
         values: dict[str, Any] = {"expected_detection": expected_detection(model, rate, left_out)}
     if options.baseline and has_time("a baseline"):
-        parts = {"report": prepared.report, "novel": prepared.novel}
-        others = {k: FeatureSet.of(net, prepared.batches(part, CHUNK)) for k, part in parts.items() if part is not None}
-        values["baseline"], values["notes"] = fit_baseline(known, **others, seed=seed)
+        values |= _baseline(prepared, net, known, seed)
     values["notes"] = (*values.get("notes", ()), *skipped)
     report = _measured(model, prepared, began, decided, **values)
     if encoder is None:
@@ -207,6 +209,21 @@ def _fit_closed_form(
         model = model.replace(net=encoder.net, preprocessing=encoder.inputs, network=encoder.network)
     model.report, model.metadata = report, _metadata(options, prepared, recipe, report, {})
     return model
+
+
+def _baseline(prepared: PreparedData, net: nn.Module, known: FeatureSet | None, seed: int) -> dict[str, Any]:
+    """Return logistic regression on the features, or of a trained network on its inputs, with notes."""
+    is_trained = known is None
+    if known is None:
+        if prepared.kind not in ("images", *ROWS) or not isinstance(prepared.train, Examples):
+            return {"notes": (f"no baseline: there is none for {prepared.kind} of this kind",)}
+        known = FeatureSet.of(net, prepared.batches(prepared.train, CHUNK), prepared.groups)
+    parts = {"report": prepared.report, "novel": prepared.novel}
+    others = {k: FeatureSet.of(net, prepared.batches(part, CHUNK)) for k, part in parts.items() if part is not None}
+    made, notes = fit_baseline(known, **others, seed=seed)
+    if made is not None and is_trained:
+        made = replace(made, name=f"{made.name} on the inputs")
+    return {"baseline": made, "notes": notes}
 
 
 def build_network(options: FitOptions, prepared: PreparedData) -> tuple[nn.Module, Recipe]:
