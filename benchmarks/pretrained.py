@@ -82,7 +82,7 @@ def ours(kind: str, z: Tensor, y: Tensor, seed: int) -> Callable[[Tensor], Score
     net, known = Features(z.shape[1]), FeatureSet(z, y)
     if kind == "images":
         net = Features(z.shape[1], num_middle=z.shape[1] - LAST)
-        known = FeatureSet(z[:, :LAST], y, None, z[:, LAST:])
+        known = FeatureSet(z[:, :LAST], y, middle=z[:, LAST:])
         recipe = replace(recipe, layers=(*recipe.layers, MIDDLE))
     model, _ = fit_closed_form(net, recipe, classes, known, seed)
     model, _ = calibrate_cross(model, recipe, RATE, known, seed)

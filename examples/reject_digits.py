@@ -22,7 +22,7 @@ def main() -> dict[float, tuple[float, float]]:
     train_X, test_X, train_y, test_y = train_test_split(
         X[known], y[known], test_size=1 / 3, stratify=y[known], random_state=0
     )
-    classifier = openradial.RadialClassifier(false_reject_rate=0.05, random_state=0).fit(train_X, train_y)
+    classifier = openradial.RadialClassifier(random_state=0).fit(train_X, train_y)
 
     rejected = {}
     for rate in RATES:
@@ -33,7 +33,7 @@ def main() -> dict[float, tuple[float, float]]:
     scores = classifier.unknown_score(test_X), classifier.unknown_score(X[~known])
     print(f"AUROC, known versus novel: {auroc(*scores):.3f}")
 
-    closed = openradial.RadialClassifier(beta="fit", random_state=0).fit(train_X, train_y)
+    closed = openradial.RadialClassifier(beta="fit", false_reject_rate=None, random_state=0).fit(train_X, train_y)
     print(f"without rejection: accuracy {closed.score(test_X, test_y):.3f}", end=", ")
     print(f"log loss {log_loss(test_y, closed.predict_proba(test_X)):.3f} with beta = {closed.beta_:.2f}")
     return rejected

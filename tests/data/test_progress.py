@@ -1,6 +1,9 @@
 import io
 import re
 import sys
+import time
+
+import pytest
 
 from openradial.data import progress
 
@@ -23,9 +26,36 @@ def test_a_bar_is_shown_on_a_terminal(monkeypatch):
     assert "10/10 images" in shown
 
 
-def test_nothing_is_shown_where_nobody_watches(monkeypatch):
+def test_nothing_is_printed_about_what_is_quick(monkeypatch):
     screen = io.StringIO()
     monkeypatch.setattr(sys, "stderr", screen)
     with progress.bar("reading", total=10) as advance:
         advance(10)
     assert screen.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("total", "line"), [(10, r"reading: 4 of 10 images, \d:\d\d left"), (None, r"reading: \d:\d\d")]
+)
+def test_lines_are_printed_without_a_terminal(monkeypatch, total, line):
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(progress, "FIRST", 0.01)
+    monkeypatch.setattr(progress, "PAUSE", 0.01)
+    with progress.bar("reading", total=total, unit="images") as advance:
+        advance(4)
+        while not screen.getvalue().endswith("\n"):
+            time.sleep(0.01)
+    assert re.match(rf"^{line}$", screen.getvalue().splitlines()[-1])
+    shown = screen.getvalue()
+    time.sleep(0.05)
+    assert screen.getvalue() == shown  # nothing after the end
+
+
+def test_a_stage_of_unknown_length_is_shown_on_a_terminal(monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with progress.bar("calibrating", total=None):
+        pass
+    assert "calibrating" in screen.getvalue()

@@ -21,7 +21,7 @@ from openradial.fitting import fit
 from openradial.heads import RadialHead, SoftmaxHead
 from openradial.models import build
 
-QUICK = {"hidden": (12, 8), "max_epochs": 5, "learning_rate": 1e-2, "random_state": 0}
+QUICK = {"hidden": (12, 8), "max_epochs": 5, "learning_rate": 1e-2, "random_state": 0, "false_reject_rate": None}
 CLOSED = {"method": "closed-form", "random_features": 50, "random_state": 0, "false_reject_rate": 0.1}
 NAMES = ["length", "width, cm", "height", "weight"]
 KINDS = {
@@ -87,7 +87,7 @@ def unknown_as_text(classifier, rows):
 @pytest.mark.parametrize("rate", [None, 0.1])
 def test_a_bundle_predicts_as_the_estimator_does(known, fresh, tmp_path, kind, rate):
     X, y = known
-    classifier = RadialClassifier(**QUICK, false_reject_rate=rate).fit(X, KINDS[kind][y])
+    classifier = RadialClassifier(**QUICK | {"false_reject_rate": rate}).fit(X, KINDS[kind][y])
     again = check_round_trip(classifier, tmp_path / "model", fresh)
     np.testing.assert_array_equal(again.classes_, classifier.classes_)
     assert again.classes_.dtype == classifier.classes_.dtype
@@ -113,7 +113,7 @@ def test_two_classes_of_booleans_come_back(known, fresh, tmp_path):
 )
 def test_the_options_of_a_prediction_come_back(known, fresh, tmp_path, options):
     X, y = (known[0] - known[0].mean(0)) / known[0].std(0), known[1]
-    classifier = RadialClassifier(**QUICK | options, false_reject_rate=0.1).fit(X, y)
+    classifier = RadialClassifier(**QUICK | options | {"false_reject_rate": 0.1}).fit(X, y)
     again = check_round_trip(classifier, tmp_path / "model", X)
     for name in ("hidden", "scale", "loss", "standardise", "false_reject_rate"):
         assert again.get_params()[name] == classifier.get_params()[name]
@@ -164,7 +164,7 @@ def test_classes_and_columns_of_a_closed_form_come_back(known, fresh, tmp_path):
 
 
 def test_columns_are_found_by_name(known, fresh, tmp_path):
-    classifier = RadialClassifier(**QUICK, false_reject_rate=0.1).fit(frame(known[0], NAMES), known[1])
+    classifier = RadialClassifier(**QUICK | {"false_reject_rate": 0.1}).fit(frame(known[0], NAMES), known[1])
     again = check_round_trip(classifier, tmp_path / "model", fresh, NAMES)
     assert again.feature_names_in_.tolist() == NAMES
     with pytest.raises(ValueError, match="feature names"):
@@ -179,7 +179,7 @@ def test_two_columns_with_one_name_are_refused(known, tmp_path):
 
 
 def test_a_bundle_decides_at_the_current_rate(known, fresh, tmp_path):
-    classifier = RadialClassifier(**QUICK, false_reject_rate=0.1).fit(*known)
+    classifier = RadialClassifier(**QUICK | {"false_reject_rate": 0.1}).fit(*known)
     for rate in (0.3, None):
         classifier.set_params(false_reject_rate=rate)
         again = check_round_trip(classifier, tmp_path / f"rate {rate}", fresh)
@@ -200,7 +200,7 @@ def test_what_cannot_be_a_bundle_is_refused(known, tmp_path):
     with_module = RadialClassifier(**QUICK, module=nn.Linear(4, 3)).fit(*known)
     with pytest.raises(OptionError, match=r"^a bundle builds its network again by name, and this estimator has .*$"):
         with_module.to_bundle(tmp_path / "model")
-    uncalibrated = RadialClassifier(**QUICK, false_reject_rate=0.1).fit(*known).partial_fit(*known)
+    uncalibrated = RadialClassifier(**QUICK | {"false_reject_rate": 0.1}).fit(*known).partial_fit(*known)
     with pytest.raises(OptionError, match=r"^rows can be rejected only after a calibration"):
         uncalibrated.to_bundle(tmp_path / "model")
     assert not (tmp_path / "model").exists()
@@ -229,7 +229,9 @@ def test_a_bundle_of_another_kind_is_refused(tmp_path, kind):
 
 def test_without_neighbours_a_loaded_estimator_learns_on_and_is_calibrated_again(known, tmp_path):
     X, y = known
-    path = RadialClassifier(**QUICK, false_reject_rate=0.1, neighbours=False).fit(X, y).to_bundle(tmp_path / "model")
+    path = (
+        RadialClassifier(**QUICK | {"false_reject_rate": 0.1}, neighbours=False).fit(X, y).to_bundle(tmp_path / "model")
+    )
     again = RadialClassifier.from_bundle(path)
     before = again.predict_proba(X)
     assert (again.calibrate(X, y).predict(X) == -1).mean() == pytest.approx(0.1, abs=0.01)
@@ -244,7 +246,7 @@ def test_without_neighbours_a_loaded_estimator_learns_on_and_is_calibrated_again
 
 def test_with_neighbours_a_loaded_estimator_predicts_and_refuses_to_learn_on(known, tmp_path):
     X, y = known
-    path = RadialClassifier(**QUICK, false_reject_rate=0.1).fit(X, y).to_bundle(tmp_path / "model")
+    path = RadialClassifier(**QUICK | {"false_reject_rate": 0.1}).fit(X, y).to_bundle(tmp_path / "model")
     again = RadialClassifier.from_bundle(path)
     wanted = again.predict(X)
     for method in (again.partial_fit, again.calibrate):

@@ -4,11 +4,12 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from scipy import sparse
 from sklearn.datasets import make_blobs
 
 from openradial import load
-from openradial.errors import DataError
+from openradial.errors import DataError, OptionError
 from openradial.estimator import RadialClassifier, rows
 from openradial.estimator.rows import complete
 
@@ -75,3 +76,42 @@ def test_a_sparse_matrix_that_is_too_large_is_refused(monkeypatch):
     with pytest.raises(DataError, match=f"^{re.escape(message)}"):
         RadialClassifier().fit(sparse.csr_array(X), Y)
     assert complete(X, None)[0] is X  # dense rows are not limited
+
+
+CLOSED = {"method": "closed-form", "random_state": 0}
+
+
+def test_a_weight_of_0_leaves_a_row_out():
+    weights = np.where(np.arange(150) % 5 == 0, 0.0, 2.0)
+    kept, groups = weights > 0, np.arange(150) // 2
+    weighted = RadialClassifier(**CLOSED).fit(X, Y, weights, groups=groups)
+    fewer = RadialClassifier(**CLOSED).fit(X[kept], Y[kept], groups=groups[kept])
+    np.testing.assert_allclose(weighted.unknown_score(X), fewer.unknown_score(X), rtol=1e-6)  # weights of 2 are of 1
+    np.testing.assert_array_equal(weighted.predict(X), fewer.predict(X))
+
+
+@pytest.mark.parametrize("calibration", ["split", "cross"])
+def test_rows_count_as_much_as_their_weights_say(calibration):
+    random = np.random.default_rng(0)
+    rows, y, fresh = random.normal(size=(400, 2)), np.arange(400) % 2, random.normal(size=(2000, 2))
+    weights = np.where(y == 1, 9.0, 1.0) * random.uniform(0.5, 1.5, 400)
+    classifier = RadialClassifier(**CLOSED, random_features=0, calibration=calibration)
+    shares = [(classifier.fit(rows, y, w).predict(fresh) == 1).mean() for w in (None, weights)]
+    assert shares[1] > shares[0] + 0.3
+
+
+def test_parts_with_weights_add_up():
+    weights = np.random.default_rng(0).uniform(0.5, 2, 150)
+    options = CLOSED | {"random_features": 0, "standardise": False, "false_reject_rate": None}
+    parts = RadialClassifier(**options).partial_fit(X[:70], Y[:70], [0, 1, 2], weights[:70])
+    parts.partial_fit(X[70:], Y[70:], sample_weight=weights[70:])
+    head = parts.head_
+    same = type(head)(head.classes, 4, head.layer.beta).partial_fit(*map(torch.tensor, (X, Y, weights)))
+    np.testing.assert_allclose(parts.decision_function(X), same.log_probs(torch.tensor(X)), rtol=1e-4, atol=1e-5)
+
+
+def test_weights_are_refused_with_a_network_or_without_a_positive_one():
+    with pytest.raises(OptionError, match=r"^sample_weight is for method='closed-form'; with method='gradient' use"):
+        RadialClassifier().fit(X, Y, np.ones(150))
+    with pytest.raises(ValueError, match="Sample weights must contain at least one non-zero number"):
+        RadialClassifier(**CLOSED).fit(X, Y, np.zeros(150))

@@ -20,7 +20,7 @@ def refuses(error, message):
 
 
 def fit(**options):
-    return RadialClassifier(**{"max_epochs": 1, "hidden": (4,)} | options).fit(X, Y)
+    return RadialClassifier(**{"max_epochs": 1, "hidden": (4,), "false_reject_rate": None} | options).fit(X, Y)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,8 @@ def test_too_few_rows_for_a_rate_are_refused_before_the_training():
 
     message = (
         "a false_reject_rate of 0.05 needs at least 19 held-out rows, got 8: calibration_fraction=0.2 of 40 rows; "
-        "fit at least 100 rows, raise calibration_fraction to 0.5 or ask for a rate of at least 1/9"
+        "fit at least 100 rows, raise calibration_fraction to 0.5, ask for a rate of at least 1/9 or reject no row "
+        "with false_reject_rate=None"
     )
     with refuses(OptionError, message):
         fit(false_reject_rate=0.05, module=fail)
@@ -89,7 +90,7 @@ def test_too_few_rows_for_a_rate_are_refused_before_the_training():
 def test_no_fraction_is_named_where_there_are_fewer_rows_than_a_rate_needs():
     message = (
         "a false_reject_rate of 0.01 needs at least 99 held-out rows, got 8: calibration_fraction=0.2 of 40 rows; "
-        "fit at least 500 rows or ask for a rate of at least 1/9"
+        "fit at least 500 rows, ask for a rate of at least 1/9 or reject no row with false_reject_rate=None"
     )
     with refuses(OptionError, message):
         fit(false_reject_rate=0.01)
@@ -102,7 +103,7 @@ def test_each_way_out_of_too_few_rows_leads_out(k, way):
     rows, y = np.random.default_rng(0).normal(size=(600, 3)), np.arange(600) % k
     with pytest.raises(OptionError) as caught:
         RadialClassifier(**options).fit(rows[:42], y[:42])
-    ways = re.search(r"at least (\d+) rows, raise calibration_fraction to (\S+) or .* 1/(\d+)$", str(caught.value))
+    ways = re.search(r"at least (\d+) rows, raise calibration_fraction to (\S+), .* 1/(\d+) or", str(caught.value))
     changed = {"fraction": {"calibration_fraction": float(ways[2])}, "rate": {"false_reject_rate": 1 / int(ways[3])}}
     n = int(ways[1]) if way == "rows" else 42
     assert RadialClassifier(**options | changed.get(way, {})).fit(rows[:n], y[:n]).classifier_.rejector.is_fitted
@@ -183,7 +184,8 @@ def test_copies_of_a_row_count_once_where_a_rate_needs_rows():
     message = (
         "a false_reject_rate of 0.05 needs at least 19 held-out different rows (or groups), got 8: "
         "calibration_fraction=0.2 of 40 different rows (or groups); fit at least 100 different rows (or groups), "
-        "raise calibration_fraction to 0.5 or ask for a rate of at least 1/9"
+        "raise calibration_fraction to 0.5, ask for a rate of at least 1/9 or reject no row with "
+        "false_reject_rate=None"
     )
     for rows, y, groups in [(np.repeat(X, 5, 0), np.repeat(Y, 5), None), (X, Y, np.arange(40))]:
         with refuses(OptionError, message if groups is None else message.replace("different rows (or groups)", "rows")):
@@ -208,7 +210,7 @@ def test_columns_too_large_to_be_standardised_are_refused():
     rows = X.copy()
     rows[::3, 1] = 1e300
     with refuses(DataError, message):
-        RadialClassifier().fit(rows, Y)
+        RadialClassifier(false_reject_rate=None).fit(rows, Y)
 
 
 def test_the_first_part_must_name_all_classes():
@@ -240,8 +242,8 @@ def test_weights_for_all_labels_cannot_come_from_a_part_of_them():
 
 def test_no_row_is_rejected_without_a_calibration():
     message = (
-        "rows can be rejected only after a calibration: set false_reject_rate and fit, "
-        "or call calibrate with known rows that were not trained on"
+        "rows can be rejected only after a calibration: fit with a false_reject_rate, call calibrate with known "
+        "rows that were not trained on, or reject no row with false_reject_rate=None"
     )
     with refuses(OptionError, message):
         fit().predict(X, false_reject_rate=0.1)

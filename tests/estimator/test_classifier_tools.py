@@ -16,7 +16,7 @@ from torch import nn
 
 from openradial.estimator import RadialClassifier
 
-QUICK = {"hidden": (16,), "max_epochs": 15, "learning_rate": 1e-2, "random_state": 0}
+QUICK = {"hidden": (16,), "max_epochs": 15, "learning_rate": 1e-2, "random_state": 0, "false_reject_rate": None}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_a_pipeline_passes_the_methods_on(blobs, method):
 
 
 def test_a_pipeline_takes_a_rate_for_its_last_step(blobs):
-    pipeline = make_pipeline(PCA(3), RadialClassifier(**QUICK, false_reject_rate=0.1)).fit(*blobs)
+    pipeline = make_pipeline(PCA(3), RadialClassifier(**QUICK | {"false_reject_rate": 0.1})).fit(*blobs)
     rejected = [(pipeline.predict(blobs[0], false_reject_rate=rate) == "unknown").sum() for rate in (0.05, 0.6)]
     assert rejected[0] < rejected[1]
 
@@ -68,7 +68,7 @@ def test_every_row_is_predicted_by_a_network_that_has_not_seen_it(blobs):
 
 
 def test_rejection_works_under_cross_validation(blobs):
-    answers = cross_val_predict(RadialClassifier(**QUICK, false_reject_rate=0.1), *blobs, cv=3)
+    answers = cross_val_predict(RadialClassifier(**QUICK | {"false_reject_rate": 0.1}), *blobs, cv=3)
     assert set(answers) == {"a", "b", "c", "unknown"}
 
 
@@ -98,7 +98,7 @@ def test_a_clone_has_the_options_and_nothing_learnt(blobs, module):
 @pytest.mark.parametrize("module", [None, linear, nn.Linear(4, 3)], ids=["hidden", "function", "network"])
 def test_a_fitted_classifier_survives_joblib_and_pickle(blobs, module, tmp_path):
     X, y = blobs
-    classifier = RadialClassifier(**QUICK, module=module, false_reject_rate=0.1).fit(X, y)
+    classifier = RadialClassifier(**QUICK | {"false_reject_rate": 0.1}, module=module).fit(X, y)
     joblib.dump(classifier, tmp_path / "classifier.joblib")
     for again in (joblib.load(tmp_path / "classifier.joblib"), pickle.loads(pickle.dumps(classifier))):
         np.testing.assert_array_equal(again.predict(X), classifier.predict(X))

@@ -20,7 +20,7 @@ from openradial.functional import safe_beta
 from openradial.heads import ClosedFormRadialHead
 from openradial.recipe import Recipe, closed_form_recipe
 
-CLOSED = {"method": "closed-form", "random_features": 60, "random_state": 0}
+CLOSED = {"method": "closed-form", "random_features": 60, "random_state": 0, "false_reject_rate": None}
 EQUAL = 1e-8  # relative: sums over parts, and ridge systems with a small penalty
 
 
@@ -160,7 +160,7 @@ def test_without_random_features_the_columns_themselves_count(known):
 def test_one_row_is_answered_as_it_is_among_others(known):
     X, y = known
     for options in ({}, {"false_reject_rate": 0.1}):
-        classifier = RadialClassifier(**CLOSED, **options).fit(X[:300], y[:300])
+        classifier = RadialClassifier(**CLOSED | options).fit(X[:300], y[:300])
         alone = np.concatenate([classifier.unknown_score(row[None]) for row in X[300:400]])
         np.testing.assert_allclose(alone, classifier.unknown_score(X)[300:400], **tolerance(1000, torch.float64))
 
@@ -181,7 +181,7 @@ def test_the_same_seed_gives_the_same_classifier_and_leaves_torch_alone(known):
 
 def test_a_classifier_survives_pickle_and_clone(known):
     X, y = known
-    classifier = RadialClassifier(**CLOSED, false_reject_rate=0.1).fit(X[:300], y[:300])
+    classifier = RadialClassifier(**CLOSED | {"false_reject_rate": 0.1}).fit(X[:300], y[:300])
     again = pickle.loads(pickle.dumps(classifier))
     np.testing.assert_array_equal(again.unknown_score(X), classifier.unknown_score(X))
     again.partial_fit(X[300:450], y[300:450]).calibrate(X[450:], y[450:])

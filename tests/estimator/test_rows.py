@@ -14,7 +14,7 @@ from openradial.data.examples import Examples
 from openradial.estimator import RadialClassifier
 from openradial.estimator.rows import GroupedExamples, Seen
 
-QUICK = {"hidden": (16,), "max_epochs": 15, "learning_rate": 1e-2, "random_state": 0}
+QUICK = {"hidden": (16,), "max_epochs": 15, "learning_rate": 1e-2, "random_state": 0, "false_reject_rate": None}
 labels_of_rows = st.lists(st.integers(0, 4), min_size=1, max_size=150)
 
 

@@ -48,13 +48,17 @@ def fitted(z, y, **options):
     return ClosedFormRadialHead(NAMES, z.shape[1], **{"alpha": 0.3, **options}).fit(z, y)
 
 
-def test_outputs_are_those_of_a_head_that_has_never_seen_the_fold():
+@pytest.mark.parametrize("has_weights", [False, True])
+def test_outputs_are_those_of_a_head_that_has_never_seen_the_fold(has_weights):
     z, y = made_data(n=70, k=3)
     folds, prototypes = assign_folds(y), np.eye(3)
-    result = cross_fit(fitted(z, y), [], z, y, folds)
+    w = torch.rand(70, generator=torch.Generator().manual_seed(2), dtype=torch.float64) + 0.2 if has_weights else None
+    head = ClosedFormRadialHead(NAMES, z.shape[1], alpha=0.3).fit(z, y, w)
+    result = cross_fit(head, [], z, y, folds, weights=w)
     for fold in range(FOLDS):
         here, rest = folds == fold, folds != fold
-        outputs = naive_outputs(naive_fit(z[rest], y[rest], 3, alpha=0.3), z[here])
+        naive = naive_fit(z[rest], y[rest], 3, alpha=0.3, weights=None if w is None else w[rest])
+        outputs = naive_outputs(naive, z[here])
         distances = np.linalg.norm(outputs[:, None] - prototypes, axis=2)
         np.testing.assert_allclose(result.distances[here], distances, rtol=1e-8)
         np.testing.assert_allclose(result.scores[here, 0], distances.min(1), rtol=1e-8)

@@ -1,5 +1,4 @@
 import json
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +12,7 @@ from openradial.errors import BundleError, FetchError, OptionError
 from openradial.fitting import FitOptions
 from openradial.fitting.encoding import encode_source
 from openradial.fitting.in_memory import as_source
+from tests.fitting.fit_data import had
 
 WORDS = {
     "card": ("card lost stolen blocked", "visa plastic chip pin"),
@@ -125,15 +125,6 @@ def test_an_encoder_and_training_exclude_each_other():
 def test_an_encoder_is_not_for_tables():
     with pytest.raises(OptionError, match="minilm does not take table"):
         openradial.fit((np.zeros((9, 2)), [0, 1, 2] * 3), encoder="minilm")
-
-
-def had(name):
-    try:
-        return encoders.load(name)
-    except (FetchError, openradial.errors.MissingError) as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(f"the encoder {name} cannot be had here: {error}")
 
 
 def test_minilm_is_the_default_for_texts_and_its_bundle_is_verified(tmp_path):

@@ -222,7 +222,7 @@ def test_fit_reports_the_estimate_and_saves_it(calibration, tmp_path):
 def test_inputs_that_differ_in_a_middle_layer_alone_are_found_and_novel_classes_too():
     data = draw(420, spread=6.0)
     middle = torch.from_numpy(np.random.default_rng(1).normal(size=(420, 20))).float()
-    known = FeatureSet(data.z, data.y, None, middle)
+    known = FeatureSet(data.z, data.y, middle=middle)
     plain = closed_form_recipe("points", 420)
     recipe = dataclasses.replace(plain, layers=(*plain.layers, MIDDLE))
     net = models.build("features", 28, num_middle=20)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from sklearn.datasets import load_digits
 from torch import nn
 
 from openradial import models
@@ -271,3 +272,46 @@ def test_every_head_can_be_exported_and_evaluated(head, tmp_path):
     evaluation = model.evaluate(path, path, label="kind")
     assert evaluation.accuracy.value > 0.5
     assert evaluation.novel_metrics[0].examples == 60
+
+
+def test_a_time_limit_ends_training_with_a_note(tmp_path):
+    path = write_table(tmp_path / "t.csv", rows=120)
+    model = quick(path, label="kind", epochs=30, time_limit=1e-6, out=tmp_path / "model")
+    assert model.report.notes[-1] == "the time limit ended training after 1 of 30 epochs; there is no baseline"
+    assert load(tmp_path / "model").metadata["training"]["epochs"] == 1
+    assert quick(path, label="kind", epochs=2, time_limit=60).metadata["training"]["epochs"] == 2
+    with pytest.raises(OptionError, match="time_limit must be"):
+        FitOptions("t.csv", time_limit=0)
+
+
+def test_a_time_limit_leaves_out_what_is_optional_in_closed_form(tmp_path):
+    path = write_table(tmp_path / "t.csv", rows=240, classes=6)
+    short, long = (fit(path, label="kind", time_limit=limit, show_progress=False) for limit in (1e-6, 60))
+    assert short.report.expected_detection is None is short.report.baseline
+    assert [note.split(",")[0] for note in short.report.notes[-2:]] == [
+        "no time was left for leaving known classes out",
+        "no time was left for a baseline",
+    ]
+    assert long.report.expected_detection is not None is not long.report.baseline
+    assert not any("no time" in note for note in long.report.notes)
+    assert short.report.accuracy > 0.9
+
+
+@pytest.mark.parametrize("method", ["closed-form", "gradient"])
+def test_random_labels_are_near_chance_and_a_baseline_shows_that_it_is_not_the_method(method):
+    x, _ = load_digits(return_X_y=True)
+    labels = np.random.default_rng(0).integers(0, 4, 400)
+    options = {"epochs": 2} if method == "gradient" else {}
+    report = fit((x[:400], labels), method=method, show_progress=False, **options).report
+    assert any(sentence.endswith("the share of the most frequent class: near chance") for sentence in report.weak)
+    assert report.baseline.accuracy < 0.45
+    assert report.baseline.name == "logistic regression" + (" on the inputs" if method == "gradient" else "")
+
+
+def test_a_trained_network_has_the_accuracy_of_logistic_regression_beside_it(table):
+    root, options, model = table
+    assert model.report.baseline.accuracy > 0.9
+    assert model.report.baseline.auroc is not None
+    assert load(root / "model").metadata["measured"]["baseline"]["examples"] == model.report.examples["report"]
+    without = quick(root / "t.csv", baseline=False, **options | {"epochs": 1})
+    assert without.report.baseline is None

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from naive_ridge import assert_equal, made_data, naive_fit, naive_leave_one_out, naive_outputs
 from sklearn.linear_model import Ridge, RidgeCV
 
+from openradial.errors import OptionError
 from openradial.heads import ClosedFormRadialHead, RadialHead, closed_form
 from openradial.heads.ridge import GRID
 
@@ -359,3 +360,62 @@ def test_large_data_are_handled_in_parts_and_compared_by_a_sample(monkeypatch):
     errors = (head.leave_one_out(z[order], y[order]).argmax(1) != y[order]).double()
     assert head.macro_error(z, y) == pytest.approx(np.mean([errors[y[order] == c].mean() for c in range(3)]))
     assert head.counts.sum() == 90
+
+
+def weighted_data():
+    z, y = made_data()
+    return z, y, torch.rand(len(z), generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.1
+
+
+@every_option
+def test_sample_weights_multiply_those_of_the_classes(options):
+    z, y, w = weighted_data()
+    head = head_of(**options).fit(z, y, w)
+    x, weights = expanded(head, z), w.numpy() if head.class_weight is None else w.numpy() * weights_of(head, y)
+    assert_equal(head.outputs(z), naive_outputs(naive_fit(x, y, 3, 0.7, head.scale, weights), x))
+    assert_equal(head.leave_one_out(z, y, w), naive_leave_one_out(x, y, 3, 0.7, head.scale, weights))
+
+
+@every_option
+def test_whole_numbers_as_sample_weights_are_repeated_examples(options):
+    z, y = made_data()
+    times = torch.arange(len(z)) % 3 + 1
+    weighted = head_of(**options).fit(z, y, times.double())
+    repeated = head_of(**options).fit(z.repeat_interleave(times, 0), y.repeat_interleave(times))
+    assert_equal(weighted.outputs(z), repeated.outputs(z))
+    assert torch.equal(weighted.counts, torch.bincount(y))
+    balanced = [
+        head_of(**options | {"class_weight": "balanced"}).fit(*rows)
+        for rows in ((z, y, times.double()), (z.repeat_interleave(times, 0), y.repeat_interleave(times)))
+    ]
+    assert_equal(*(head.outputs(z) for head in balanced))
+
+
+def test_weighted_examples_are_added_and_taken_out():
+    z, y, w = weighted_data()
+    expected = head_of().fit(z[:40], y[:40], w[:40]).outputs(z)
+    head = head_of().partial_fit(z[:20], y[:20], w[:20]).partial_fit(z[20:], y[20:], w[20:])
+    assert_equal(head.remove(z[40:], y[40:], w[40:]).outputs(z), expected)
+
+
+def test_alpha_and_class_weights_are_chosen_with_sample_weights():
+    z, y, w = weighted_data()
+    head = head_of(alpha="auto", class_weight="auto").fit(z, y, w)
+    weights = w.numpy() if head.sums.class_weight is None else w.numpy() * weights_of(head, y)
+    grid = [head.fitted_alpha * factor for factor in (GRID[0] / GRID[1], 1.0, GRID[1] / GRID[0])]
+    errors = [naive_leave_one_out(z, y, 3, alpha, 1.0, weights) - np.eye(3)[y] for alpha in grid]
+    errors = [np.square(each).sum(1) @ weights for each in errors]
+    assert errors[1] == min(errors)
+
+
+def test_sample_weights_that_cannot_be_are_refused():
+    z, y, w = weighted_data()
+    for wrong, got in ((w[1:], r"\(59,\)$"), (-w, r"\(60,\) and -"), (w * torch.nan, r"\(60,\) and nan to nan$")):
+        with pytest.raises(OptionError, match=rf"^sample_weight must be 60 positive numbers, .* got the shape {got}"):
+            head_of().fit(z, y, wrong)
+        with pytest.raises(OptionError, match="sample_weight must be 60 positive"):
+            head_of().partial_fit(z, y, wrong)
+    head = head_of().fit(z, y, w)
+    with pytest.raises(OptionError, match="subtract what was added"):
+        head.drop_class("ant", z[y == 0])
+    assert head.remove(z[y == 0], y[y == 0], w[y == 0]).drop_class("ant", z[:0]).classes == ("bee", "cat")

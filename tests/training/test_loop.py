@@ -281,3 +281,42 @@ def test_the_linear_schedule_ends_just_above_zero():
 def test_warm_up_rises_to_the_full_rate():
     settings = Settings(epochs=4, warmup_epochs=2)
     assert [learning_rate_factor(settings, step, 5) for step in range(0, 12, 3)] == pytest.approx([0.1, 0.4, 0.7, 1.0])
+
+
+class SlowObjective(Objective):
+    """An objective with which each step takes a second of a clock."""
+
+    def __init__(self):
+        super().__init__(openradial.RadialLoss())
+        self.now = 0
+
+    def __call__(self, model, x, y):
+        self.now += 1
+        return super().__call__(model, x, y)
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("deadline", "epochs", "steps"), [(None, 5, 15), (100, 5, 15), (13, 3, 9), (3, 1, 2), (-1, 1, 1)]
+)
+def test_training_ends_with_the_last_epoch_that_fits(monkeypatch, deadline, epochs, steps):
+    slow = SlowObjective()
+    monkeypatch.setattr("openradial.training.loop.time", slow)
+    history = fit(
+        small_net(), slow, batches(), settings=Settings(epochs=5, batch_size=32), deadline=deadline, show_progress=False
+    )
+    assert history.finished
+    assert len(history.records) == epochs
+    assert history.records[-1]["step"] == steps
+    assert history.stopped_by == ("the time limit" if epochs < 5 else None)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_batch_normalisation_keeps_its_statistics_on_request(frozen):
+    net = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    before = net[1].running_mean.clone(), net[1].weight.detach().clone()
+    fit(net, OBJECTIVE, batches(), settings=Settings(epochs=1, batch_size=32, frozen_statistics=frozen))
+    assert torch.equal(net[1].running_mean, before[0]) == frozen
+    assert not torch.equal(net[1].weight, before[1])

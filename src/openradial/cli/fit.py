@@ -44,6 +44,7 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "precision": (str, "float32, bfloat16, float16 or float64."),
     "patience": (int, "Stop after so many epochs without a lower held-out loss."),
     "channels_last": (bool, "Store images with channels innermost."),
+    "frozen_statistics": (bool, "Keep mean and variance of batch normalisation."),
     "ema": (float, "Average the weights with this decay."),
     "explosion": (float, "Stop if the loss exceeds so many times the first one."),
     "checkpoint_seconds": (float, "Seconds between two checkpoints."),
@@ -62,6 +63,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "known": (str, "Known classes, as in cat,dog, or random:6; the others are novel."),
         "novel": (str, "Classes to leave out, as in cat,dog; the others are known."),
         "epochs": (int, "Passes over the training data."),
+        "time_limit": (float, "Minutes for the run; training ends early, and optional parts are left out."),
         "size": (int, "Size of images from a folder, in pixels."),
         "views": (str, "Views of a photograph that an encoder looks at: one, flip or crops."),
         "flip": (bool, "Mirror images at random; not for signs and letters."),
@@ -81,8 +83,9 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         ),
         "option": (list[str], "An option of the network, as name=value. Repeatable."),
         "weights": (str, "Initial weights: imagenet, or a file."),
-        "reset": (str, "Layers that ignore the weights: classifier, fully_connected or none."),
+        "reset": (str, "Layers that ignore the weights: classifier, fully_connected or none; or closed-form."),
         "head": (str, "radial, softmax, doc or cac."),
+        "finetune": (bool, "Train the encoder of photographs too; kept only if that is better on held-out data."),
         "method": (str, "gradient, closed-form, best of both, or auto, the default: closed-form where it can."),
         "calibration": (str, "split, cross (nothing is held out; closed-form only) or auto, the default."),
         "class_weight": (str, "balanced, or auto (closed-form only); by default none."),
@@ -136,7 +139,9 @@ def fit_command(
     if "data" not in options:
         raise OptionError("a model needs data: name a folder, a table or a data set, such as digits")
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    callbacks: dict[str, Any] = {"on_start": partial(_print_start, console), "on_epoch": _print_epochs(console)}
+    printed: set[str] = set()  # notes
+    callbacks: dict[str, Any] = {"on_epoch": _print_epochs(console)}
+    callbacks["on_start"] = partial(_print_start, console, printed)
     try:
         fitted = fit(options.pop("data"), out=out, **callbacks, **options)
     except StoppedError as error:
@@ -147,7 +152,7 @@ def fit_command(
     if as_json:
         typer.echo(json.dumps({"model": str(out), **fitted.report.as_dict()}, indent=1))
     else:
-        _print_report(fitted, out)
+        _print_report(fitted, out, printed)
 
 
 def _is_first_process() -> bool:
@@ -156,7 +161,7 @@ def _is_first_process() -> bool:
     return not (dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0
 
 
-def _print_start(console: "Console", prepared: "PreparedData", settings: "Settings | None") -> None:
+def _print_start(console: "Console", printed: set[str], prepared: "PreparedData", settings: "Settings | None") -> None:
     from openradial.data.column_types import describe_types
 
     parts = ", ".join(f"{count:,} {name}" for name, count in prepared.counts().items())
@@ -167,8 +172,10 @@ def _print_start(console: "Console", prepared: "PreparedData", settings: "Settin
         console.print(f"closed-form head on {prepared.num_features} features; no network is trained")
     else:
         console.print(f"network {prepared.network.name}, {settings.epochs} epochs of batches of {settings.batch_size}")
-    for note in prepared.notes:
-        console.print(f"note: {note}", markup=False)
+    for note in dict.fromkeys(prepared.notes):
+        if note not in printed:
+            console.print(f"note: {note}", markup=False)
+    printed.update(prepared.notes)
 
 
 def _print_epochs(console: "Console") -> Callable[[dict[str, Any]], None]:
@@ -188,18 +195,18 @@ def _print_epochs(console: "Console") -> Callable[[dict[str, Any]], None]:
     return on_epoch
 
 
-def _print_report(model: "OpenClassifier", out: Path) -> None:
+def _print_report(model: "OpenClassifier", out: Path, printed: set[str]) -> None:
     from rich.console import Console
 
     console, report = Console(highlight=False, soft_wrap=True), model.report
-    for name, text in _lines(report):
+    for name, text in _lines(report, printed):
         console.print(f"{name:<16}{text}", markup=False)
     if report.matrix is not None:
         console.print(_matrix(report, model.classes))
     console.print(f"model in {out}; next: openradial evaluate, predict, inspect or export {out}", markup=False)
 
 
-def _lines(report: "FitReport") -> list[tuple[str, str]]:
+def _lines(report: "FitReport", printed: set[str]) -> list[tuple[str, str]]:
     lines = [("weak", sentence) for sentence in report.weak]
     if report.accuracy is not None and report.false_rejects is not None:
         lines += known_lines(report.accuracy, report.false_rejects)
@@ -214,7 +221,7 @@ def _lines(report: "FitReport") -> list[tuple[str, str]]:
     if (base := report.baseline) is not None:
         auroc = "" if base.auroc is None else f"; AUROC {100 * base.auroc:.1f} %"
         lines.append(("baseline", f"{base.name}: {100 * base.accuracy:.1f} % of {base.examples:,} known inputs{auroc}"))
-    lines += [("note", note) for note in report.notes if note.startswith("no baseline")]  # others are printed before
+    lines += [("note", note) for note in report.notes if note not in printed.union(report.weak)]
     if report.confused and report.matrix is None:
         pairs = [f"{pair.true} as {pair.predicted} ({pair.examples})" for pair in report.confused]
         lines.append(("confused", listed(pairs, 5)))

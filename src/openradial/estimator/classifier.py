@@ -22,7 +22,7 @@ from openradial.estimator import closed_form, gradient
 from openradial.estimator.bundles import estimator_state, to_model
 from openradial.estimator.labels import Classes, as_classes, as_examples, check_classes, open_world, with_unknown
 from openradial.estimator.network import Factory, inference_copy, private_random_numbers
-from openradial.estimator.rows import ROWS, GroupedExamples, Seen, as_batches, as_rows, complete, scaled
+from openradial.estimator.rows import ROWS, GroupedExamples, Seen, as_batches, as_rows, complete, row_weights, scaled
 from openradial.fitting import calibrate, closed_world_beta
 from openradial.fitting.options import FitOptions
 from openradial.fitting.preparation import is_cross
@@ -39,10 +39,10 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Hidden layers, or random features, and a radial layer as a scikit-learn classifier that may answer "unknown".
 
     Each row is mapped to a point ``o``; class k has the prototype ``scale * e_k``. The nearest prototype is the
-    predicted class, and its distance is the unknown score. With ``false_reject_rate`` set, a part of the training data
-    is held out (in closed form, each row is scored without its fold instead), the distance to the nearest training row
-    counts too, and a row that is more unknown than known rows is predicted as -1, or as ``"unknown"`` where labels are
-    strings.
+    predicted class, and its distance is the unknown score. A part of the training data is held out (in closed form,
+    each row is scored without its fold instead), the distance to the nearest training row counts too, and a row that is
+    more unknown than known rows is predicted as -1, or as ``"unknown"`` where labels are strings. With
+    ``false_reject_rate=None`` no row is rejected.
 
     The method decides which parameters count: ``hidden``, ``module``, ``loss``, ``outliers`` and those from
     ``max_epochs`` on, except ``random_state``, are for ``"gradient"`` alone, ``random_features`` for ``"closed-form"``.
@@ -63,7 +63,8 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_weight: None, ``"balanced"``, a dict with a weight for each label, or in closed form ``"auto"``: the
             better of None and ``"balanced"`` by the leave-one-out macro error.
         standardise: scale every column to mean 0 and standard deviation 1 first.
-        false_reject_rate: the share of known rows that may be rejected; None rejects no row.
+        false_reject_rate: the share of known rows that may be rejected; None rejects no row. A rate of 0.05 needs 19
+            held-out rows, or 22 rows in closed form.
         neighbours: where rows may be rejected, also use the distance to the nearest training row, in the first hidden
             layer, or in closed form between columns. Up to 10,000 training rows are kept for it. It is not used with a
             ``module``, with a network without hidden layers, or with fewer than about 60 held-out rows.
@@ -88,8 +89,8 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ``classifier_``, the :class:`~openradial.OpenClassifier` that predicts, with its scorers, combination and rejector.
 
     >>> X, y = [[0.0], [0.1], [1.0], [1.1]], ["low", "low", "high", "high"]
-    >>> RadialClassifier((10,), learning_rate=0.01, random_state=0).fit(X, y).predict([[0.05], [1.05]])
-    array(['low', 'high'], dtype='<U4')
+    >>> RadialClassifier((10,), learning_rate=0.01, random_state=0, false_reject_rate=None).fit(X, y).predict([[0.05]])
+    array(['low'], dtype='<U4')
     """
 
     classes_: Classes
@@ -114,7 +115,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         outliers: float = 0.3,
         class_weight: dict[Any, float] | ClassWeightName | None = None,
         standardise: bool = True,
-        false_reject_rate: float | None = None,
+        false_reject_rate: float | None = 0.05,
         neighbours: bool = True,
         calibration: Literal["auto", "split", "cross"] = "auto",
         calibration_fraction: float = 0.2,
@@ -158,19 +159,24 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Train a new network, or solve a new head, on rows ``(n, d)`` and their labels ``(n,)``.
 
         NaN counts as the mean of its column in these rows. A sparse matrix becomes dense. No split separates identical
         rows, or rows of one of the ``groups``, ``(n,)``, such as those of one patient.
+
+        ``sample_weight``, ``(n,)``, is how much each row counts in the solution in closed form; 0 leaves it out. The
+        scaling, the folds and the calibration treat all other rows alike.
         """
         is_closed = self._is_closed_form()
         for name in ("network_", "classifier_", "_seen"):
             self.__dict__.pop(name, None)
-        X, y = self._validated(X, y, reset=True)
+        X, y, weights, kept = self._validated(X, y, sample_weight, reset=True)
+        if weights is not None and np.shape(groups) == kept.shape:
+            groups = np.asarray(groups)[kept]
         self.classes_ = check_classes(np.unique(y), rejects=self.false_reject_rate is not None)
         seed = self._draw_seed(restart=True)
-        rows = GroupedExamples.of(as_examples(X, y, self.classes_), groups)
+        rows = GroupedExamples.of(as_examples(X, y, self.classes_), groups, weights)
         known, held_out, validation = self._divided(rows, seed)
         self.history_ = []
         if is_closed:
@@ -182,7 +188,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             gradient.train_rows(self, known.examples, validation, settings)
         return self if held_out is None else self._calibrate(held_out)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Train one more epoch on these rows, or in closed form add them. The first call must name all classes.
 
         Columns are standardised as at the first call, so its rows should be typical ones. In closed form, number and
@@ -196,7 +202,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if (begins or not is_closed) and isinstance(self.class_weight, str):
             needs = f"class_weight={self.class_weight!r} needs all labels at once"
             raise OptionError(f"{needs}; give partial_fit a dict of weights")
-        X, y = self._validated(X, y, reset=begins)
+        X, y, weights, _ = self._validated(X, y, sample_weight, reset=begins)
         named = as_classes(classes, None if begins else self.classes_)
         if begins:
             self.classes_ = check_classes(named, rejects=self.false_reject_rate is not None)
@@ -204,7 +210,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         known = as_examples(X, y, self.classes_)
         self._draw_seed(restart=begins)
         if is_closed:
-            closed_form.add_rows(self, known)
+            closed_form.add_rows(self, known, weights)
         else:
             gradient.train_rows(self, known, None, gradient.make_settings(self, epochs=1))
         return self
@@ -217,7 +223,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         then serves to combine the two distances, the others to calibrate the combined score.
         """
         check_is_fitted(self, "network_")
-        X, y = self._validated(X, y, reset=False)
+        X, y, *_ = self._validated(X, y, None, reset=False)
         if self.false_reject_rate is None and self.beta != "fit":
             raise OptionError("there is nothing to calibrate: set false_reject_rate, or beta='fit'")
         return self._calibrate(GroupedExamples.of(as_examples(X, y, self.classes_), groups))
@@ -289,17 +295,23 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = tags.input_tags.allow_nan = True
         return tags
 
-    def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[Any], Classes]:
+    def _validated(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Classes, Tensor | None, Any]:
+        """Return rows, labels and weights without those of weight 0, and which are kept."""
+        if sample_weight is not None and self.method != "closed-form":
+            hint = "with method='gradient' use class_weight, or repeat rows"
+            raise OptionError(f"sample_weight is for method='closed-form'; {hint}")
         X, y = validate_data(self, X, y, reset=reset, **ROWS_TAKEN)
+        weights, kept = row_weights(sample_weight, X)
+        X, y = X[kept], y[kept]
         check_classification_targets(y)
         X, self.means_ = complete(X, None if reset else self.means_)
-        return X, y
+        return X, y, weights, kept
 
     def _rejector(self) -> Rejector:
         if self.classifier_.rejector is None:
             raise OptionError(
-                "rows can be rejected only after a calibration: set false_reject_rate and fit, "
-                "or call calibrate with known rows that were not trained on"
+                "rows can be rejected only after a calibration: fit with a false_reject_rate, call calibrate with "
+                "known rows that were not trained on, or reject no row with false_reject_rate=None"
             )
         return self.classifier_.rejector
 

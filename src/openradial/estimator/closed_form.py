@@ -1,5 +1,6 @@
 """An estimator in closed form: its head is solved on the standardised columns, and rows are added by arithmetic."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.class_weight import compute_class_weight  # type: ignore[import-untyped]
@@ -42,7 +43,7 @@ def solve_rows(estimator: "RadialClassifier", rows: GroupedExamples, *, is_cross
     """Fit an estimator to all rows; calibrate it on each without its fold if that is wanted."""
     rate, seed = estimator.false_reject_rate, estimator._seed
     net, recipe = _begin(estimator, rows.examples)
-    known = _features(net, estimator, rows.examples, rows.groups)
+    known = replace(_features(net, estimator, rows.examples), groups=rows.groups, weights=rows.weights)
     with private_random_numbers("cpu"), limited_threads(known.threads(recipe)):
         model, _ = fit_closed_form(net, recipe, class_names(estimator.classes_), known, seed)
         head = model.head
@@ -56,15 +57,15 @@ def solve_rows(estimator: "RadialClassifier", rows: GroupedExamples, *, is_cross
     _finish(estimator, model, recipe, known)
 
 
-def add_rows(estimator: "RadialClassifier", rows: Examples) -> None:
+def add_rows(estimator: "RadialClassifier", rows: Examples, weights: Tensor | None) -> None:
     """Add rows to the head of an estimator, or to a new one; the first rows choose the width of random features."""
     begins = not hasattr(estimator, "network_")
     net, recipe = _begin(estimator, rows) if begins else (estimator.network_, estimator._recipe(estimator.network_))
-    known = _features(net, estimator, rows)
+    known = replace(_features(net, estimator, rows), weights=weights)
     with private_random_numbers("cpu"), limited_threads(known.threads(recipe)):
         head = _first_head(estimator, recipe, known) if begins else estimator.head_
         assert isinstance(head, ClosedFormRadialHead)
-        head.partial_fit(known.z, known.y)
+        head.partial_fit(known.z, known.y, known.weights)
     _finish(estimator, OpenClassifier(net, head, classes=head.classes), recipe, known)
 
 
@@ -75,10 +76,8 @@ def _begin(estimator: "RadialClassifier", rows: Examples) -> tuple[nn.Module, Re
     return net, estimator._recipe(net, len(rows))
 
 
-def _features(
-    net: nn.Module, estimator: "RadialClassifier", rows: Examples, groups: Tensor | None = None
-) -> FeatureSet:
-    return FeatureSet.of(net, as_batches(scaled(rows, estimator.scaler_).inputs, rows.labels, net), groups)
+def _features(net: nn.Module, estimator: "RadialClassifier", rows: Examples) -> FeatureSet:
+    return FeatureSet.of(net, as_batches(scaled(rows, estimator.scaler_).inputs, rows.labels, net))
 
 
 def _first_head(estimator: "RadialClassifier", recipe: Recipe, known: FeatureSet) -> ClosedFormRadialHead:
@@ -86,7 +85,7 @@ def _first_head(estimator: "RadialClassifier", recipe: Recipe, known: FeatureSet
     head = recipe.make_closed_form_head(class_names(estimator.classes_), known.z.shape[1], estimator._seed)
     if head.random_features:
         # rows of one class are predicted well with any width
-        selected = head.fit(known.z, known.y).features if known.y.min() < known.y.max() else None
+        selected = head.fit(known.z, known.y, known.weights).features if known.y.min() < known.y.max() else None
         head.width = median_distance(known.z, head.seed) if selected is None else float(selected.width)
         head.reset()  # alpha follows from the rows of all calls
     return head
@@ -103,4 +102,4 @@ def _cross_beta(head: ClosedFormRadialHead, known: FeatureSet, seed: int) -> flo
     folds = assign_folds(known.y, groups=known.groups, seed=seed)
     if not folds.any():
         raise OptionError("beta='fit' needs at least 2 different rows, got 1; add rows, or use beta='safe'")
-    return closed_world_beta_of(cross_fit(head, [], known.z, known.y, folds).distances, known.y)
+    return closed_world_beta_of(cross_fit(head, [], known.z, known.y, folds, weights=known.weights).distances, known.y)

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse  # type: ignore[import-untyped]
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
+from sklearn.utils.validation import _check_sample_weight  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from openradial.conformal.calibration import examples_needed
@@ -65,22 +66,23 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class GroupedExamples:
-    """Examples with the group of each one; a group is never separated."""
+    """Examples with the group of each one, which is never separated, and with its weight."""
 
     examples: Examples
     groups: Tensor  # (n,)
+    weights: Tensor | None = None  # (n,)
 
     @classmethod
-    def of(cls, examples: Examples, groups: ArrayLike | None) -> Self:
+    def of(cls, examples: Examples, groups: ArrayLike | None, weights: Tensor | None = None) -> Self:
         """Put identical rows into one group, and rows that share one of the given groups too."""
         identical = identical_groups(examples)
         if groups is None:
-            return cls(examples, identical)
+            return cls(examples, identical, weights)
         given = np.asarray(groups)
         if given.shape != identical.shape:
             raise DataError(f"groups must have one value per row, shape ({len(examples)},), got shape {given.shape}")
         codes = torch.from_numpy(np.unique(given, return_inverse=True)[1].astype(np.int64))
-        return cls(examples, join_groups(codes, identical))
+        return cls(examples, join_groups(codes, identical), weights)
 
     def count(self) -> int:
         """Return the number of groups."""
@@ -89,7 +91,9 @@ class GroupedExamples:
     def split(self, share: float, seed: int) -> tuple[Self, Self]:
         """Return the examples without a share of each class, and that share."""
         parts = [part.inputs for part in train_test_split(indices(self.examples), share, seed, self.groups)]
-        kept, taken = (type(self)(self.examples.select(part), self.groups[part]) for part in parts)
+        weights = [None if self.weights is None else self.weights[part] for part in parts]
+        columns = ((self.examples.select(part), self.groups[part]) for part in parts)
+        kept, taken = (type(self)(*column, weight) for column, weight in zip(columns, weights, strict=True))
         return kept, taken
 
     def hold_out(self, name: str, share: float, seed: int) -> tuple[Self, Self]:
@@ -116,6 +120,7 @@ class GroupedExamples:
         wanted = needed + len(self.examples.classes) / 2  # in each class up to half a row is lost to rounding
         rows = "rows" if total == len(known.examples) else "different rows (or groups)"
         ways = [f"fit at least {math.ceil(wanted / share)} {rows}", f"ask for a rate of at least 1/{n + 1}"]
+        ways.append("reject no row with false_reject_rate=None")
         if wanted < total:
             ways.insert(1, f"raise calibration_fraction to {math.ceil(100 * wanted / total) / 100:g}")
         raise OptionError(
@@ -140,6 +145,14 @@ def complete(X: Any, means: NDArray[np.float64] | None) -> tuple[NDArray[Any], N
         with np.errstate(over="ignore"):
             means = np.nanmean(X, axis=0, dtype=np.float64)
     return np.where(missing, means.astype(X.dtype), X) if missing.any() else X, means
+
+
+def row_weights(sample_weight: ArrayLike | None, X: Any) -> tuple[Tensor | None, Any]:
+    """Return the weights that are above 0, and which rows have one; without weights None and all rows."""
+    if sample_weight is None:
+        return None, slice(None)
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return torch.tensor(weights[weights > 0]), weights > 0
 
 
 def fit_scaler(X: NDArray[Any]) -> StandardScaler:

@@ -1,6 +1,6 @@
 """Fit a classifier in closed form: the features are not trained, the head is solved, all examples calibrate it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,14 +23,20 @@ FEW_FOLDS = 5  # with wide features, where solving again takes long
 
 
 def fit_closed_form(
-    net: nn.Module, recipe: Recipe, classes: tuple[str, ...], known: FeatureSet, seed: int = 0
+    net: nn.Module,
+    recipe: Recipe,
+    classes: tuple[str, ...],
+    known: FeatureSet,
+    seed: int = 0,
+    has_time: Callable[[], bool] = lambda: True,
 ) -> tuple[OpenClassifier, LeftOut | None]:
     """Fit head and scorers on the features of all these examples; the classifier is not calibrated yet.
 
     Return it with the scores of known classes that were left out: they choose the score of the head and the weights.
+    Without time for that, the defaults are used.
     """
-    head = recipe.make_closed_form_head(classes, known.z.shape[1], seed).fit(known.z, known.y)
-    left_out, weights = leave_classes_out(head, recipe, known, seed), recipe.weights
+    head = recipe.make_closed_form_head(classes, known.z.shape[1], seed).fit(known.z, known.y, known.weights)
+    left_out, weights = leave_classes_out(head, recipe, known, seed) if has_time() else None, recipe.weights
     if left_out is not None and recipe.layers:
         choice = left_out.choose(weights)
         head.score, weights, left_out = choice.score, choice.weights, left_out.select(choice)
@@ -73,7 +79,7 @@ def calibrate_cross(
     folds = assign_folds(known.y, count, known.groups, seed)
     scorers = [scorer for layer, scorer in model.layer_scorers() if layer != MIDDLE and scorer is not head]
     middle = known.middle if MIDDLE in model.layers else None
-    result = cross_fit(head, scorers, known.z, known.y, folds, recipe.outliers, seed, middle)
+    result = cross_fit(head, scorers, known.z, known.y, folds, recipe.outliers, seed, known.weights, middle)
     model = model.replace(rejector=Rejector(rate))
     if not (model.layers and fit_combination(model, result.scores)):
         model = model.replace(scorers=None, combination=None)

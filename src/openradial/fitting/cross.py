@@ -31,14 +31,15 @@ WIDE = 1_000  # features beyond which solving again takes long
 
 @dataclass(frozen=True, eq=False)
 class FeatureSet:
-    """Features ``(n, d)``, labels ``(n,)``, the group of each example, which no fold separates, and other features.
+    """Features ``(n, d)``, labels ``(n,)``, the group of each example, which no fold separates, and its weight.
 
-    ``middle`` are those of a middle layer of an encoder, ``(n, e)``.
+    ``middle`` are the features of a middle layer of an encoder, ``(n, e)``.
     """
 
     z: Tensor
     y: Tensor
     groups: Tensor | None = None
+    weights: Tensor | None = None  # of the examples in the solution of the head; nothing else uses them
     middle: Tensor | None = None
 
     @classmethod
@@ -49,7 +50,7 @@ class FeatureSet:
         names = (OUTPUTS, MIDDLE) if hasattr(net, MIDDLE) else (OUTPUTS,)
         parts = ((*hidden_layers(net, x, names).values(), y) for x, y in batches)
         z, *middle, y = (torch.cat(column) for column in zip(*parts, strict=True))
-        return cls(z, y, groups, *middle)
+        return cls(z, y, groups, middle=middle[0] if middle else None)
 
     def threads(self, recipe: Recipe) -> int:
         """Return the number of threads for a fit: one for small data, where others wait more than they compute."""
@@ -100,12 +101,14 @@ def cross_fit(
     folds: Tensor,
     outliers: Sequence[str] = (),
     seed: int = 0,
+    weights: Tensor | None = None,
     middle: Tensor | None = None,
 ) -> OutOfFold:
     """Score examples under head and scorers without their fold; they were fitted on all examples ``(n, d), (n,)``.
 
-    ``outliers`` are kinds of outliers to make from each fold, see :func:`openradial.training.make_outliers`. The last
-    score is that of the features ``middle``, if they are given.
+    ``outliers`` are kinds of outliers to make from each fold, see :func:`openradial.training.make_outliers`;
+    ``weights``, ``(n,)``, those with which the head was fitted. The last score is that of the features ``middle``, if
+    they are given.
     """
     others = [(z, _without_fold(scorer, z, y, folds, seed)) for scorer in scorers]
     if middle is not None:
@@ -114,7 +117,7 @@ def cross_fit(
     for fold in range(int(folds.max()) + 1):
         rows = (folds == fold).nonzero().squeeze(1)
         x, labels = z[rows], y[rows]
-        without = head.without(head.sums_of(x, labels))
+        without = head.without(head.sums_of(x, labels, None if weights is None else weights[rows]))
         result = without.compute(x)
         columns = [result.unknown_score, *(make(fold).unknown_score(each[rows]) for each, make in others)]
         scores = torch.stack([each.double() for each in columns], 1)

@@ -55,7 +55,9 @@ def choose_network(options: FitOptions, source: DataSource, num_inputs: int | No
 def choose_settings(options: FitOptions, choice: NetworkChoice, examples: int) -> Settings:
     """Return settings for a number of training examples: more epochs and smaller batches for small data."""
     seen, most = 500_000, 60  # examples in all, epochs
-    if choice.weights is not None:
+    if options.reset == "closed-form":
+        seen, most = 10_000, 8
+    elif choice.weights is not None:
         seen, most = 100_000, 30
     elif choice.name == "mlp":
         seen, most = 300_000, 100
@@ -72,6 +74,8 @@ def choose_settings(options: FitOptions, choice: NetworkChoice, examples: int) -
     }
     if choice.weights is not None:
         default |= {"learning_rate": 5e-4, "warmup_epochs": 0.5}
+    if options.reset == "closed-form":  # small steps, so that a good start is not lost
+        default |= {"learning_rate": 1e-4, "frozen_statistics": True}
     return Settings.from_mapping({**default, **options.training})
 
 
@@ -89,9 +93,11 @@ def _image_size(options: FitOptions, source: DataSource) -> tuple[int, int, bool
 def _for_images(
     options: FitOptions, side: int, channels: int, from_files: bool, widths: Mapping[str, Mapping[str, Any]]
 ) -> NetworkChoice:
-    if options.model == PRETRAINED:
-        size = options.size or (PRETRAINED_SIZE if from_files else side)
-        return NetworkChoice(PRETRAINED, _network_options(PRETRAINED, {}, {}, options), "imagenet", size, 3, size // 8)
+    if options.model == PRETRAINED or (options.weights == "imagenet" and options.model != "auto"):
+        size, name = options.size or (PRETRAINED_SIZE if from_files else side), options.model
+        needed = models.imagenet_weights(name).options  # a bundle builds the network without looking at the weights
+        merged = {**needed, **_network_options(name, {}, {}, options)}
+        return NetworkChoice(name, merged, "imagenet", size, 3, size // 8)
     size = options.size or (max((s for s in SIZES if s <= side), default=SIZES[0]) if from_files else side)
     name = options.model
     if name == "auto":

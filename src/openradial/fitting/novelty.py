@@ -110,7 +110,7 @@ def leave_classes_out(head: ClosedFormRadialHead, recipe: Recipe, known: Feature
     for fold, classes in enumerate(rounds):
         is_novel = torch.isin(known.y, classes)
         out = torch.where(is_novel | (folds == fold), 0, OUTSIDE)  # an empty class is never the nearest one
-        result = cross_fit(head, scorers, known.z, known.y, out, seed=seed, middle=middle)
+        result = cross_fit(head, scorers, known.z, known.y, out, seed=seed, weights=known.weights, middle=middle)
         parts.append((result.scores, result.labels, is_novel[result.rows], result.projections))
     return LeftOut(*(torch.cat(column) for column in zip(*parts, strict=True)))
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from openradial.conformal.inputs import check_rate
 from openradial.data.splits import Split, named_split, parse_known
-from openradial.errors import OptionError, check_choice, check_count, listed, nearest
+from openradial.errors import OptionError, check_choice, check_count, check_positive, listed, nearest
 from openradial.recipe import ClassWeightName, HeadName, LossName, MethodName, Recipe
 from openradial.training import Settings
 from openradial.training.settings import checked_names, read_toml
@@ -39,12 +39,15 @@ class FitOptions:
         embeddings: a file of features computed elsewhere (NPY, NPZ, Parquet), one row for each row of the table, which
             then gives only the labels and groups.
         weights: ``"imagenet"`` or a file of weights to start from; None follows from the network.
-        reset: layers that ignore the ``weights``: ``"classifier"``, ``"fully_connected"`` or ``"none"``.
+        reset: layers that ignore the ``weights``: ``"classifier"``, ``"fully_connected"`` or ``"none"``; or
+            ``"closed-form"``, where the classifier is solved on the features instead of drawn at random.
         head: ``"radial"``, ``"softmax"``, ``"doc"`` or ``"cac"``.
         method: ``"gradient"`` trains a network; ``"closed-form"`` solves the head on the columns of a table or on other
             features, see :class:`openradial.heads.ClosedFormRadialHead`; ``"auto"`` is closed form for tables, and
             for photographs and texts on the features of an encoder; ``"best"`` fits a table in both ways and keeps the
             model with the higher accuracy on held-out known rows.
+        finetune: continue with gradient training of the encoder of photographs, from the solution in closed form; the
+            frozen model is kept unless the trained one is more accurate on held-out known examples.
         calibration: ``"split"`` holds a part out; ``"cross"``, in closed form, scores each example without its fold;
             ``"auto"`` is cross up to 20,000 examples in closed form.
         class_weight: None, ``"balanced"``, or in closed form ``"auto"``.
@@ -53,6 +56,8 @@ class FitOptions:
         outliers: weight of the outliers that are made from each batch; 0 for none; None for the default.
         neighbours: whether distances to training examples in hidden layers count.
         baseline: in closed form, whether to measure logistic regression on the same features too.
+        time_limit: minutes for the run: training ends with the last epoch that fits, and in closed form optional parts
+            are left out. Reading and encoding are not cut short.
         size: of images, in pixels.
         views: of photographs that an encoder looks at: ``"one"``, ``"flip"`` (the mirror image too) or ``"crops"``
             (the enlarged middle too); more are slower.
@@ -81,6 +86,7 @@ class FitOptions:
     reset: str = "classifier"
     head: HeadName = "radial"
     method: MethodName | Literal["auto", "best"] = "auto"
+    finetune: bool = False
     calibration: Literal["auto", "split", "cross"] = "auto"
     class_weight: ClassWeightName | None = None
     random_features: int | None = None
@@ -90,6 +96,7 @@ class FitOptions:
     outliers: float | None = None
     neighbours: bool = True
     baseline: bool = True
+    time_limit: float | None = None
     size: int | None = None
     views: str = "one"
     false_reject_rate: float = 0.05
@@ -106,7 +113,7 @@ class FitOptions:
             raise OptionError(f"a column is numeric or categorical, got both for {listed(sorted(both))}")
         check_rate("false_reject_rate", self.false_reject_rate)
         check_count("seed", self.seed, least=0)
-        check_choice("reset", self.reset, ("classifier", "fully_connected", "none"))
+        check_choice("reset", self.reset, ("classifier", "fully_connected", "none", "closed-form"))
         check_choice("method", self.method, ("auto", "best", "gradient", "closed-form"))
         check_choice("calibration", self.calibration, ("auto", "split", "cross"))
         if self.calibration == "cross" and self.method == "gradient":
@@ -117,18 +124,24 @@ class FitOptions:
             raise OptionError("an encoder is not trained; use method='closed-form', or model= and weights= to train")
         if self.embeddings is not None and (self.text is not None or self.encoder != "auto"):
             raise OptionError("embeddings are features already; leave out text and encoder")
+        if self.finetune and (self.method in ("gradient", "best") or self.model != "auto" or self.weights is not None):
+            raise OptionError("finetune trains the encoder, so method, model and weights are given; leave them out")
+        if (self.finetune or self.reset == "closed-form") and (self.head != "radial" or self.random_features):
+            raise OptionError("training starts from the closed form of a radial head without random features alone")
+        if self.time_limit is not None:
+            check_positive("time_limit", self.time_limit)
         if self.size is not None:
             check_count("size", self.size, least=8)
         if self.known is not None and self.novel is not None:
             raise OptionError("name either the known classes or the novel ones, got both; the rest is the other side")
-        for name in ("skip_broken", "flip", "neighbours", "baseline"):
+        for name in ("skip_broken", "flip", "neighbours", "baseline", "finetune"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name} must be true or false, got {getattr(self, name)!r}")
         # refuse what no recipe and no setting can be, before anything starts
         least = self.choose_method("points")  # what the other options ask for, whatever the data
         Recipe(**self.recipe_options() | {"method": least})
         Settings.from_mapping(self.training)
-        if self.method != "best" and least == "closed-form" and (given := self._only_trained()):
+        if self.method != "best" and not self.finetune and least == "closed-form" and (given := self._only_trained()):
             raise OptionError(
                 f"{given[0]} is for a network that is trained, and in closed form none is; leave it out, or use "
                 "method='gradient'"

@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,10 +16,13 @@ from torch import nn
 from openradial import models
 from openradial.classifier import OpenClassifier
 from openradial.data.batches import BatchOptions
+from openradial.data.examples import Examples
+from openradial.data.progress import bar
+from openradial.data.readers.table_files import TABLES, ending_of
 from openradial.encoders import Encoder
 from openradial.errors import OptionError, TrainingError
 from openradial.fitting.baseline import fit_baseline
-from openradial.fitting.calibration import calibrate, calibrate_fitted
+from openradial.fitting.calibration import LabelledBatches, calibrate, calibrate_fitted
 from openradial.fitting.closed_form import calibrate_cross, fit_closed_form, selected_values
 from openradial.fitting.columns import reading_options
 from openradial.fitting.cross import FeatureSet
@@ -27,9 +31,10 @@ from openradial.fitting.in_memory import FitData, as_source, name_of
 from openradial.fitting.networks import choose_settings
 from openradial.fitting.novelty import expected_detection
 from openradial.fitting.options import FitOptions
-from openradial.fitting.preparation import PreparedData, prepare
+from openradial.fitting.preparation import ROWS, PreparedData, prepare
 from openradial.fitting.report import GUARANTEES, Decided, FitReport, decide, make_report, weaknesses
 from openradial.fitting.selection import fit_best
+from openradial.heads import ClosedFormRadialHead
 from openradial.heads.class_weight import balanced_weights
 from openradial.recipe import EMBEDDING, MIDDLE, Recipe, closed_form_recipe, default_recipe
 from openradial.training import Devices, Record, Settings, limited_threads
@@ -38,6 +43,7 @@ from openradial.training.checkpoint import LAST, load
 from openradial.training.sharding import gathered
 
 CHUNK = 256  # examples per batch once the network is trained
+FEW = 32  # images per batch for a large network
 
 
 class StoppedError(TrainingError):
@@ -86,11 +92,17 @@ def fit(
     """
     began = time.monotonic()
     wanted = FitOptions.from_mapping({"data": name_of(data), **options})
-    source = as_source(data, wanted.label, wanted.text, **reading_options(wanted))
+    deadline = None if wanted.time_limit is None else began + 60 * wanted.time_limit
+    stage = partial(bar, total=None) if show_progress else nullcontext
+    is_table = isinstance(data, str | Path) and ending_of(Path(data)) in TABLES  # others have their own bars
+    with stage("reading") if is_table else nullcontext():
+        source = as_source(data, wanted.label, wanted.text, **reading_options(wanted))
     folder = None if out is None else _checked_folder(out, overwrite)
-    if wanted.method == "best":
+    if wanted.method == "best" or wanted.finetune:
         run: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "nodes": nodes, "strategy": strategy}
-        model = fit_best(partial(fit, on_epoch=on_epoch, show_progress=show_progress, **run), source, wanted)
+        model = fit_best(partial(fit, on_epoch=on_epoch, show_progress=show_progress, **run), source, wanted, on_start)
+        model.report = replace(model.report, seconds=round(time.monotonic() - began, 1))
+        model.metadata["training"]["seconds"] = model.report.seconds
         return _saved(model, folder, overwrite)
     features, encoder, notes = encode_source(wanted, source)
     as_features = wanted if encoder is None else replace(wanted, method="closed-form", size=None, encoder="auto")
@@ -99,7 +111,9 @@ def fit(
     if prepared.method == "closed-form":
         if on_start is not None:
             on_start(prepared, None)
-        return _saved(_fit_closed_form(as_features, prepared, encoder, began), folder, overwrite)
+        with stage("fitting and calibrating"):
+            model = _fit_closed_form(as_features, prepared, encoder, began, deadline)
+        return _saved(model, folder, overwrite)
     settings = choose_settings(wanted, prepared.network, len(prepared.train))
     run_devices = Devices(settings, accelerator=accelerator, devices=devices, nodes=nodes, strategy=strategy)
     if on_start is not None and run_devices.is_main:
@@ -109,8 +123,8 @@ def fit(
     counts = torch.bincount(prepared.train.labels, minlength=head.num_classes)
     checkpoints = None if folder is None else training_folder(folder)
     # what must be the same in a run that is resumed
-    values = {"options": wanted.as_dict() | {"training": {}}, "classes": prepared.split.known}
-    facts = _json(values | {"examples": prepared.counts()})
+    facts = {"options": wanted.as_dict() | {"training": {}}, "classes": prepared.split.known}
+    facts = _json(facts | {"examples": prepared.counts()})
     if resume and checkpoints is not None:
         _check_same_run(checkpoints, facts)
     history = train(
@@ -126,12 +140,22 @@ def fit(
         metadata=facts,
         report=on_epoch,
         show_progress=show_progress,
+        deadline=deadline,
     )
     if not history.finished:
-        raise StoppedError(f"stopped by {history.stopped_by} after {len(history.records)} epochs; resume with --resume")
+        hint = "" if folder is None else "; resume with --resume"
+        raise StoppedError(f"stopped by {history.stopped_by} after {len(history.records)} epochs{hint}")
     net = gathered(net, lambda: build_network(wanted, prepared)[0])
-    model = _calibrated(net, head, recipe, wanted, prepared)
-    model.report = _measured(model, prepared, began)
+    with stage("calibrating"):
+        model = _calibrated(net, head, recipe, wanted, prepared)
+    with stage("evaluating"):
+        values: dict[str, Any] = {}
+        if history.stopped_by is not None:
+            ended = f"ended training after {len(history.records)} of {settings.epochs} epochs; there is no baseline"
+            values["notes"] = (f"{history.stopped_by} {ended}",)
+        elif wanted.baseline:
+            values = _baseline(prepared, nn.Flatten(), None, wanted.seed)
+        model.report = _measured(model, prepared, began, **values)
     training = {"epochs": len(history.records), "settings": settings.as_dict()}
     model.metadata = _metadata(wanted, prepared, recipe, model.report, training)
     if folder is not None and run_devices.is_main:
@@ -148,9 +172,18 @@ def _saved(model: OpenClassifier, folder: Path | None, overwrite: bool) -> OpenC
 
 
 def _fit_closed_form(
-    options: FitOptions, prepared: PreparedData, encoder: Encoder | None, began: float
+    options: FitOptions, prepared: PreparedData, encoder: Encoder | None, began: float, deadline: float | None
 ) -> OpenClassifier:
     """Fit the head and the scorers on features, calibrate and measure."""
+    started, skipped = time.monotonic(), list[str]()
+
+    def has_time(part: str) -> bool:  # for what takes about as long as everything so far
+        now = time.monotonic()
+        if deadline is not None and 2 * now - started > deadline:
+            skipped.append(f"no time was left for {part}")
+            return False
+        return True
+
     classes, rate, seed = prepared.split.known, options.false_reject_rate, options.seed
     kind = "table" if prepared.kind == "points" and prepared.num_features < EMBEDDING else prepared.kind
     recipe = closed_form_recipe(kind, len(prepared.train), **options.recipe_options())
@@ -160,7 +193,8 @@ def _fit_closed_form(
     if known.middle is not None and recipe.layers:
         recipe = replace(recipe, layers=(*recipe.layers, MIDDLE))
     with limited_threads(known.threads(recipe)):
-        model, left_out = fit_closed_form(net, recipe, classes, known, seed)
+        leaving = partial(has_time, "leaving known classes out, so the detection of novel ones is not estimated")
+        model, left_out = fit_closed_form(net, recipe, classes, known, seed, leaving)
         decided = None
         if prepared.calibration is None:
             model, decided = calibrate_cross(model, recipe, rate, known, seed)
@@ -168,10 +202,9 @@ def _fit_closed_form(
             held_out = None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK)
             model = calibrate_fitted(model, recipe, rate, held_out, prepared.batches(prepared.calibration, CHUNK))
         values: dict[str, Any] = {"expected_detection": expected_detection(model, rate, left_out)}
-    if options.baseline:
-        parts = {"report": prepared.report, "novel": prepared.novel}
-        others = {k: FeatureSet.of(net, prepared.batches(part, CHUNK)) for k, part in parts.items() if part is not None}
-        values["baseline"], values["notes"] = fit_baseline(known, **others, seed=seed)
+    if options.baseline and has_time("a baseline"):
+        values |= _baseline(prepared, net, known, seed)
+    values["notes"] = (*values.get("notes", ()), *skipped)
     report = _measured(model, prepared, began, decided, **values)
     if encoder is None:
         model = model.replace(preprocessing=prepared.inputs, network=(prepared.network.name, {}))
@@ -181,11 +214,27 @@ def _fit_closed_form(
     return model
 
 
+def _baseline(prepared: PreparedData, net: nn.Module, known: FeatureSet | None, seed: int) -> dict[str, Any]:
+    """Return logistic regression on the features, or of a trained network on its inputs, with notes."""
+    is_trained = known is None
+    if known is None:
+        if prepared.kind not in ("images", *ROWS) or not isinstance(prepared.train, Examples):
+            return {"notes": (f"no baseline: there is none for {prepared.kind} of this kind",)}
+        known = FeatureSet.of(net, prepared.batches(prepared.train, CHUNK), prepared.groups)
+    parts = {"report": prepared.report, "novel": prepared.novel}
+    others = {k: FeatureSet.of(net, prepared.batches(part, CHUNK)) for k, part in parts.items() if part is not None}
+    made, notes = fit_baseline(known, **others, seed=seed)
+    if made is not None and is_trained:
+        made = replace(made, name=f"{made.name} on the inputs")
+    return {"baseline": made, "notes": notes}
+
+
 def build_network(options: FitOptions, prepared: PreparedData) -> tuple[nn.Module, Recipe]:
     """Return the network with its initial weights, and how it is trained and scored."""
     torch.manual_seed(options.seed)
     choice = prepared.network
-    initial: dict[str, Any] = {} if choice.weights is None else {"weights": choice.weights, "reset": options.reset}
+    reset = "classifier" if options.reset == "closed-form" else options.reset
+    initial: dict[str, Any] = {} if choice.weights is None else {"weights": choice.weights, "reset": reset}
     net = models.build(choice.name, len(prepared.split.known), **initial, **choice.options)
     last = getattr(net, "classifier", None)
     if initial and options.head == "radial" and options.reset != "none" and isinstance(last, nn.Linear):
@@ -194,7 +243,26 @@ def build_network(options: FitOptions, prepared: PreparedData) -> tuple[nn.Modul
         # one point, where the features are lost.
         nn.init.normal_(last.weight, 0, 1e-3)
         nn.init.zeros_(last.bias)
-    return net, default_recipe(net, choice.name, prepared.kind, **options.recipe_options())
+    recipe = default_recipe(net, choice.name, prepared.kind, **options.recipe_options())
+    if options.reset == "closed-form":
+        solve_classifier(net, recipe, prepared.batches(prepared.train, FEW))
+    return net, recipe
+
+
+@torch.no_grad()
+def solve_classifier(net: nn.Module, recipe: Recipe, train: LabelledBatches) -> None:
+    """Set the last affine layer of a network to the closed-form solution on the features that it takes."""
+    last = getattr(net, "classifier", None)
+    if not isinstance(last, nn.Linear):
+        raise OptionError("reset='closed-form' needs a network whose last layer, classifier, is affine; use another")
+    net.classifier = nn.Identity()
+    known = FeatureSet.of(net, train)
+    head = ClosedFormRadialHead(
+        last.out_features, last.in_features, scale=recipe.scale, class_weight=recipe.class_weight
+    ).fit(known.z, known.y)
+    last.weight.copy_(head.weight)  # type: ignore[arg-type]
+    last.bias.copy_(head.bias)  # type: ignore[arg-type]
+    net.classifier = last
 
 
 def training_folder(out: Path) -> Path:

@@ -162,7 +162,7 @@ def weaknesses(report: FitReport, rate: float, classes: Sequence[str], counts: T
         chance = max(each.examples for each in report.per_class) / total
         if binomial_interval(round(report.accuracy * total), total, CONFIDENCE)[0] <= chance:
             values = f"{100 * report.accuracy:.1f} % on {total:,} inputs is not clearly above {100 * chance:.1f} %"
-            reasons.append(f"accuracy {values}, the share of the most frequent class")
+            reasons.append(f"accuracy {values}, the share of the most frequent class: near chance")
     novel, kind = report.novel or report.expected_detection, "novel" if report.novel else "left-out"
     if novel is not None and novel.detected < rate + LEAST_DETECTED * (1 - rate):
         share = f"only {100 * novel.detected:.1f} % of the examples of {kind} classes are called unknown"

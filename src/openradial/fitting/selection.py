@@ -1,47 +1,88 @@
-"""Choose between closed form and gradient training by the accuracy on held-out known examples."""
+"""Fit in closed form and by gradient training; keep the model with the higher accuracy on held-out known examples."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import torch
+from torch import nn
+
 from openradial.classifier import OpenClassifier
+from openradial.data.inputs import ImageInputs
 from openradial.data.sources import DataSource
 from openradial.errors import OptionError
 from openradial.fitting.options import FitOptions
-from openradial.fitting.preparation import PreparedData, prepare
+from openradial.fitting.preparation import PreparedData
 from openradial.fitting.report import decide
+from openradial.models import names
+
+OnStart = Callable[..., None] | None
 
 
-def fit_best(fit: Callable[..., OpenClassifier], source: DataSource, options: FitOptions) -> OpenClassifier:
+def fit_best(
+    fit: Callable[..., OpenClassifier], source: DataSource, options: FitOptions, on_start: OnStart = None
+) -> OpenClassifier:
     """Fit with both methods on the same examples, and return the model that classifies other known examples better.
 
     These other examples also set the scales of the combination, but neither the threshold nor the report uses them. If
     closed form is better, it is fitted again on all examples, unless ``calibration="split"`` asks for held-out ones.
+    With ``finetune``, gradient training starts from the encoder of photographs and the solution in closed form.
     """
+    what, kind = ("finetune", "photographs in files") if options.finetune else ("method='best'", "tables")
+    if source.kind != ("images" if options.finetune else "table") or (options.finetune and not source.image_statistics):
+        raise OptionError(f"{what} is for {kind}, and {source.name} holds {source.kind}; leave it out")
     weight = None if options.class_weight == "auto" else options.class_weight
-    trained = replace(options, method="gradient", calibration="auto", random_features=None, class_weight=weight)
-    prepared = prepare(trained, source)
-    if prepared.combination is None or source.kind != "table":
-        raise OptionError(
-            f"method='best' needs a table with about 10 rows per class to compare with, and {source.name} holds "
-            f"{len(prepared.train):,} {source.kind}; use method='closed-form' or 'gradient'"
-        )
+    trained = replace(
+        options, method="gradient", calibration="auto", random_features=None, class_weight=weight, finetune=False
+    )
     solved = _values(options) | {"method": "closed-form", "training": {}, "model": "auto", "model_options": {}}
-    solved["outliers"] = None
-    models = {
-        "closed-form": fit(source, **solved | {"calibration": "split"}),
-        "gradient": fit(source, **_values(trained)),
-    }
-    accuracy = {method: _accuracy(model, prepared) for method, model in models.items()}
+    solved |= {"outliers": None, "finetune": False, "flip": False}
+    parts: list[PreparedData] = []
+
+    def keep_parts(prepared: PreparedData, settings: Any) -> None:
+        if on_start is not None:
+            on_start(prepared, settings)
+        parts.append(prepared)
+        if prepared.combination is None and len(parts) <= 2:
+            count = sum(prepared.counts().values())
+            raise OptionError(
+                f"{what} compares two models on held-out examples, and {count:,} are too few; add examples"
+            )
+
+    began = time.monotonic()
+
+    def time_left() -> dict[str, float]:
+        left = 0.0 if options.time_limit is None else options.time_limit - (time.monotonic() - began) / 60
+        return {} if options.time_limit is None else {"time_limit": max(left, 1e-3)}
+
+    fitted = {"closed-form": fit(source, **solved | {"calibration": "split"} | time_left(), on_start=keep_parts)}
+    if options.finetune:
+        trained = _from_encoder(trained, fitted["closed-form"])
+    fitted["gradient"] = fit(source, **_values(trained) | time_left(), on_start=keep_parts)
+    accuracy = {method: _accuracy(model, part) for (method, model), part in zip(fitted.items(), parts, strict=True)}
+    assert torch.equal(*(part.combination.labels for part in parts))  # type: ignore[union-attr]
     best = max(accuracy, key=accuracy.__getitem__)  # closed form wins a tie: it is faster
-    model = models[best]
+    model = fitted[best]
     if best == "closed-form" and options.calibration != "split":
-        model = fit(source, **solved)
-    shares = ", ".join(f"{method} {100 * accuracy[method]:.1f} %" for method in accuracy)
-    note = f"method {best} is chosen by the accuracy on {len(prepared.combination):,} held-out known examples: {shares}"
+        model = fit(source, **solved | time_left())
+    shown = {"closed-form": "frozen", "gradient": "fine-tuned"} if options.finetune else {name: name for name in fitted}
+    shares = ", ".join(f"{shown[method]} {100 * accuracy[method]:.1f} %" for method in accuracy)
+    chosen = f"the {shown[best]} encoder is kept" if options.finetune else f"method {best} is chosen"
+    count = len(parts[0].combination.labels)  # type: ignore[union-attr]
+    note = f"{chosen} by the accuracy on {count:,} held-out known examples: {shares}"
     model.report = replace(model.report, notes=(*model.report.notes, note))
     model.metadata["notes"] = list(model.report.notes)
     return model
+
+
+def _from_encoder(options: FitOptions, frozen: OpenClassifier) -> FitOptions:
+    """Return options that train the encoder of a model, on inputs of the same size."""
+    name = str(frozen.network[1].get("encoder"))
+    if name not in names() or not isinstance(frozen.preprocessing, ImageInputs):
+        raise OptionError(f"finetune trains networks of openradial, and the encoder {name} is none; choose another one")
+    start: dict[str, Any] = {"model": name, "weights": "imagenet", "reset": "closed-form", "encoder": "auto"}
+    return replace(options, size=frozen.preprocessing.size, **start)
 
 
 def _values(options: FitOptions) -> dict[str, Any]:
@@ -51,5 +92,7 @@ def _values(options: FitOptions) -> dict[str, Any]:
 
 def _accuracy(model: OpenClassifier, prepared: PreparedData) -> float:
     assert prepared.combination is not None
+    if prepared.method == "closed-form":  # its inputs are features already
+        model = model.replace(net=nn.Identity())
     decided = decide(model, prepared.batches(prepared.combination, 256))
     return float((decided.nearest == decided.labels).double().mean())

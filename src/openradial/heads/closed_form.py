@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -16,7 +17,7 @@ from openradial.heads.row_hashes import RowHashes
 from openradial.heads.sums import ClassSums, check_tensors, class_names
 from openradial.nn import RadialLayer
 from openradial.scorers.base import Scorer, at_least_float32, check_features, check_rows, draw_rows
-from openradial.scorers.statistics import ClassStatistics
+from openradial.scorers.statistics import ClassStatistics, checked_sample_weight
 
 AT_ONCE = 2**22  # numbers of expanded features in memory at a time: 32 MB
 MOST = 5_000  # examples whose leave-one-out macro error is compared
@@ -120,25 +121,30 @@ class ClosedFormRadialHead(RadialHead):
     def is_fitted(self) -> bool:
         return self._num_examples > 0
 
-    def fit(self, z: Tensor, y: Tensor) -> Self:
-        """Fit to these examples alone, ``(n, d), (n,)``, and choose what is ``"auto"``."""
+    def fit(self, z: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Self:
+        """Fit to these examples alone, ``(n, d), (n,)``, and choose what is ``"auto"``.
+
+        ``sample_weight``, ``(n,)``, are positive; a weight of 2 has the solution of the example twice, for one alpha.
+        Where alpha or a width is chosen, an example is left out as a whole.
+        """
         z, y = self._examples(z, y)
-        trials = weights_to_try(self.class_weight, torch.bincount(y, minlength=self.num_classes))
-        heads = [self._fitted(z, y, weights) for weights in trials]
-        best = heads[0] if len(heads) == 1 else min(heads, key=lambda head: head.macro_error(z, y))
+        sample_weight = None if sample_weight is None else checked_sample_weight(sample_weight, len(z))
+        trials = weights_to_try(self.class_weight, torch.bincount(y, sample_weight, minlength=self.num_classes))
+        heads = [self._fitted(z, y, weights, sample_weight) for weights in trials]
+        best = heads[0] if len(heads) == 1 else min(heads, key=lambda head: head.macro_error(z, y, sample_weight))
         self.features, self._kept_alpha = best.features, best._kept_alpha
         self._set(best.sums)
         self.weight, self.bias, self.fitted_alpha = best.weight, best.bias, best.fitted_alpha
         return self
 
-    def partial_fit(self, z: Tensor, y: Tensor) -> Self:
+    def partial_fit(self, z: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Self:
         """Add examples, ``(n, d), (n,)``."""
         self._check_weights_are_chosen()
-        return self._set(self.sums + self.sums_of(z, y))
+        return self._set(self.sums + self.sums_of(z, y, sample_weight))
 
-    def remove(self, z: Tensor, y: Tensor) -> Self:
-        """Take out examples that were added before, with the same labels."""
-        return self._set(self.sums - self.sums_of(z, y))
+    def remove(self, z: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Self:
+        """Take out examples that were added before, with the same labels and weights."""
+        return self._set(self.sums - self.sums_of(z, y, sample_weight))
 
     def merge(self, other: "ClosedFormRadialHead") -> Self:
         """Add the examples of another head: classes of the same name are joined, others are appended."""
@@ -198,7 +204,7 @@ class ClosedFormRadialHead(RadialHead):
         return self
 
     @torch.no_grad()
-    def leave_one_out(self, z: Tensor, y: Tensor) -> Tensor:
+    def leave_one_out(self, z: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """Return the outputs of added examples under the head without each of them, ``(n, d), (n,) -> (n, k)``."""
         z, y = self._examples(z, y)
         self._check_fitted()
@@ -207,16 +213,16 @@ class ClosedFormRadialHead(RadialHead):
             raise OptionError("leave-one-out needs at least two examples, got one: nothing is left without it")
         path, alpha = RidgePath.of(self.sums.statistics), float(self.fitted_alpha or 0)
         parts = [
-            path.leave_one_out(path.project(self.expand(rows)), labels, alpha, self._weights_of(labels))
-            for rows, labels in self._chunks(z, y)
+            path.leave_one_out(path.project(self.expand(rows)), labels, alpha, self._weights_of(labels, weights))
+            for rows, labels, weights in self._chunks(z, y, sample_weight)
         ]
         return self.scale * torch.cat(parts)
 
-    def macro_error(self, z: Tensor, y: Tensor) -> float:
+    def macro_error(self, z: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> float:
         """Return the leave-one-out error rate of added examples, averaged over the classes."""
-        z, y = self._sample(*self._examples(z, y), MOST)
-        wrong = (self.leave_one_out(z, y).argmax(1) != y).double()
-        counts = torch.bincount(y)
+        z, y, weights = self._sample(*self._examples(z, y), sample_weight, MOST)
+        wrong = (self.leave_one_out(z, y, weights).argmax(1) != y).double()
+        wrong, counts = wrong if weights is None else wrong * weights, torch.bincount(y, weights)
         return float((torch.bincount(y, weights=wrong) / counts)[counts > 0].mean())
 
     def expand(self, z: Tensor) -> Tensor:
@@ -228,9 +234,9 @@ class ClosedFormRadialHead(RadialHead):
             )
         return z.double() if self.features is None else self.features(z.double())
 
-    def sums_of(self, z: Tensor, y: Tensor) -> ClassSums:
+    def sums_of(self, z: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> ClassSums:
         """Return the sums over examples that this head would add."""
-        return self._sums(*self._examples(z, y), self.sums)
+        return self._sums(*self._examples(z, y), self.sums, sample_weight)
 
     def without(self, part: ClassSums) -> Self:
         """Return a head with the same settings and choices for all examples but those of ``part``."""
@@ -279,28 +285,30 @@ class ClosedFormRadialHead(RadialHead):
     def extra_repr(self) -> str:
         return f"num_classes={self.num_classes}, num_features={self.num_features}, alpha={self.fitted_alpha}"
 
-    def _fitted(self, z: Tensor, y: Tensor, weights: Tensor | None) -> Self:
+    def _fitted(self, z: Tensor, y: Tensor, weights: Tensor | None, sample_weight: Tensor | None) -> Self:
         """Return a head of the same settings, fitted to these examples with these class weights."""
         made = type(self)(**self.settings())
         made.sums, near = replace(made.sums, class_weight=weights), None
         if self.random_features and (made.features is None or made._kept_alpha is None):
-            width, near = made._choose_width(z, y)
+            width, near = made._choose_width(z, y, sample_weight)
             made.features = self._draw(width)
-        made._set(made.sums_of(z, y))
+        made._set(made.sums_of(z, y, sample_weight))
         if made._kept_alpha is None:
-            made._kept_alpha = made._best_alpha(z, y, near)[1]
+            made._kept_alpha = made._best_alpha(z, y, near, sample_weight)[1]
         return made.solve()
 
     @torch.no_grad()
-    def _best_alpha(self, z: Tensor, y: Tensor, near: float | None = None) -> tuple[float, float]:
+    def _best_alpha(
+        self, z: Tensor, y: Tensor, near: float | None = None, sample_weight: Tensor | None = None
+    ) -> tuple[float, float]:
         """Return the smallest leave-one-out error, and its alpha."""
-        is_all, (z, y) = len(z) <= SEARCHED, self._sample(z, y, SEARCHED)
-        statistics, weights = self.sums.statistics, self._weights_of(y)
+        is_all, (z, y, sampled) = len(z) <= SEARCHED, self._sample(z, y, sample_weight, SEARCHED)
+        statistics, weights = self.sums.statistics, self._weights_of(y, sampled)
         return best_alpha(statistics, self.expand(z), y, weights, is_all=is_all, near=near)
 
-    def _choose_width(self, z: Tensor, y: Tensor) -> tuple[float, float]:
+    def _choose_width(self, z: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> tuple[float, float]:
         """Return the width with the smallest leave-one-out error of fewer features and examples, and its alpha."""
-        z, y = self._sample(z, y, PILOT_EXAMPLES)
+        z, y, weights = self._sample(z, y, sample_weight, PILOT_EXAMPLES)
         typical, few = median_distance(z, self.seed), min(PILOT_FEATURES, self.random_features)
         trials = []
         for width in [factor * typical for factor in WIDTHS] if isinstance(self.width, str) else [self.width]:
@@ -308,19 +316,19 @@ class ClosedFormRadialHead(RadialHead):
                 self.classes, self.num_features, random_features=few, width=width, seed=self.seed
             )
             pilot.sums = replace(pilot.sums, class_weight=self.sums.class_weight)
-            pilot._set(pilot.sums_of(z, y))
-            trials.append((*pilot._best_alpha(z, y), width))
+            pilot._set(pilot.sums_of(z, y, weights))
+            trials.append((*pilot._best_alpha(z, y, sample_weight=weights), width))
         _, alpha, width = min(trials)
         return width, alpha
 
     def _draw(self, width: float) -> RandomFeatures:
         return RandomFeatures.draw(self.num_features, self.random_features, width, self.seed)
 
-    def _sums(self, z: Tensor, y: Tensor, like: ClassSums) -> ClassSums:
+    def _sums(self, z: Tensor, y: Tensor, like: ClassSums, sample_weight: Tensor | None = None) -> ClassSums:
         """Return the sums over checked examples, for the classes of other sums and with their weights."""
         k, statistics = len(like.classes), ClassStatistics.empty(len(like.classes), like.statistics.num_features)
-        for rows, labels in self._chunks(z, y):
-            statistics += ClassStatistics.of(self.expand(rows), labels, k, like.class_weight)
+        for rows, labels, weights in self._chunks(z, y, sample_weight):
+            statistics += ClassStatistics.of(self.expand(rows), labels, k, like.class_weight, weights)
         return replace(like, statistics=statistics, hashes=RowHashes.of(z, y, k))
 
     def _outputs(self, o: Tensor, y: Tensor | None = None) -> Tensor:
@@ -352,17 +360,19 @@ class ClosedFormRadialHead(RadialHead):
         check_features(z)
         return z.detach().cpu(), y.detach().cpu().long()
 
-    def _chunks(self, z: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    def _chunks(self, z: Tensor, y: Tensor, weights: Tensor | None) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
         rows = max(1, AT_ONCE // self.sums.statistics.num_features)
-        return zip(torch.split(z, rows), torch.split(y, rows), strict=True)
+        parts = repeat(None) if weights is None else torch.split(checked_sample_weight(weights, len(z)), rows)
+        return zip(torch.split(z, rows), torch.split(y, rows), parts, strict=False)
 
-    def _sample(self, z: Tensor, y: Tensor, most: int) -> tuple[Tensor, Tensor]:
-        order = draw_rows(len(z), most, self.seed)
-        return (z, y) if len(z) <= most else (z[order], y[order])
+    def _sample(self, z: Tensor, y: Tensor, weights: Tensor | None, most: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        order = draw_rows(len(z), most, self.seed) if len(z) > most else slice(None)
+        return z[order], y[order], None if weights is None else weights[order]
 
-    def _weights_of(self, y: Tensor) -> Tensor | None:
+    def _weights_of(self, y: Tensor, sample_weight: Tensor | None) -> Tensor | None:
         """Return the weight of each example."""
-        return None if self.sums.class_weight is None else self.sums.class_weight[y]
+        weights = None if self.sums.class_weight is None else self.sums.class_weight[y]
+        return weights if sample_weight is None else sample_weight * (1.0 if weights is None else weights)
 
     def _check_weights_are_chosen(self) -> None:
         if isinstance(self.class_weight, str) and self.sums.class_weight is None and not self.is_fitted:

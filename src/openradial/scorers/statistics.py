@@ -11,6 +11,7 @@ from openradial.scorers.base import AT_ONCE, check_features, check_labels
 
 EPSILON = torch.finfo(torch.float64).eps
 ROUNDING = 1e-13  # a share of a sum of squares that is rounding, also for a sum over thousands of classes
+SAME_WEIGHT = 1e-6  # relative difference of two sums of the same weights, at most
 BLOCKS = 4  # of columns, whose products are computed together
 
 
@@ -37,7 +38,14 @@ class ClassStatistics:
     scatter: Tensor  # (d, d) float64: sum of w (z - mean)(z - mean)' around the overall weighted mean
 
     @classmethod
-    def of(cls, z: Tensor, y: Tensor, num_classes: int, class_weight: Tensor | None = None) -> Self:
+    def of(
+        cls,
+        z: Tensor,
+        y: Tensor,
+        num_classes: int,
+        class_weight: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+    ) -> Self:
         """Compute the statistics of features ``(n, d)`` with labels ``(n,)``, in bounded memory.
 
         Args:
@@ -45,6 +53,7 @@ class ClassStatistics:
             y: The class of each row, from 0 to ``num_classes - 1``.
             num_classes: Number of classes k; some may have no examples.
             class_weight: Positive weight of each example of a class, ``(k,)``; 1 without.
+            sample_weight: Positive weight of each row, ``(n,)``, which multiplies that of its class; 1 without.
         """
         check_features(z)
         check_count("num_classes", num_classes)
@@ -52,21 +61,24 @@ class ClassStatistics:
         z, y = z.detach(), y.to(z.device, torch.int64)
         weight = _checked_weight(class_weight, num_classes, z.device)
         counts = y.bincount(minlength=num_classes)
-        weights = counts * weight
+        s = None if sample_weight is None else checked_sample_weight(sample_weight, len(z)).to(z.device)  # (n,)
+        mass = counts.double() if s is None else weight.new_zeros(num_classes).index_add_(0, y, s)
+        weights = mass * weight
         at_once = max(1, AT_ONCE // (3 * z.shape[1]))  # three copies of a part at a time
-        parts = [(z[at : at + at_once], y[at : at + at_once]) for at in range(0, len(z), at_once)]
-        shift = sum(weight[labels] @ rows.double() for rows, labels in parts) / weights.sum()
+        each = weight[y] if s is None else weight[y] * s  # (n,)
+        slices = [slice(at, at + at_once) for at in range(0, len(z), at_once)]
+        shift = sum(each[at] @ z[at].double() for at in slices) / weights.sum()
         sums = shift.new_zeros(num_classes, z.shape[1])
         scatter = shift.new_zeros(z.shape[1], z.shape[1])
-        for rows, labels in parts:
-            deviations = rows.double() - shift
-            sums.index_add_(0, labels, deviations)
-            deviations *= weight.sqrt()[labels].unsqueeze(1)
+        for at in slices:
+            deviations = z[at].double() - shift
+            sums.index_add_(0, y[at], deviations if s is None else deviations * s[at].unsqueeze(1))
+            deviations *= each[at].sqrt().unsqueeze(1)
             _add_products(scatter, deviations)
         error = weight @ sums / weights.sum()  # of the shift, by rounding
         scatter = scatter.triu() + scatter.triu(1).T
         scatter -= weights.sum() * torch.outer(error, error)
-        means = torch.where(counts.unsqueeze(1) > 0, shift + sums / counts.clamp_min(1).unsqueeze(1), 0.0)
+        means = torch.where(counts.unsqueeze(1) > 0, shift + sums / mass.where(mass > 0, 1.0).unsqueeze(1), 0.0)
         return cls(weights, counts, means, _clamped(scatter))
 
     @classmethod
@@ -116,6 +128,7 @@ class ClassStatistics:
         counts = self.counts - other.counts
         weights = torch.where(counts > 0, self.weights - other.weights, 0.0)
         wrong = (counts < 0) | ((counts > 0) & (weights <= 0))
+        wrong |= (counts == 0) & ((self.weights - other.weights).abs() > SAME_WEIGHT * self.weights)
         if wrong.any():
             k = int(wrong.int().argmax())
             raise OptionError(
@@ -155,6 +168,17 @@ def _add_products(scatter: Tensor, rows: Tensor) -> None:
     size = -(-len(scatter) // BLOCKS)
     for at in range(0, len(scatter), size):
         scatter[at : at + size, at:].addmm_(rows[:, at : at + size].T, rows[:, at:])
+
+
+def checked_sample_weight(sample_weight: Tensor, count: int) -> Tensor:
+    """Return the weights of rows in float64; raise unless there is a positive number for each."""
+    weight = torch.as_tensor(sample_weight, dtype=torch.float64)
+    if weight.shape != (count,) or not (weight.isfinite() & (weight > 0)).all():
+        raise OptionError(
+            f"sample_weight must be {count} positive numbers, one per row, got the shape {tuple(weight.shape)}"
+            f"{'' if weight.shape != (count,) else f' and {float(weight.min()):g} to {float(weight.max()):g}'}"
+        )
+    return weight
 
 
 def _checked_weight(class_weight: Tensor | None, num_classes: int, device: torch.device) -> Tensor:

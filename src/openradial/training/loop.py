@@ -38,7 +38,7 @@ class ObjectiveLike(Protocol):
 
 @dataclass(frozen=True)
 class History:
-    """Result of a run: one record per epoch, the best epoch, and the signal that stopped it, if any."""
+    """Result of a run: one record per epoch, the best epoch, and the signal or deadline that ended it, if any."""
 
     records: list[Record]
     best_epoch: int
@@ -60,6 +60,7 @@ def fit(
     metadata: Mapping[str, Any] | None = None,
     report: Callable[[Record], None] | None = None,
     show_progress: bool = True,
+    deadline: float | None = None,
 ) -> History:
     """Train ``net`` in place and return the history of the run.
 
@@ -71,11 +72,13 @@ def fit(
     Args:
         metadata: values for JSON that are stored in the checkpoints.
         report: called with the record of each epoch.
+        deadline: by :func:`time.monotonic`. No epoch begins after which there would not be as much time left as it
+            takes; the first epoch ends half-way to the deadline.
     """
     devices = devices or Devices(settings)
     folder = None if folder is None else Path(folder)
     checkpoints = CheckpointManager(folder, settings, devices, dict(metadata or {}))
-    run = _Run(net, objective, train, validation, settings, devices, checkpoints, show_progress)
+    run = _Run(net, objective, train, validation, settings, devices, checkpoints, show_progress, deadline)
     if checkpoints.exists():
         if not resume:
             raise TrainingError(f"{folder} already has a run; resume it (resume=True, --resume) or choose a new folder")
@@ -153,6 +156,7 @@ class _Run:
     devices: Devices
     checkpoints: CheckpointManager
     show_progress: bool
+    deadline: float | None = None
     stopped_by: str | None = None
     finished: bool = False
 
@@ -165,6 +169,7 @@ class _Run:
         if self.settings.ema is not None:  # buffers are copied from the last step, not averaged
             self.average = AveragedModel(self.net, multi_avg_fn=get_ema_multi_avg_fn(self.settings.ema))  # type: ignore[no-untyped-call]
         self.position = Position(sums=[0.0] * (2 + len(self.objective.metrics)))
+        self.began, self.seconds = time.monotonic(), 0.0  # of the last epoch
         self.threads, self.threads_are_set = ExitStack(), self.devices.fabric.device.type != "cpu"
 
     def save(self) -> None:
@@ -173,13 +178,16 @@ class _Run:
     def run(self, requests: StopRequests, log: Log, report: Callable[[Record], None] | None) -> None:
         position = self.position
         while position.epoch < self.settings.epochs and not self._is_out_of_patience():
+            if position.epoch and self._is_late():
+                break
             began, before = time.monotonic(), position.sums[0]
             validated = self._evaluate(requests) if self._train_epoch(requests) else None
             if validated is None:  # stopped by a signal
                 self.save()
                 return
             examples = self.devices.sum([position.sums[0] - before])[0]
-            record = self._end_epoch(validated, examples, time.monotonic() - began)
+            self.seconds = time.monotonic() - began
+            record = self._end_epoch(validated, examples, self.seconds)
             if self.devices.is_main:
                 log.add(record)
                 if report is not None:
@@ -194,7 +202,15 @@ class _Run:
     def _train_epoch(self, requests: StopRequests) -> bool:
         """Return whether the epoch was completed."""
         self.model.train()
-        title = f"epoch {self.position.epoch + 1}/{self.settings.epochs}"
+        if self.settings.frozen_statistics:
+            for layer in self.model.modules():
+                if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+                    layer.eval()
+        title, left = (
+            f"epoch {self.position.epoch + 1}/{self.settings.epochs}",
+            self.settings.epochs - self.position.epoch,
+        )
+        title += f", {progress.clock(self.seconds * left)} left for all" if self.seconds else ""
         with self._bar(title, self.train) as advance:
             advance(int(self.position.sums[0]) * self.devices.world_size)
             for x, y in self.train.epoch(self.position.epoch, start_batch=self.position.batch):
@@ -207,6 +223,8 @@ class _Run:
                     return False
                 if due:
                     self.save()
+                if not self.position.epoch and self._is_late():
+                    break
         return True
 
     def _step(self, x: Tensor, y: Tensor) -> None:
@@ -289,6 +307,17 @@ class _Run:
     def _is_out_of_patience(self) -> bool:
         patience = self.settings.patience
         return patience is not None and self.position.epoch - self.position.best_epoch >= patience
+
+    def _is_late(self) -> bool:
+        """Return whether another epoch and as long for the rest, or more of the first epoch, would take too long."""
+        if self.deadline is None:
+            return False
+        now = time.monotonic()
+        needed = 2 * self.seconds if self.position.epoch else now - self.began
+        late = self._agree(now + needed > self.deadline, [])[0]
+        if late:
+            self.stopped_by = "the time limit"
+        return late
 
     def _agree(self, due: bool, requests: StopRequests) -> tuple[bool, bool]:
         """Return whether to save and whether to stop, the same in all processes: the first's clock, any signal."""

@@ -71,6 +71,7 @@ class Settings(CheckedSettings):
     precision: Precision = "float32"
     patience: int | None = within(1, 10**9, None)  # epochs without a better validation loss before the run ends
     channels_last: bool = False  # memory format of images: faster convolutions on many machines
+    frozen_statistics: bool = False  # batch normalisation keeps mean and variance: for fine-tuning with few examples
     ema: float | None = within(0, BELOW_1, None, open_low=True)  # decay of a moving average of the weights
     explosion: float = within(1, math.inf, 1e6, open_low=True)  # multiple of the first loss that stops the run
     checkpoint_seconds: float = within(0, 10**9, 30.0)  # besides those after the first epoch and at the end
