@@ -139,7 +139,12 @@ def test_points_and_sequences_come_from_arrays(tmp_path):
         ("x.npz", IMAGES, DataError, "expected one array of uint8 images, got table"),
         ("t.zip", TABLE, OptionError, "a table must be one of .csv, .tsv, .txt, .jsonl"),
         ("", TABLE, OptionError, "this model takes table, but .* is a folder; name files"),
-        ("t.zip", point_bundle().preprocessing, OptionError, "this model takes points from NPZ files, got 't.zip'"),
+        (
+            "t.zip",
+            point_bundle().preprocessing,
+            OptionError,
+            "features are read from .npy, .npz, .parquet and .pq files, got 't.zip'",
+        ),
     ],
 )
 def test_files_that_the_model_cannot_take_are_refused(tmp_path, name, inputs, error, message):

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
 
 from openradial.classifier import OpenClassifier
 from openradial.data.inputs import ImageInputs
@@ -16,6 +15,7 @@ from openradial.fitting.options import FitOptions
 from openradial.fitting.preparation import PreparedData
 from openradial.fitting.report import decide
 from openradial.models import names
+from openradial.models.features import Features
 
 OnStart = Callable[..., None] | None
 
@@ -81,7 +81,13 @@ def _from_encoder(options: FitOptions, frozen: OpenClassifier) -> FitOptions:
     name = str(frozen.network[1].get("encoder"))
     if name not in names() or not isinstance(frozen.preprocessing, ImageInputs):
         raise OptionError(f"finetune trains networks of openradial, and the encoder {name} is none; choose another one")
-    start: dict[str, Any] = {"model": name, "weights": "imagenet", "reset": "closed-form", "encoder": "auto"}
+    start: dict[str, Any] = {
+        "model": name,
+        "weights": "imagenet",
+        "reset": "closed-form",
+        "encoder": "auto",
+        "views": "one",
+    }
     return replace(options, size=frozen.preprocessing.size, **start)
 
 
@@ -93,6 +99,7 @@ def _values(options: FitOptions) -> dict[str, Any]:
 def _accuracy(model: OpenClassifier, prepared: PreparedData) -> float:
     assert prepared.combination is not None
     if prepared.method == "closed-form":  # its inputs are features already
-        model = model.replace(net=nn.Identity())
+        features = Features(prepared.num_features, num_middle=getattr(model.net, "num_middle", 0))
+        model = model.replace(net=features)
     decided = decide(model, prepared.batches(prepared.combination, 256))
     return float((decided.nearest == decided.labels).double().mean())
