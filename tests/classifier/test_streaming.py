@@ -143,7 +143,7 @@ def test_points_and_sequences_come_from_arrays(tmp_path):
             "t.zip",
             point_bundle().preprocessing,
             OptionError,
-            "features are read from .npy, .npz, .parquet and .pq files, got 't.zip'",
+            "features are read from .npy, .npz, .parquet and .pq files",
         ),
     ],
 )

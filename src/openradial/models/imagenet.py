@@ -204,7 +204,7 @@ class EfficientNetLite(Network):
                 blocks.append(Block(inputs, outputs, size, stride if i == 0 else 1, expansion, self.same))
                 inputs = outputs
             if stage == MIDDLE_STAGE:
-                self.half, self.num_middle = len(blocks), outputs
+                self.num_first, self.num_middle = len(blocks), outputs
         self.blocks = nn.Sequential(*blocks)
         self.head = _conv_norm(inputs, HEAD, 1, same=self.same)
         self.pool = nn.AdaptiveAvgPool2d(1)
@@ -218,8 +218,8 @@ class EfficientNetLite(Network):
     def forward_middle(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the features ``(b, num_features)``, and the maps of a layer half way, ``(b, num_middle, h, w)``."""
         check_images(x, self.channels)
-        middle = self.blocks[: self.half](self.stem(x))
-        return self.drop(self.pool(self.head(self.blocks[self.half :](middle))).flatten(1)), middle
+        middle = self.blocks[: self.num_first](self.stem(x))
+        return self.drop(self.pool(self.head(self.blocks[self.num_first :](middle))).flatten(1)), middle
 
     def initialise(self, layer: nn.Module) -> None:
         if isinstance(layer, nn.Conv2d):
