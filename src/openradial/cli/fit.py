@@ -95,7 +95,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "beta": (float, "Decay of probabilities; by default fitted."),
         "outliers": (float, "Weight of outliers made from each batch; 0 for none."),
         "no_neighbours": (bool, "Ignore distances to training examples."),
-        "no_baseline": (bool, "closed-form: measure no logistic regression beside the model."),
+        "no_baseline": (bool, "Measure no logistic regression beside the model."),
     },
     "Several processes and machines": {
         "accelerator": (str, "cpu, cuda, mps or auto, the default."),

@@ -55,7 +55,7 @@ class FitOptions:
         loss: of the radial head, see :class:`openradial.recipe.Recipe`; and so ``scale``, ``beta``.
         outliers: weight of the outliers that are made from each batch; 0 for none; None for the default.
         neighbours: whether distances to training examples in hidden layers count.
-        baseline: in closed form, whether to measure logistic regression on the same features too.
+        baseline: whether to measure logistic regression beside the model too.
         time_limit: minutes for the run: training ends with the last epoch that fits, and in closed form optional parts
             are left out. Reading and encoding are not cut short.
         size: of images, in pixels.
