@@ -15,7 +15,7 @@ ASKED = (
     "Why was my card payment reversed?",
     "My top up is still pending, what is going on?",
     "I cannot remember my passcode",
-    "Where can I change my PIN?",  # a question to a bank, of an intent that is not known
+    "The machine has swallowed my card",  # of an intent that is not known
     "Will it rain in Berlin tomorrow?",
     "Please recommend a good book about whales",
 )

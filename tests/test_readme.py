@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -43,6 +44,7 @@ def test_the_readme_has_an_example():
 @pytest.mark.parametrize(("code", "shown"), examples(README))
 def test_every_example_prints_what_the_readme_shows(code, shown, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # examples write files
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     printed = run(code)
     if shown is not None:
         words, numbers = taken_apart(printed)

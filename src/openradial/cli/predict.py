@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from openradial.export import OnnxModel
 
 WIDTHS = {"input": 40, "label": 16, "probability": 13, "distance": 10, "p-value": 10}
+MOST_LABEL = 40  # characters
 NUMBERS = ("probability", "distance", "p_value", "unknown_score")
 Write = Callable[[dict[str, Any]], object]
 OutputFormat = StrEnum("OutputFormat", ["TABLE", "JSONL", "CSV"])
@@ -50,11 +51,14 @@ def predict_command(
     from openradial.data.sources import count_inputs, stream
 
     predict = partial(loaded.predict, false_reject_rate=false_reject_rate)
-    write, broken = WRITERS[form](sys.stdout), 0
+    label_width = min(MOST_LABEL, max(map(len, loaded.classes)) + 2)
+    write, broken = WRITERS[form](sys.stdout, max(WIDTHS["label"], label_width)), 0
     with progress.bar("predicting", count_inputs(inputs, loaded.preprocessing.kind), unit="inputs") as advance:
         rows = stream(inputs, loaded.preprocessing.kind, columns=loaded.preprocessing.columns)
         for run in predict_rows(predict, rows):
-            for record in records(run):
+            for record, row in zip(records(run), run.rows, strict=True):
+                if loaded.preprocessing.kind == "texts":
+                    record["text"] = next(iter(row.raw.values()), "") if isinstance(row.raw, dict) else row.raw
                 write(record)
             broken += run.predictions is None
             advance(len(run.rows))
@@ -77,28 +81,32 @@ def _load(model: Path, runtime: Runtime, modules: list[str] | None) -> "OpenClas
     return export.OnnxModel(model)
 
 
-def _table_writer(stream: TextIO) -> Write:
-    stream.write("".join(f"{name:<{width}}" for name, width in WIDTHS.items()) + "nearest classes\n")
+def _table_writer(stream: TextIO, label_width: int) -> Write:
+    widths = WIDTHS | {"label": label_width}
+    stream.write("".join(f"{name:<{width}}" for name, width in widths.items()) + "nearest classes\n")
 
     def write(record: dict[str, Any]) -> None:
-        name = _cut(record["input"], WIDTHS["input"] - 2)
+        name = _cut(record["input"], widths["input"] - 2)
+        if record.get("text"):
+            text = " ".join(str(record["text"])[:200].split())
+            name = text if len(text) <= widths["input"] - 2 else f"{text[: widths['input'] - 3]}…"
         if "error" in record:
-            stream.write(f"{name:<{WIDTHS['input']}}error: {record['error']}\n")
+            stream.write(f"{name:<{widths['input']}}error: {record['error']}\n")
             return
-        label = _cut(record["label"], WIDTHS["label"] - 2)
+        label = _cut(record["label"], widths["label"] - 2)
         numbers = (record["probability"], record["distance"], record["p_value"])
         cells = (name, label, *(f"{value:.4f}" if value is not None else "" for value in numbers))
         top = ", ".join(f"{each['class']} {each['probability'] or 0:.2f}" for each in record["top"])
-        stream.write("".join(f"{c:<{width}}" for c, width in zip(cells, WIDTHS.values(), strict=True)) + top + "\n")
+        stream.write("".join(f"{c:<{width}}" for c, width in zip(cells, widths.values(), strict=True)) + top + "\n")
 
     return write
 
 
-def _jsonl_writer(stream: TextIO) -> Write:
+def _jsonl_writer(stream: TextIO, _label_width: int) -> Write:
     return lambda record: stream.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-def _csv_writer(stream: TextIO) -> Write:
+def _csv_writer(stream: TextIO, _label_width: int) -> Write:
     from openradial.classifier import TOP
 
     top_names = [f"{name}_{rank}" for rank in range(1, TOP + 1) for name in ("class", "probability")]
