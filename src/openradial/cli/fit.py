@@ -169,7 +169,8 @@ def _print_start(console: "Console", printed: set[str], prepared: "PreparedData"
     if prepared.types:
         console.print(f"columns: {describe_types(prepared.types)}", markup=False)
     if settings is None:
-        console.print(f"closed-form head on {prepared.num_features} features; no network is trained")
+        count = "the" if prepared.kind == "images" else f"{prepared.num_features}"
+        console.print(f"closed-form head on {count} features; no network is trained")
     else:
         console.print(f"network {prepared.network.name}, {settings.epochs} epochs of batches of {settings.batch_size}")
     for note in dict.fromkeys(prepared.notes):
