@@ -45,6 +45,7 @@ MATCHES = 5  # nearest sentences that semantic-router looks at
 TINY = {"train": 40, "val": 20}  # images per class
 CIFAR = {"train": 300, "test": 100}
 LAST = 1280  # features of the last layer of efficientnet_lite0; those of a middle layer follow
+LOGISTIC = ("maximum probability", "maximum logit", "energy")
 FAR = 400  # images of each other kind
 Part = tuple[Tensor, Tensor]  # features, labels
 
@@ -116,9 +117,9 @@ def logistic_rules(c: float) -> Callable[[Tensor, Tensor], dict[str, Rule]]:
 
     def fit(z: Tensor, y: Tensor) -> dict[str, Rule]:
         logits, scores = logistic(z, y, c), dict[str, Callable[[Tensor], Tensor]]()
-        scores["maximum probability"] = lambda o: -o.softmax(1).amax(1)
-        scores["maximum logit"] = lambda o: -o.amax(1)
-        scores["energy"] = lambda o: -o.logsumexp(1)
+        scores[LOGISTIC[0]] = lambda o: -o.softmax(1).amax(1)
+        scores[LOGISTIC[1]] = lambda o: -o.amax(1)
+        scores[LOGISTIC[2]] = lambda o: -o.logsumexp(1)
 
         def rule(score: Callable[[Tensor], Tensor]) -> Rule:
             def apply(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -289,6 +290,29 @@ def markdown(results: dict[str, Any]) -> str:
         lines += [f"## {name}", "", *table(["method", *columns], rows), ""]
     environment = results["environment"]
     return "\n".join([*lines, f"`{COMMAND}`, {environment['cpu']}, {environment['date']}"]) + "\n"
+
+
+def summary(results: dict[str, Any]) -> list[str]:
+    """Return the short table of the README: medians of the AUROC, ours and that of each rival."""
+    columns = {
+        "openradial": ("openradial",),
+        "logistic regression (best of three scores)": tuple(f"logistic regression, {name}" for name in LOGISTIC),
+        "nearest neighbour": ("nearest neighbour",),
+        "Mahalanobis++": ("Mahalanobis++",),
+        "semantic-router's rule": ("semantic-router's rule",),
+    }
+    rows = []
+    for name, splits in results["tasks"].items():
+        runs = list(splits.values())
+        if "AUROC" not in runs[0]["openradial"]:
+            continue
+        cells = []
+        for methods in columns.values():
+            found = [median(run[method]["AUROC"] for run in runs) for method in methods if method in runs[0]]
+            cells.append(f"{max(found):.3f}" if found else "")
+        accuracy, unknown = (median(run["openradial"][key] for run in runs) for key in ("accuracy", "called unknown"))
+        rows.append([name, *cells, f"{100 * accuracy:.1f} %", f"{100 * unknown:.1f} %"])
+    return table(["", *columns, "accuracy", "called unknown"], rows)
 
 
 def _cell(runs: list[Any], method: str, column: str) -> str:

@@ -1,9 +1,12 @@
 import contextlib
 import io
+import json
 import re
 from pathlib import Path
 
 import pytest
+
+from benchmarks.pretrained import summary
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -56,3 +59,8 @@ def test_examples_are_paired_with_the_text_that_follows():
     text = "```python\nprint(1)\n```\nprints\n```text\n1\n```\n```sh\nls\n```\n```python\nx = 1\n```\n"
     assert examples(text) == [("print(1)\n", "1\n"), ("x = 1\n", None)]
     assert run("print(1)\n") == "1\n"
+
+
+def test_the_results_are_those_of_the_file_that_the_benchmark_wrote():
+    results = json.loads((ROOT / "benchmarks" / "results" / "pretrained.json").read_text())
+    assert "\n".join(summary(results)) in README
