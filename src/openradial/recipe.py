@@ -33,7 +33,10 @@ LAYERS = {"mnist": ("fc2", "fc1"), "mlp": ("hidden.fc2",), "spiral": ("hidden.fc
 METRICS = {"distance": "euclidean", "squared": "squared_euclidean"}
 REFERENCES = 10_000  # training examples among which neighbours are searched
 MIN_COMBINATION = 20  # held-out examples that a combination of scores needs
-RANDOM_FEATURES = ((1_000, 500), (10_000, 1_000))  # of tables: up to so many examples, so many random features
+RANDOM_FEATURES = {  # up to so many examples, so many random features
+    "table": ((1_000, 500), (10_000, 1_000)),
+    "texts": ((1_000, 500), (2_500, 1_000)),
+}
 MOST_RANDOM_FEATURES = 2_000  # for more examples
 EMBEDDING = 64  # numbers from which rows that are no table are compared by direction
 
@@ -190,8 +193,8 @@ def closed_form_recipe(kind: str, examples: int, **options: Any) -> Recipe:
     direction. Texts get random features, photographs the Mahalanobis distance: each hurts the other kind.
     """
     defaults: dict[str, Any] = {"outliers": DEFAULTS["table"], "layers": (OUTPUTS,)}
-    if kind in ("table", "texts"):
-        few = (count for most, count in RANDOM_FEATURES if examples <= most)
+    if kind in RANDOM_FEATURES:
+        few = (count for most, count in RANDOM_FEATURES[kind] if examples <= most)
         defaults["random_features"] = next(few, MOST_RANDOM_FEATURES)
     if kind != "table":
         defaults |= {"cosine": True, "weights": (1.0, 0.0, 1.0) if kind == "texts" else (2.0, 1.0, 0.0)}
