@@ -4,8 +4,8 @@ python -m benchmarks.pretrained --banking FOLDER --tiny PATH (an hour on two cor
 
 FOLDER has train.csv and test.csv of BANKING77, PATH is a folder or an archive of Tiny-ImageNet; CIFAR-10,
 Fashion-MNIST and QuickDraw are fetched. Every split draws the known classes at random; the others are novel and are
-used for testing alone. Writes benchmarks/results/pretrained.{json,md}; --only selects tasks by the start of their name, --again measures
-openradial again, but not its rivals.
+used for testing alone. Writes benchmarks/results/pretrained.{json,md}; --only selects tasks by the start of their name,
+--again measures openradial again, but not its rivals.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import csv
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -218,6 +219,7 @@ def measure(task: Task, seed: int, before: dict[str, dict[str, float]]) -> dict[
     return results | before
 
 
+@cache
 def banking(folder: Path) -> tuple[Part, Part]:
     """Return the sentences of BANKING77 as features."""
     parts = []
@@ -230,6 +232,7 @@ def banking(folder: Path) -> tuple[Part, Part]:
     return parts[0], parts[1]
 
 
+@cache
 def tiny(path: Path) -> tuple[Part, Part]:
     """Return the first photographs of each class of Tiny-ImageNet as features."""
     parts = []
@@ -241,6 +244,7 @@ def tiny(path: Path) -> tuple[Part, Part]:
     return parts[0], parts[1]
 
 
+@cache
 def cifar() -> tuple[Part, Part]:
     """Return the first images of each class of CIFAR-10 as features."""
     source, parts = sources.open("cifar10"), []
@@ -333,9 +337,9 @@ def main() -> None:
     sentences, photos = (lambda: banking(arguments.banking)), (lambda: tiny(arguments.tiny))
     tasks = [Task(f"BANKING77, {k} of 77 intents known", "texts", k, sentences, dict) for k in (19, 38, 58, 77)]
     for k in (20, 82):
-        far: Callable[[], dict[str, Tensor]] = lambda: far_images({"CIFAR-10": cifar})  # noqa: E731
+        far: Callable[[], dict[str, Tensor]] = cache(lambda: far_images({"CIFAR-10": cifar}))
         tasks.append(Task(f"Tiny-ImageNet, {k} of 200 classes known", "images", k, photos, far))
-    others = lambda: far_images({"Tiny-ImageNet": photos})  # noqa: E731
+    others = cache(lambda: far_images({"Tiny-ImageNet": photos}))
     tasks.append(Task("CIFAR-10, 6 of 10 classes known", "images", 6, cifar, others))
     console = Console()
     results: dict[str, Any] = json.loads(PATH.read_text()) if PATH.exists() else {"tasks": {}}
