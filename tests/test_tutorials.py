@@ -1,8 +1,8 @@
-"""The tutorials: all Python and shell blocks of a page run in order, in a folder of their own, and print what it shows.
+"""The tutorials: all Python and shell blocks of a page run in order, in a temporary folder, and print what it shows.
 
 Other processors round differently, so numbers with decimals may differ: by 0.05 below 1, otherwise by 5, which are
-percentages. A line ``...`` stands for any lines, ``...`` at the end of a line for the rest of it. Blocks of the kind
-``console`` are not run.
+percentages. A line ``...`` stands for any lines, and ``...`` at the end of a line for the rest of it. A block with a
+title is written to a file of that name. Blocks of the kind ``console`` are not run.
 """
 
 import contextlib
@@ -23,16 +23,19 @@ from openradial.errors import FetchError, MissingError
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?!\w)")
 NEEDED = {"photographs": "efficientnet_lite0", "texts": "minilm"}  # encoders; the others are small, or need no weights
 
 
 def blocks(text):
-    """Each Python or shell block with the text block that follows it directly, or None."""
-    found = [(match[1], match[2]) for match in FENCE.finditer(text)]
-    shown = [code if kind == "text" else None for kind, code in found[1:]] + [None]
-    return [(kind, code, after) for (kind, code), after in zip(found, shown, strict=True) if kind in ("python", "sh")]
+    """Each Python or shell block: kind or file name, code, and the text block that follows it directly, or None."""
+    pairs = []
+    for kind, title, code in FENCE.findall(text):
+        name = re.search(r'title="(.+)"', title)
+        pairs.append((name[1] if name else kind, code))
+    shown = [code if kind == "text" else None for kind, code in pairs[1:]] + [None]
+    return [(*block, after) for block, after in zip(pairs, shown, strict=True) if block[0] not in ("text", "console")]
 
 
 def same_line(shown, printed):
@@ -92,6 +95,9 @@ class Session:
             with collected() as output:
                 exec(compile(code, "tutorial", "exec"), self.names)
             return output.getvalue()
+        if kind != "sh":
+            Path(kind).write_text(code)
+            return ""
         lines = code.replace("\\\n", " ").splitlines()
         if all(line.startswith("openradial ") and not set("|&<>;$") & set(line) for line in lines):
             return "".join(map(self.command, lines))  # in this process: importing torch takes seconds
@@ -100,7 +106,7 @@ class Session:
         return done.stdout
 
     def command(self, line):
-        words = [found for word in shlex.split(line, comments=True) for found in sorted(glob.glob(word)) or [word]]
+        words = [path for word in shlex.split(line, comments=True) for path in sorted(glob.glob(word)) or [word]]
         self.monkeypatch.setattr(sys, "argv", words)
         with collected() as output, pytest.raises(SystemExit) as ended:
             cli.main()
@@ -116,9 +122,23 @@ def collected():
         yield output
 
 
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working directory of a reader: a clone with examples, where Python also finds modules."""
+    folder = tmp_path / "reader"
+    folder.mkdir()
+    (folder / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    monkeypatch.setattr("openradial.encoders.cache.features_folder", lambda: tmp_path / "features")
+    yield folder
+    for path in folder.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_tutorial_prints_what_it_shows(page, tmp_path, monkeypatch):
+def test_a_tutorial_prints_what_it_shows(page, folder, monkeypatch):
     if page.stem in NEEDED:
         try:
             encoders.load(NEEDED[page.stem])
@@ -126,12 +146,7 @@ def test_a_tutorial_prints_what_it_shows(page, tmp_path, monkeypatch):
             if os.environ.get("CI") == "true":
                 raise
             pytest.skip(f"the encoder of {page.stem} cannot be had here: {error}")
-    monkeypatch.setattr("openradial.encoders.cache.features_folder", lambda: tmp_path / "features")
-    session = Session(monkeypatch, tmp_path)
-    folder = tmp_path / "reader"
-    folder.mkdir()
-    (folder / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.chdir(folder)
+    session = Session(monkeypatch, folder.parent)
     for kind, code, shown in blocks(page.read_text()):
         printed = session.run(kind, code)
         assert shown is None or matches(shown, printed), f"{code}\nshown:\n{shown}\nprinted:\n{printed}"
@@ -161,3 +176,4 @@ def test_numbers_may_differ_a_little_and_words_not_at_all():
 def test_blocks_are_paired_with_the_text_that_follows():
     page = "```python\nprint(1)\n```\nprints\n```text\n1\n```\n```console\n$ no\n```\n```sh\nls\n```\n"
     assert blocks(page) == [("python", "print(1)\n", "1\n"), ("sh", "ls\n", None)]
+    assert blocks('```python title="a.py"\nx = 1\n```\n') == [("a.py", "x = 1\n", None)]
