@@ -35,7 +35,7 @@ def test_nothing_is_printed_about_what_is_quick(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("total", "line"), [(10, r"reading: 4 of 10 images, \d:\d\d left"), (None, r"reading: \d:\d\d")]
+    ("total", "line"), [(10, r"reading: 4 of 10 images, \d+\.\d per second, \d:\d\d left"), (None, r"reading: \d:\d\d")]
 )
 def test_lines_are_printed_without_a_terminal(monkeypatch, total, line):
     screen = io.StringIO()

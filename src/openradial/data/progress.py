@@ -27,11 +27,16 @@ def bar(title: str, total: int | None, *, unit: str = "") -> Iterator[Advance]:
         return
     from rich import progress
     from rich.console import Console
+    from rich.text import Text
+
+    class Speed(progress.ProgressColumn):
+        def render(self, task: progress.Task) -> Text:
+            return Text(f"{unit}, {task.speed:,.1f} per second" if task.speed else unit)
 
     amount = (
         (progress.DownloadColumn(), progress.TransferSpeedColumn())
         if unit == "bytes"
-        else (progress.MofNCompleteColumn(), progress.TextColumn(unit))
+        else (progress.MofNCompleteColumn(), Speed())
     )
     columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), *(amount if total else ()))
     columns += (progress.TimeRemainingColumn() if total else progress.TimeElapsedColumn(),)
@@ -64,7 +69,8 @@ def _lines(title: str, total: int | None, unit: str) -> Iterator[Advance]:
         while not is_over.wait(pause):
             pause, seconds = PAUSE, time.monotonic() - began
             amount = f"{done:,} of {total:,} {unit}".rstrip() if total else clock(seconds)
-            left = f", {clock(seconds / done * (total - done))} left" if total and done else ""
+            rate = f", {done / seconds:,.1f} per second" if total and done and unit else ""
+            left = f"{rate}, {clock(seconds / done * (total - done))} left" if total and done else ""
             sys.stderr.write(f"{title}: {amount}{left}\n")
 
     thread = Thread(target=write, daemon=True)
