@@ -8,7 +8,7 @@ from openradial.classifier.predictions import Predictions
 from openradial.data.sources import RawInput
 from openradial.errors import DataError, DTypeError, ShapeError
 
-BATCH = 1024  # inputs
+BATCH = 256  # inputs; so that progress is seen
 BROKEN = (DataError, ShapeError, DTypeError)  # what a single input may cause
 
 
