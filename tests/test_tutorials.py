@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?!\w)")
+PROGRESS = re.compile(r"[a-z ]+: (\d[\d,]* of \d|\d+:\d\d)")  # lines of a run that takes more than two seconds
 NEEDED = {"photographs": "efficientnet_lite0", "texts": "minilm"}  # encoders; the others are small, or need no weights
 
 
@@ -61,7 +62,9 @@ def close(shown, printed):
 
 def matches(shown, printed):
     """Whether the printed lines are those that a page shows."""
-    shown, printed = ([line for line in text.splitlines() if line.strip()] for text in (shown, printed))
+    shown, printed = (
+        [line for line in text.splitlines() if line.strip() and not PROGRESS.match(line)] for text in (shown, printed)
+    )
     at = 0
     for i, line in enumerate(shown):
         if line == "...":
@@ -158,7 +161,7 @@ def test_there_is_a_tutorial_for_every_kind_of_data():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_tutorial_is_short(page):
-    assert len(page.read_text().splitlines()) <= 175
+    assert len(page.read_text().splitlines()) <= 180
 
 
 def test_numbers_may_differ_a_little_and_words_not_at_all():
