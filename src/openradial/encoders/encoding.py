@@ -21,7 +21,7 @@ from openradial.errors import DataError
 
 BATCH = {"images": 32, "texts": 256}
 SAVED = 1024  # inputs after which features are written to the disk: an interrupted run continues there
-Encoded = tuple[list[int], Tensor]  # indices of inputs, and their features
+EncodedBatch = tuple[list[int], Tensor]  # indices of inputs, and their features
 
 
 def encode(
@@ -73,10 +73,13 @@ def one_thread() -> Iterator[None]:
 
 
 def _encoded(
-    encode: Callable[[list[int]], list[Encoded]], batches: Iterator[list[int]], pool: ThreadPoolExecutor, workers: int
-) -> Iterator[Encoded]:
+    encode: Callable[[list[int]], list[EncodedBatch]],
+    batches: Iterator[list[int]],
+    pool: ThreadPoolExecutor,
+    workers: int,
+) -> Iterator[EncodedBatch]:
     """Yield batches of features in order; threads work on the next ones meanwhile."""
-    ahead: deque[Future[list[Encoded]]] = deque()
+    ahead: deque[Future[list[EncodedBatch]]] = deque()
     try:
         for indices in batches:
             ahead.append(pool.submit(encode, indices))
@@ -89,7 +92,7 @@ def _encoded(
             future.cancel()
 
 
-def _encode(encoder: Encoder, inputs: Sequence[Any], skip_broken: bool, indices: list[int]) -> list[Encoded]:
+def _encode(encoder: Encoder, inputs: Sequence[Any], skip_broken: bool, indices: list[int]) -> list[EncodedBatch]:
     """Return the features of a batch; if an input is broken and may be skipped, those of the others one by one."""
     try:
         return [(indices, encoder.features([inputs[i] for i in indices]))]
