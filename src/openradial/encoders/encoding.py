@@ -49,16 +49,16 @@ def encode(
             )
             for part in in_parts(batches, SAVED // BATCH[kind]):
                 encoded: dict[Key, Tensor] = {}
-                for indices, features in part:
-                    encoded |= zip((keys[i] for i in indices), features, strict=True)
+                for indices, z in part:
+                    encoded |= zip((keys[i] for i in indices), z, strict=True)
                     advance(len(indices))
                 rows |= encoded
                 if cache is not None:
                     cache.write(encoded)
     kept = [i for i, key in enumerate(keys) if key in rows]
     width = encoder.num_features + encoder.num_middle
-    found = torch.stack([rows[keys[i]] for i in kept]) if kept else torch.empty(0, width)
-    return found, torch.tensor(kept, dtype=torch.int64)
+    features = torch.stack([rows[keys[i]] for i in kept]) if kept else torch.empty(0, width)
+    return features, torch.tensor(kept, dtype=torch.int64)
 
 
 @contextmanager
