@@ -29,7 +29,7 @@ def serve_command(
     grace: Annotated[int, typer.Option(help="Seconds to finish accepted requests at shutdown.", min=0)] = 30,
     module: Modules = None,
     max_body: Annotated[int, limit(help="Bytes of a request.")] = DEFAULTS.body,
-    max_pixels: Annotated[int, limit(help="Pixels of an image.")] = DEFAULTS.pixels,
+    max_pixels: Annotated[int, limit(help="Pixels of all images of a request.")] = DEFAULTS.pixels,
     max_items: Annotated[int, limit(help="Inputs of a request.")] = DEFAULTS.items,
     max_steps: Annotated[int, limit(help="Steps of a sequence, words of a text.")] = DEFAULTS.steps,
     max_queue: Annotated[int, limit(help="Inputs in the queue.")] = DEFAULTS.queue,

@@ -95,8 +95,8 @@ def _add_routes(app: FastAPI, service: Service) -> None:
 
     @app.get("/readyz", response_model=schemas.StatusResponse, responses={503: {"model": schemas.StatusResponse}})
     async def readyz() -> Any:
-        """Return whether requests for predictions are accepted now."""
-        is_ready = service.batcher.is_open and service.batcher.queued < service.limits.queue
+        """Return whether requests for predictions are accepted and answered now."""
+        is_ready = service.is_ready
         return JSONResponse({"status": "ready" if is_ready else "not ready"}, 200 if is_ready else 503)
 
     @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})

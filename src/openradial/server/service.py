@@ -38,6 +38,12 @@ class Service:
         rejector = self.bundle.rejector
         return None if rejector is None else rejector.false_reject_rate
 
+    @property
+    def is_ready(self) -> bool:
+        """Return whether requests for predictions are accepted and answered now."""
+        batcher = self.batcher
+        return batcher.is_open and batcher.queued < self.limits.queue and not batcher.is_stalled
+
     def check_rate(self, rate: float | None) -> None:
         """Raise unless the bundle can decide at this rate."""
         if rate is None:
