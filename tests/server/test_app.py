@@ -145,7 +145,7 @@ def test_the_description_for_programs_names_every_path_and_status(make_service):
     assert set(found["paths"]) == {"/v1/predict", "/v1/model", "/healthz", "/readyz", "/metrics"}
     operation = found["paths"]["/v1/predict"]["post"]
     assert list(operation["requestBody"]["content"]) == ["application/json", "multipart/form-data", "image/*"]
-    assert set(operation["responses"]) == {"200", "400", "401", "408", "413", "415", "422", "503"}
+    assert set(operation["responses"]) == {"200", "400", "401", "408", "413", "415", "422", "431", "503"}
 
 
 def test_the_description_for_people_loads_nothing_from_the_web(make_service):

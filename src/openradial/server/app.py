@@ -33,6 +33,7 @@ PUBLIC_PATHS = ("/healthz", "/readyz", "/docs", "/openapi.json")
 UNAUTHORIZED = RequestError(
     401, "this service needs a token; send the header Authorization: Bearer ...", {"WWW-Authenticate": "Bearer"}
 )
+STOPPING = RequestError(503, "the service is stopping; retry later", {"Retry-After": "1", **CLOSE})
 FAILURE = RequestError(500, "internal error; see the log of the service", CLOSE)
 
 
@@ -144,7 +145,8 @@ class ServiceMiddleware:
                 status = message["status"]
             await send(message)
 
-        app = self.app if is_authorized(scope, self.service.token) else UNAUTHORIZED.response()
+        error = self._refusal(scope)
+        app = self.app if error is None else error.response()
         try:
             await app(scope, receive, send_and_note)
         except Exception as error:
@@ -161,6 +163,11 @@ class ServiceMiddleware:
             facts = {"method": scope["method"], "path": path, "status": status, "ms": round(1000 * seconds, 2)}
             facts["client"] = scope["client"][0] if scope.get("client") else "-"
             log_event(level, "request", **facts, **scope.get("state", {}).get("log", {}))
+
+    def _refusal(self, scope: Scope) -> RequestError | None:
+        if self.service.is_stopping:
+            return STOPPING
+        return None if is_authorized(scope, self.service.token) else UNAUTHORIZED
 
 
 def _route(scope: Scope) -> str:

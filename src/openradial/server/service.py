@@ -28,6 +28,7 @@ class Service:
 
     def __init__(self, bundle: OpenClassifier, limits: Limits | None = None, token: str | None = None) -> None:
         self.bundle, self.limits, self.token = bundle, limits or Limits(), token
+        self.is_stopping = False  # set by the server at shutdown: new requests are refused
         self.memory = MemoryBudget(self.limits.memory)
         self.metrics = ServiceMetrics(lambda: self.batcher.queued)
         self.batcher = Batcher(bundle, self.limits, self.metrics.count_batch)
