@@ -9,9 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from http import HTTPStatus
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -99,13 +100,10 @@ class _Server(uvicorn.Server):
         waiting = [each for listening in sockets or () for each in _accept_all(listening)]
         for server in self.servers:  # resets the connections that are not accepted
             server.close()
-        loop, options = (
-            asyncio.get_running_loop(),
-            {"server_state": self.server_state, "app_state": self.lifespan.state},
-        )
+        state: dict[str, Any] = {"server_state": self.server_state, "app_state": self.lifespan.state}
+        protocol = partial(cast(Any, self.config.http_protocol_class), config=self.config, **state)
         for each in waiting:
-            protocol: Any = self.config.http_protocol_class
-            await loop.connect_accepted_socket(lambda: protocol(config=self.config, **options), each)
+            await asyncio.get_running_loop().connect_accepted_socket(protocol, each)
         await self._wait(lambda: not connections, min(end, time.monotonic() + DRAIN))
         self.config.timeout_graceful_shutdown = max(0, round(end - time.monotonic()))
         await super().shutdown(sockets)

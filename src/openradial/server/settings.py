@@ -8,6 +8,7 @@ from enum import StrEnum
 from openradial.errors import OptionError, check_count, check_positive
 
 TOKEN = "OPENRADIAL_TOKEN"
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")  # the Host headers that a service answers by default
 LogLevel = StrEnum("LogLevel", ["DEBUG", "INFO", "WARNING", "ERROR"])
 LogFormat = StrEnum("LogFormat", ["PLAIN", "JSON"])
 
