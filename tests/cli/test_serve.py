@@ -61,6 +61,14 @@ def test_an_address_for_others_may_be_asked_for(serve):
     assert serve(MODEL, "--host", "0.0.0.0", "--port", 0, "--without-token")[0] == 0
 
 
+def test_hosts_are_those_of_this_computer_the_address_and_the_allowed_ones(serve):
+    local = {"localhost", "127.0.0.1", "[::1]"}
+    assert serve(MODEL, "--port", 0)[3][1][0].hosts == local
+    others = ("--allowed-host", "a.example", "--allowed-host", "b.example")
+    *_, calls = serve(MODEL, "--host", "0.0.0.0", "--port", 0, "--without-token", *others)
+    assert calls[-1][0].hosts == local | {"0.0.0.0", "a.example", "b.example"}
+
+
 def test_a_missing_model_is_one_line(serve, tmp_path):
     code, out, err, _ = serve(tmp_path / "nothing")
     assert (code, out) == (1, "")

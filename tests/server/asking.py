@@ -20,7 +20,7 @@ def ask(service, *calls):
 
     async def all_of_them():
         transport = httpx.ASGITransport(create_app(service))
-        async with httpx.AsyncClient(transport=transport, base_url="http://service", timeout=PATIENCE) as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=PATIENCE) as client:
             return await asyncio.gather(*(client.request(method, path, **options) for method, path, options in calls))
 
     return asyncio.run(all_of_them())

@@ -15,11 +15,12 @@ if str(BUNDLES) not in sys.path:
 def make_service():
     """Make services that are closed at the end."""
     from openradial.server import Limits, Service
+    from openradial.server.settings import LOCAL_HOSTS
 
     made = []
 
-    def make(bundle, token=None, **limits):
-        made.append(Service(bundle, Limits(**limits), token))
+    def make(bundle, token=None, hosts=LOCAL_HOSTS, **limits):
+        made.append(Service(bundle, Limits(**limits), token, hosts))
         return made[-1]
 
     yield make

@@ -1,14 +1,16 @@
+import asyncio
 import json
 
+import httpx
 import numpy as np
 import pytest
-from asking import PATH, ask, assert_says, call, png, predict, says, send
+from asking import PATH, GatedModel, ask, assert_says, call, png, predict, says, send, until_entered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from made_bundles import CLASSES, image_bundle, pixels, point_bundle, sequence_bundle, table_bundle, text_bundle
 
-from openradial.server import Limits, Service
+from openradial.server import Limits, Service, create_app
 
 IMAGES, POINTS, SEQUENCES, TABLE, TEXTS = (
     make() for make in (image_bundle, point_bundle, sequence_bundle, table_bundle, text_bundle)
@@ -122,12 +124,28 @@ def test_health_and_readiness_are_told(make_service):
     assert (ready.status_code, ready.json()) == (503, {"status": "not ready"})
 
 
+def test_a_service_that_answers_nothing_is_not_ready(make_service, monkeypatch):
+    model, service = GatedModel(monkeypatch, is_open=False), make_service(POINTS, stall_timeout=1e-9)
+
+    async def several():
+        waiting = service.batcher.submit([[1, 2]])
+        await until_entered(model)
+        transport = httpx.ASGITransport(create_app(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            stalled = await client.get("/readyz")
+            model.gate.set()
+            await waiting
+            return stalled, await client.get("/readyz")
+
+    assert [answer.status_code for answer in asyncio.run(several())] == [503, 200]
+
+
 def test_the_description_for_programs_names_every_path_and_status(make_service):
     found = ask(make_service(POINTS), call("/openapi.json", "GET"))[0].json()
     assert set(found["paths"]) == {"/v1/predict", "/v1/model", "/healthz", "/readyz", "/metrics"}
     operation = found["paths"]["/v1/predict"]["post"]
     assert list(operation["requestBody"]["content"]) == ["application/json", "multipart/form-data", "image/*"]
-    assert set(operation["responses"]) == {"200", "400", "401", "408", "413", "415", "422", "503"}
+    assert set(operation["responses"]) == {"200", "400", "401", "408", "413", "415", "422", "431", "503"}
 
 
 def test_the_description_for_people_loads_nothing_from_the_web(make_service):

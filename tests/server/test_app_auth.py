@@ -17,7 +17,11 @@ IMAGES, POINTS, SEQUENCES, TABLE, TEXTS = (
         ({"Authorization": "Bearer wrong"}, 401),
         ({"Authorization": "secret"}, 401),
         ({"Authorization": "Bearer secret2"}, 401),
+        ({"Authorization": "Basic secret"}, 401),
+        ({"Authorization": "Bearer"}, 401),
         ({"Authorization": "Bearer secret"}, 200),
+        ({"Authorization": "bearer secret"}, 200),
+        ({"Authorization": "BEARER  secret"}, 200),
     ],
 )
 @pytest.mark.parametrize("path", ["/v1/model", "/metrics"])
@@ -65,3 +69,49 @@ def test_a_token_that_cannot_be_sent_is_refused(token, monkeypatch):
     sentence = r"^OPENRADIAL_TOKEN must be printable ASCII characters without spaces; set another, or unset it$"
     with pytest.raises(OptionError, match=sentence):
         settings.token_from_environment()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:8000", 200),
+        ("127.0.0.1:8000", 200),
+        ("[::1]:8000", 200),
+        ("[::1]", 200),
+        ("models.example.org", 200),
+        ("models.example.org:443", 200),
+        ("evil.example", 400),
+        ("evil.example:8000", 400),
+        ("localhost.evil.example", 400),
+        ("localhost:8000:8000", 400),
+        ("localhost:evil", 400),
+        ("", 400),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/model", "/docs"])
+def test_a_host_that_is_not_allowed_is_refused(host, status, path, make_service):
+    service = make_service(POINTS, hosts=(*settings.LOCAL_HOSTS, "Models.example.org"))
+    answer = ask(service, call(path, "GET", headers={"Host": host}))[0]
+    assert answer.status_code == status
+    if status == 400:
+        assert "serve --allowed-host" in answer.json()["error"]
+
+
+def test_by_default_a_service_answers_to_this_computer_alone(make_service):
+    service = make_service(POINTS)
+    hosts = ("127.0.0.1:8000", "evil.example")
+    calls = [call(json={"inputs": [[1, 2]]}, headers={"Host": host}) for host in hosts]
+    assert [answer.status_code for answer in ask(service, *calls)] == [200, 400]
+
+
+def test_two_hosts_are_none(make_service):
+    headers = [("Host", "localhost"), ("Host", "localhost")]
+    assert ask(make_service(POINTS), call("/v1/model", "GET", headers=headers))[0].status_code == 400
+
+
+def test_probes_and_services_for_all_hosts_take_any_host(make_service):
+    probe = call("/healthz", "GET", headers={"Host": "10.0.0.7:8000"})
+    assert ask(make_service(POINTS), probe)[0].status_code == 200
+    model = call("/v1/model", "GET", headers={"Host": "10.0.0.7:8000"})
+    assert ask(make_service(POINTS, hosts=["*"]), model)[0].status_code == 200

@@ -63,7 +63,7 @@ def test_a_failure_after_the_answer_has_begun_is_written_and_ends_the_connection
     async def use():
         app = create_app(make_service(BUNDLE))
         app.add_route("/parts", lambda request: StreamingResponse(parts()))
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
             await client.get("/parts")
 
     lines = written()

@@ -5,10 +5,11 @@ import time
 import numpy as np
 import pytest
 from asking import PATIENCE, GatedModel, assert_says, until_entered
-from made_bundles import RAW, point_bundle, sequence_bundle
+from made_bundles import RAW, image_bundle, pixels, point_bundle, sequence_bundle
 
 from openradial.classifier import OpenClassifier
-from openradial.server import Batcher, Limits, RequestError
+from openradial.data.inputs import ImageInputs
+from openradial.server import Batcher, Limits, RequestError, batching
 
 BUNDLE = point_bundle()
 
@@ -251,3 +252,125 @@ def test_a_loop_that_is_gone_does_not_stop_the_model(make_batcher, monkeypatch):
     asyncio.run(leave())
     model.gate.set()
     assert_says(asyncio.run(batcher.predict([X[1].tolist()])), BUNDLE.predict(X[1:2]))
+
+
+SMALL, LARGE = pixels(1)[0, 0].tolist(), pixels(1, seed=7)[0, 0].tolist()
+
+
+class GatedDecoder:
+    """Decoding of the images given waits at a gate; counts how many are decoded."""
+
+    def __init__(self, monkeypatch, slow):
+        self.gate, self.entered, self.count = threading.Event(), threading.Semaphore(0), 0
+        real = ImageInputs.prepare
+
+        def prepare(inputs, raw):
+            self.count += 1
+            if raw[0].tolist() == slow:
+                self.entered.release()
+                assert self.gate.wait(PATIENCE)
+            return real(inputs, raw)
+
+        monkeypatch.setattr(ImageInputs, "prepare", prepare)
+
+    async def until_entered(self):
+        assert await asyncio.to_thread(self.entered.acquire, timeout=PATIENCE)
+
+
+def test_others_are_answered_while_a_request_is_decoded(make_batcher, monkeypatch):
+    bundle = image_bundle()
+    expected = bundle.predict([np.array(SMALL, np.uint8), np.array(LARGE, np.uint8)])
+    decoder, batcher = GatedDecoder(monkeypatch, LARGE), make_batcher(bundle)
+
+    async def several():
+        slow = batcher.submit([LARGE])
+        await decoder.until_entered()
+        quick = await asyncio.wait_for(batcher.submit([SMALL]), PATIENCE)
+        assert not slow.done()
+        assert batcher.queued == 1
+        decoder.gate.set()
+        return quick + await slow
+
+    assert_says(asyncio.run(several()), expected)
+    assert batcher.queued == 0
+
+
+def test_images_are_decoded_by_few_threads(make_batcher, monkeypatch):
+    decoder, batcher = GatedDecoder(monkeypatch, LARGE), make_batcher(image_bundle())
+
+    async def several():
+        futures = [batcher.submit([LARGE]) for _ in range(3 * batching.DECODERS)]
+        for _ in range(batching.DECODERS):
+            await decoder.until_entered()
+        assert decoder.count == batching.DECODERS
+        decoder.gate.set()
+        await asyncio.gather(*futures)
+
+    asyncio.run(several())
+    assert decoder.count == 3 * batching.DECODERS
+
+
+def test_a_request_that_nobody_waits_for_is_not_decoded_to_its_end(make_batcher, monkeypatch):
+    decoder, batcher = GatedDecoder(monkeypatch, LARGE), make_batcher(image_bundle())
+
+    async def several():
+        abandoned = batcher.submit([LARGE, *[SMALL] * 9])
+        await decoder.until_entered()
+        abandoned.cancel()
+        decoder.gate.set()
+        return await batcher.submit([SMALL])
+
+    assert len(asyncio.run(several())) == 1
+    batcher.close()
+    assert decoder.count == 2
+    assert batcher.queued == 0
+
+
+def test_closing_finishes_what_is_being_decoded(make_batcher, monkeypatch):
+    decoder, batcher = GatedDecoder(monkeypatch, LARGE), make_batcher(image_bundle())
+
+    async def several():
+        slow = batcher.submit([LARGE])
+        await decoder.until_entered()
+        closing = asyncio.ensure_future(asyncio.to_thread(batcher.close))
+        while batcher.is_open:
+            await asyncio.sleep(0)
+        decoder.gate.set()
+        await closing
+        return await slow
+
+    assert len(asyncio.run(several())) == 1
+
+
+def test_an_unexpected_error_of_a_decoder_hits_its_request_alone(make_batcher, monkeypatch):
+    batcher = make_batcher(image_bundle())
+
+    async def several():
+        with monkeypatch.context() as broken:
+            broken.setattr(ImageInputs, "prepare", lambda inputs, raw: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                await batcher.submit([SMALL])
+        return await batcher.submit([SMALL])
+
+    assert len(asyncio.run(several())) == 1
+    assert not batcher.is_stalled
+
+
+@pytest.mark.parametrize(("patience", "stalled"), [(1e-9, True), (1e9, False)])
+def test_a_batcher_is_stalled_while_requests_wait_and_none_is_answered(patience, stalled, make_batcher, monkeypatch):
+    model, batcher = GatedModel(monkeypatch, is_open=False), make_batcher(stall_timeout=patience)
+
+    async def several():
+        assert not batcher.is_stalled
+        first = batcher.submit([X[0].tolist()])
+        await until_entered(model)
+        second = batcher.submit([X[1].tolist()])
+        third = batcher.submit([X[2].tolist()])
+        third.cancel()
+        assert batcher.is_stalled is stalled
+        model.gate.set()
+        await asyncio.gather(first, second)
+
+    asyncio.run(several())
+    batcher.close()
+    assert not batcher.is_stalled

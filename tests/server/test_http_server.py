@@ -10,7 +10,7 @@ import time
 from contextlib import closing
 
 import pytest
-from asking import PATH, PATIENCE, assert_says
+from asking import PATH, PATIENCE, GatedModel, assert_says
 from made_bundles import point_bundle
 
 from openradial.classifier import OpenClassifier
@@ -80,13 +80,13 @@ def rest_of(client):
 
 def test_a_stop_answers_what_was_taken(monkeypatch):
     entered, gate, stopping = threading.Event(), threading.Event(), threading.Event()
-    real, shutdown = OpenClassifier.predict, http_server.uvicorn.Server.shutdown
+    real, shutdown = OpenClassifier.predict, http_server._Server.shutdown
 
     async def noted(server, sockets=None):
         stopping.set()
         await shutdown(server, sockets)
 
-    monkeypatch.setattr(http_server.uvicorn.Server, "shutdown", noted)
+    monkeypatch.setattr(http_server._Server, "shutdown", noted)
 
     def gated(bundle, raw, rate=None):
         entered.set()
@@ -172,6 +172,137 @@ def test_a_large_body_is_refused_before_it_is_sent():
     head, _, body = run_with(client, body=1000).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 413 ")
     assert json.loads(body)["error"].startswith("a request may have at most 1,000 bytes")
+
+
+def test_a_client_that_sends_a_large_body_nevertheless_receives_its_error(monkeypatch):
+    monkeypatch.setattr(http_server, "LINGER", PATIENCE)
+
+    def client(service, address):
+        with socket.create_connection(address, timeout=PATIENCE) as large:
+            large.sendall(HEAD.replace(f"Content-Length: {len(BODY)}", "Content-Length: 9000000").encode())
+            large.sendall(bytes(9_000_000))
+            return rest_of(large)
+
+    assert run_with(client, body=1000).startswith(b"HTTP/1.1 413 ")
+
+
+GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+CHUNKED = HEAD.replace(f"Content-Length: {len(BODY)}", "Transfer-Encoding: chunked").encode()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        GET + b"X: " + b"x" * 3_000_000,  # a header that does not end
+        GET + b"X: y\r\n" * 300_000,
+        GET + b"X: " + b"x" * 65_536 + b"\r\n\r\n",
+        b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        CHUNKED + b"2\r\n{}\r\n0\r\nX: " + b"x" * 3_000_000,  # a trailer
+        CHUNKED + b"2;" + b"x" * 3_000_000,  # the extension of a chunk
+    ],
+    ids=["one", "many", "complete", "path", "trailer", "extension"],
+)
+def test_headers_that_are_too_large_are_431(sent, monkeypatch):
+    monkeypatch.setattr(http_server, "LINGER", PATIENCE)
+
+    def client(service, address):
+        with socket.create_connection(address, timeout=PATIENCE) as large:
+            large.sendall(sent)
+            answer = rest_of(large)
+        assert_serves(address)
+        return answer
+
+    head, _, body = run_with(client).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+    assert b"Connection: close" in head
+    assert json.loads(body) == {"error": "the headers of a request may have at most 65,536 bytes; send fewer"}
+
+
+def test_large_bodies_and_many_requests_are_not_taken_for_headers():
+    body = BODY.encode().ljust(1_000_000)
+    chunks = b"".join(
+        b"%x\r\n%b\r\n" % (len(part), part) for part in (body[at : at + 50] for at in range(0, 10**6, 50))
+    )
+    large = HEAD.replace(str(len(BODY)), str(len(body))).encode() + body
+
+    def client(service, address):
+        with socket.create_connection(address, timeout=PATIENCE) as connection:
+            connection.sendall(large * 2 + CHUNKED + chunks + b"0\r\n\r\n")
+            connection.sendall((GET + b"X: " + b"x" * 60_000 + b"\r\n\r\n") * 3)
+            connection.sendall(GET + b"Connection: close\r\n\r\n")
+            return rest_of(connection)
+
+    assert run_with(client).count(b"HTTP/1.1 200 OK\r\n") == 7
+
+
+def test_what_is_not_http_is_400_in_json():
+    def client(service, address):
+        with socket.create_connection(address, timeout=PATIENCE) as connection:
+            connection.sendall(b"no HTTP at all\r\n\r\n")
+            return rest_of(connection)
+
+    head, _, body = run_with(client).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(body) == {"error": "the request is not valid HTTP"}
+
+
+def test_new_requests_are_503_while_accepted_ones_are_finished(monkeypatch):
+    model = GatedModel(monkeypatch)
+    stopping, shutdown = threading.Event(), http_server._Server.shutdown
+
+    async def noted(server, sockets=None):
+        stopping.set()
+        await shutdown(server, sockets)
+
+    monkeypatch.setattr(http_server._Server, "shutdown", noted)
+
+    def refused(connection):
+        connection.request("POST", PATH, BODY, JSON)
+        answer = connection.getresponse()
+        said = json.loads(answer.read())["error"]
+        return answer.status, answer.getheader("connection"), answer.getheader("retry-after"), said
+
+    def client(service, address):
+        accepted, kept, silent, new = (http.client.HTTPConnection(*address, timeout=PATIENCE) for _ in range(4))
+        kept.request("POST", PATH, BODY, JSON)  # this connection stays open
+        assert len(json.loads(kept.getresponse().read())["predictions"]) == 1
+        silent.connect()
+        model.gate.clear()
+        model.entered.clear()
+        accepted.request("POST", PATH, BODY, JSON)
+        assert model.entered.wait(PATIENCE)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stopping.wait(PATIENCE)
+        answers = [refused(each) for each in (kept, silent, new)]
+        model.gate.set()
+        finished = accepted.getresponse()
+        rows = json.loads(finished.read())["predictions"]
+        for each in (accepted, kept, silent, new):
+            each.close()
+        return answers, (finished.status, finished.getheader("connection")), rows
+
+    answers, finished, rows = run_with(client, grace=int(PATIENCE))
+    assert answers == [(503, "close", "1", "the service is stopping; retry later")] * 3
+    assert finished == (200, "close")
+    assert_says(rows, EXPECTED)
+
+
+def test_connections_that_the_kernel_holds_are_accepted_before_the_socket_is_closed(monkeypatch):
+    model, waiting = GatedModel(monkeypatch), []
+    accept_all = http_server._accept_all
+
+    def late(listening):  # clients that connect at the last moment, before the event loop can accept them
+        for _ in range(5):
+            waiting.append(http.client.HTTPConnection(*listening.getsockname()[:2], timeout=PATIENCE))
+            waiting[-1].request("POST", PATH, BODY, JSON)
+        return accept_all(listening)
+
+    monkeypatch.setattr(http_server, "_accept_all", late)
+    monkeypatch.setattr(http_server, "DRAIN", PATIENCE)
+    run_with(lambda service, address: assert_serves(address), grace=int(PATIENCE))
+    answers = [each.getresponse() for each in waiting]
+    assert [each.status for each in answers] == [503] * 5
+    assert model.rows == [1, 1]  # the first request, after the warm-up
 
 
 def test_what_does_not_end_is_given_up_after_the_time_of_grace():

@@ -91,6 +91,31 @@ def test_the_pixels_of_a_jpeg_are_counted_too(make_service):
     says(answer, 413, "an image may have at most 1,000 pixels, got 40 x 30; send a smaller one")
 
 
+def test_images_with_too_many_pixels_together_are_413_before_one_is_decoded(make_service):
+    service = make_service(IMAGES, pixels=1000)
+    sentence = "the images of a request may have at most 1,000 pixels together, got 1,200; split it into several"
+    broken = header_only(20, 20)  # decoding it would be another error
+    says(predict(service, [base64.b64encode(broken).decode()] * 3), 413, sentence)
+    says(ask(service, call(files=[("images", ("a.png", broken))] * 3))[0], 413, sentence)
+    two = predict(service, [base64.b64encode(png(pixels(1)[0, 0].numpy())).decode()] * 2)
+    assert two.status_code == 200
+
+
+def test_an_image_that_is_too_large_alone_does_not_count_for_the_others(make_service):
+    good, large = (base64.b64encode(each).decode() for each in (png(pixels(1)[0, 0].numpy()), header_only(40, 30)))
+    answer = predict(make_service(IMAGES, pixels=1000), [good, large])
+    assert answer.status_code == 200
+    assert "label" in answer.json()["predictions"][0]
+    assert "at most 1,000 pixels, got 40 x 30" in answer.json()["predictions"][1]["error"]
+
+
+def test_an_icon_whose_header_hides_the_size_of_its_image_is_refused(make_service):
+    inside = header_only(4000, 4000)
+    entry = struct.pack("<BBBBHHII", 16, 16, 0, 0, 1, 32, len(inside), 22)  # says 16 x 16
+    answer = send(make_service(IMAGES, pixels=1000), struct.pack("<HHH", 0, 1, 1) + entry + inside, "image/x-icon")
+    says(answer, 422, "the service does not read ICO files; send the image as PNG or JPEG")
+
+
 def test_the_orientation_of_an_upload_is_applied(make_service):
     exif, stream = Image.Exif(), io.BytesIO()
     exif[274] = 6

@@ -143,7 +143,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_request_is_noted(make_service
         async def send_back(message):
             sent.append(message)
 
-        request = httpx.Request("POST", f"http://service{PATH}", headers={"Content-Type": JSON})
+        request = httpx.Request("POST", f"http://localhost{PATH}", headers={"Content-Type": JSON})
         scope = {
             "type": "http",
             "method": "POST",

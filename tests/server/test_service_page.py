@@ -33,7 +33,9 @@ def test_the_public_names_are_pinned_and_documented():
     assert all(getattr(server, name).__doc__ for name in server.__all__)
 
 
-@pytest.mark.parametrize("package", ["fastapi", "uvicorn", "python_multipart", "prometheus_client", "jinja2"])
+@pytest.mark.parametrize(
+    "package", ["fastapi", "uvicorn", "httptools", "python_multipart", "prometheus_client", "jinja2"]
+)
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     sentence = (

@@ -35,13 +35,11 @@ def play_command(
     bundle = digit_model("radial") if model is None else open_model(model, module)
     title, sentences = None if model is None else model.resolve().name, Sentences(bundle, data, label)
     monitoring.configure_logging(log_level, LogFormat.PLAIN)
-    limits = Limits()
+    service = Service(bundle, Limits())
     with http_server.listen("127.0.0.1", port) as listening:
         url = http_server.url_of(listening)
-        app = create_playground(
-            Service(bundle, limits), title=title, sentences=sentences, stopped=lambda: listening.fileno() < 0
-        )
+        app = create_playground(service, title=title, sentences=sentences, stopped=lambda: service.is_stopping)
         typer.echo(f"the playground is at {url}")
         if browser:
             webbrowser.open(url)
-        http_server.serve(app, listening, limits=limits, grace=GRACE)
+        http_server.serve(app, listening, limits=service.limits, grace=GRACE)

@@ -8,7 +8,7 @@ import typer
 
 from openradial.cli.modules import Model, Modules, Port, open_model
 from openradial.errors import check_count
-from openradial.server.settings import Limits, LogFormat, LogLevel, check_exposure, token_from_environment
+from openradial.server.settings import LOCAL_HOSTS, Limits, LogFormat, LogLevel, check_exposure, token_from_environment
 
 limit, log = (partial(typer.Option, rich_help_panel=panel) for panel in ("Limits", "Log"))
 DEFAULTS = Limits()
@@ -23,13 +23,17 @@ def serve_command(
     without_token: Annotated[
         bool, typer.Option("--without-token", help="Allow access without a token from any address.")
     ] = False,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Host header to accept besides those of this computer and --host; * accepts all."),
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(help="Threads of the model; by default one less than there are cores.")
     ] = None,
     grace: Annotated[int, typer.Option(help="Seconds to finish accepted requests at shutdown.", min=0)] = 30,
     module: Modules = None,
     max_body: Annotated[int, limit(help="Bytes of a request.")] = DEFAULTS.body,
-    max_pixels: Annotated[int, limit(help="Pixels of an image.")] = DEFAULTS.pixels,
+    max_pixels: Annotated[int, limit(help="Pixels of all images of a request.")] = DEFAULTS.pixels,
     max_items: Annotated[int, limit(help="Inputs of a request.")] = DEFAULTS.items,
     max_steps: Annotated[int, limit(help="Steps of a sequence, words of a text.")] = DEFAULTS.steps,
     max_queue: Annotated[int, limit(help="Inputs in the queue.")] = DEFAULTS.queue,
@@ -52,7 +56,8 @@ def serve_command(
     cores = max(1, (os.cpu_count() or 1) - 1) if threads is None else threads
     check_count("threads", cores)
     torch.set_num_threads(cores)
-    service = Service(open_model(model, module), limits, token)
+    hosts = (*LOCAL_HOSTS, f"[{host}]" if ":" in host else host, *(allowed_host or ()))
+    service = Service(open_model(model, module), limits, token, hosts)
     monitoring.configure_logging(log_level, log_format)
     with http_server.listen(host, port) as listening:
         url = http_server.url_of(listening)

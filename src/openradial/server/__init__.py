@@ -26,7 +26,7 @@ _MODULES |= {"listen": "http_server", "serve": "http_server"}
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'openradial.server' has no attribute {name!r}")
-    for package in ("fastapi", "uvicorn", "python_multipart", "prometheus_client", "jinja2"):
+    for package in ("fastapi", "uvicorn", "httptools", "python_multipart", "prometheus_client", "jinja2"):
         require(package, "serve", "the service")
     return getattr(import_module(f"openradial.server.{_MODULES[name]}"), name)
 

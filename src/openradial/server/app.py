@@ -3,7 +3,7 @@
 import hmac
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from traceback import extract_tb
@@ -29,10 +29,13 @@ TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("openradial.server"), autoescape=True, trim_blocks=True, lstrip_blocks=True
 )
 PREDICT = "/v1/predict"
-PUBLIC_PATHS = ("/healthz", "/readyz", "/docs", "/openapi.json")
+PROBES = ("/healthz", "/readyz")
+PUBLIC_PATHS = (*PROBES, "/docs", "/openapi.json")
+WRONG_HOST = RequestError(400, "this service does not answer this Host header; allow it with serve --allowed-host")
 UNAUTHORIZED = RequestError(
     401, "this service needs a token; send the header Authorization: Bearer ...", {"WWW-Authenticate": "Bearer"}
 )
+STOPPING = RequestError(503, "the service is stopping; retry later", {"Retry-After": "1", **CLOSE})
 FAILURE = RequestError(500, "internal error; see the log of the service", CLOSE)
 
 
@@ -95,8 +98,8 @@ def _add_routes(app: FastAPI, service: Service) -> None:
 
     @app.get("/readyz", response_model=schemas.StatusResponse, responses={503: {"model": schemas.StatusResponse}})
     async def readyz() -> Any:
-        """Return whether requests for predictions are accepted now."""
-        is_ready = service.batcher.is_open and service.batcher.queued < service.limits.queue
+        """Return whether requests for predictions are accepted and answered now."""
+        is_ready = service.is_ready
         return JSONResponse({"status": "ready" if is_ready else "not ready"}, 200 if is_ready else 503)
 
     @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
@@ -127,7 +130,7 @@ async def _handle_error(request: Request, error: Exception) -> Response:
 
 
 class ServiceMiddleware:
-    """Refuse requests without a valid token; log and count every request."""
+    """Refuse requests for other hosts or without a valid token; log and count every request."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app, self.service = app, service
@@ -144,7 +147,8 @@ class ServiceMiddleware:
                 status = message["status"]
             await send(message)
 
-        app = self.app if is_authorized(scope, self.service.token) else UNAUTHORIZED.response()
+        error = self._refusal(scope)
+        app = self.app if error is None else error.response()
         try:
             await app(scope, receive, send_and_note)
         except Exception as error:
@@ -162,6 +166,13 @@ class ServiceMiddleware:
             facts["client"] = scope["client"][0] if scope.get("client") else "-"
             log_event(level, "request", **facts, **scope.get("state", {}).get("log", {}))
 
+    def _refusal(self, scope: Scope) -> RequestError | None:
+        if self.service.is_stopping:
+            return STOPPING
+        if scope["path"] not in PROBES and not is_host_allowed(scope, self.service.hosts):
+            return WRONG_HOST
+        return None if is_authorized(scope, self.service.token) else UNAUTHORIZED
+
 
 def _route(scope: Scope) -> str:
     """Return the path of the route; paths made up by clients are counted as "other"."""
@@ -172,5 +183,18 @@ def is_authorized(scope: Scope, token: str | None) -> bool:
     """Return whether an HTTP request may be served: its path is public, or it sends the token."""
     if token is None or scope["path"] in PUBLIC_PATHS:
         return True
-    sent = [value for name, value in scope["headers"] if name == b"authorization"]
-    return len(sent) == 1 and hmac.compare_digest(sent[0], f"Bearer {token}".encode())
+    scheme, _, sent = _header(scope, b"authorization").partition(b" ")
+    return scheme.lower() == b"bearer" and hmac.compare_digest(sent.strip(b" "), token.encode())
+
+
+def is_host_allowed(scope: Scope, hosts: Collection[str]) -> bool:
+    """Return whether the Host header, without its port, is one of ``hosts``."""
+    name, colon, port = _header(scope, b"host").decode("latin-1").lower().rpartition(":")
+    host = name if colon and port.isdecimal() else name + colon + port
+    return "*" in hosts or host in hosts
+
+
+def _header(scope: Scope, name: bytes) -> bytes:
+    """Return the value of a header; empty if it is missing or sent several times."""
+    values = [value for each, value in scope["headers"] if each == name]
+    return values[0] if len(values) == 1 else b""

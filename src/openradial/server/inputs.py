@@ -2,8 +2,8 @@
 
 import base64
 import io
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,29 +16,57 @@ from openradial.errors import DataError, DTypeError, ShapeError
 from openradial.server.requests import RequestError
 from openradial.server.settings import Limits
 
+NESTED = {b"\0\0\1\0": "ICO", b"icns": "ICNS", b"BLP1": "BLP", b"BLP2": "BLP"}  # with another image inside, of any size
 
-def prepare_input(bundle: OpenClassifier, value: Any, limits: Limits) -> Tensor | RequestError:
-    """Return one input from JSON or an upload as a batch of one, or the error if it cannot be read.
 
-    A string is never a file name: for images it is the content of the file in base64.
+def prepare_inputs(
+    bundle: OpenClassifier, values: Sequence[Any], limits: Limits, cancelled: Callable[[], bool] = lambda: False
+) -> list[Tensor | RequestError]:
+    """Return each input from JSON or an upload as a batch of one, or the error if it cannot be read.
+
+    A string is never a file name: for images it is the content of the file in base64. Raise if the images have too
+    many pixels together, before the first is decoded, and stop once ``cancelled`` returns True.
     """
+    inputs = [_read(bundle, value, limits) for value in _unless(cancelled, values)]
+    pixels = sum(each.pixels for each in inputs if isinstance(each, _ImageFile))
+    if pixels > limits.pixels:
+        most = f"at most {limits.pixels:,} pixels together, got {pixels:,}"
+        raise RequestError(413, f"the images of a request may have {most}; split it into several")
+    return [each if isinstance(each, RequestError) else _prepare(bundle, each) for each in _unless(cancelled, inputs)]
+
+
+def _unless(cancelled: Callable[[], bool], values: Sequence[Any]) -> Iterator[Any]:
+    for value in values:
+        if cancelled():
+            raise RequestError(499, "the client did not wait for its response")
+        yield value
+
+
+def _prepare(bundle: OpenClassifier, value: Any) -> Tensor | RequestError:
     try:
-        return bundle.preprocessing.ready([_read(bundle, value, limits)])
-    except RequestError as error:
-        return error
+        return bundle.preprocessing.ready([value.data if isinstance(value, _ImageFile) else value])
     except (DataError, ShapeError, DTypeError) as error:
         return RequestError(422, error.reason)
 
 
 def _read(bundle: OpenClassifier, value: Any, limits: Limits) -> Any:
+    """Return a value as the bundle's preprocessing takes it, or an error."""
     inputs = bundle.preprocessing
-    for kind, read in READERS.items():
-        if isinstance(inputs, kind):
-            return read(value, limits)
-    raise RequestError(422, f"inputs of kind {inputs.kind!r} cannot be sent over HTTP")
+    try:
+        for kind, read in READERS.items():
+            if isinstance(inputs, kind):
+                return read(value, limits)
+    except RequestError as error:
+        return error
+    return RequestError(422, f"inputs of kind {inputs.kind!r} cannot be sent over HTTP")
 
 
-def _image(value: Any, limits: Limits) -> bytes | NDArray[np.uint8]:
+class _ImageFile(NamedTuple):
+    data: bytes
+    pixels: int  # as its header states
+
+
+def _image(value: Any, limits: Limits) -> _ImageFile | NDArray[np.uint8]:
     if isinstance(value, list):
         return _pixels(value)
     if isinstance(value, str):
@@ -48,8 +76,7 @@ def _image(value: Any, limits: Limits) -> bytes | NDArray[np.uint8]:
             raise RequestError(422, f"an image given as text must be the file in base64 ({error})") from error
     if not isinstance(value, bytes):
         raise RequestError(422, f"an image must be rows of pixels or a file in base64, got {_kind(value)}")
-    _check_size(value, limits.pixels)
-    return value
+    return _ImageFile(value, _count_pixels(value, limits.pixels))
 
 
 def _pixels(value: list[Any]) -> NDArray[np.uint8]:
@@ -59,15 +86,20 @@ def _pixels(value: list[Any]) -> NDArray[np.uint8]:
     return pixels.astype(np.uint8)
 
 
-def _check_size(data: bytes, most: int) -> None:
-    """Raise if the header of an image states too many pixels; decoding detects all other errors."""
+def _count_pixels(data: bytes, most: int) -> int:
+    """Return the pixels that the header of an image states; raise if there are too many, or if it cannot be trusted."""
+    if kind := NESTED.get(data[:4]):
+        raise RequestError(422, f"the service does not read {kind} files; send the image as PNG or JPEG")
     try:
         width, height = (jpeg_size(data) or open_lazily(io.BytesIO(data)).size)[:2]
-        actual = f"{width} x {height}" if width * height > most else None
-    except Exception as error:  # a damaged file can raise almost anything
-        actual = "far more" if type(error).__name__ == "DecompressionBombError" else None
-    if actual is not None:
+        actual = f"{width} x {height}"
+    except Exception as error:  # a damaged file can raise almost anything; decoding detects all other errors
+        if type(error).__name__ != "DecompressionBombError":
+            return 0
+        width, height, actual = most, 2, "far more"
+    if width * height > most:
         raise RequestError(413, f"an image may have at most {most:,} pixels, got {actual}; send a smaller one")
+    return width * height
 
 
 def _sequence(value: Any, limits: Limits) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ STATUSES = {
     413: "The body, an image, a sequence or the number of inputs is too large.",
     415: "The content type is not supported by this model.",
     422: "No input can be used; the message is about the first one.",
+    431: "The request line and the headers are too large.",
     503: "The queue is full, or the service is stopping; see Retry-After.",
 }
 

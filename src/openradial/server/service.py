@@ -12,7 +12,7 @@ from openradial.data.inputs import TableInputs
 from openradial.server.batching import Batcher, Result
 from openradial.server.monitoring import ServiceMetrics
 from openradial.server.requests import MemoryBudget, PredictRequest, RequestError, unavailable
-from openradial.server.settings import Limits
+from openradial.server.settings import LOCAL_HOSTS, Limits
 
 FIRST_CHECK = 0.1  # seconds before the service starts to watch for a disconnect of the client
 
@@ -24,10 +24,20 @@ class Service:
         bundle: the model.
         limits: limits on requests and resources.
         token: what clients must send as ``Authorization: Bearer ...``; without one, every client is served.
+        hosts: accepted Host headers without their port; ``"*"`` accepts all. Others are refused, which prevents DNS
+            rebinding: a web page whose name is made to lead to this computer.
     """
 
-    def __init__(self, bundle: OpenClassifier, limits: Limits | None = None, token: str | None = None) -> None:
+    def __init__(
+        self,
+        bundle: OpenClassifier,
+        limits: Limits | None = None,
+        token: str | None = None,
+        hosts: Sequence[str] = LOCAL_HOSTS,
+    ) -> None:
         self.bundle, self.limits, self.token = bundle, limits or Limits(), token
+        self.hosts = frozenset(host.lower() for host in hosts)
+        self.is_stopping = False  # set by the server at shutdown: new requests are refused
         self.memory = MemoryBudget(self.limits.memory)
         self.metrics = ServiceMetrics(lambda: self.batcher.queued)
         self.batcher = Batcher(bundle, self.limits, self.metrics.count_batch)
@@ -37,6 +47,12 @@ class Service:
         """Return the rate that the bundle was calibrated for."""
         rejector = self.bundle.rejector
         return None if rejector is None else rejector.false_reject_rate
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether requests for predictions are accepted and answered now."""
+        batcher = self.batcher
+        return batcher.is_open and batcher.queued < self.limits.queue and not batcher.is_stalled
 
     def check_rate(self, rate: float | None) -> None:
         """Raise unless the bundle can decide at this rate."""

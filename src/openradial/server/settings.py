@@ -8,6 +8,7 @@ from enum import StrEnum
 from openradial.errors import OptionError, check_count, check_positive
 
 TOKEN = "OPENRADIAL_TOKEN"
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")  # the Host headers that a service answers by default
 LogLevel = StrEnum("LogLevel", ["DEBUG", "INFO", "WARNING", "ERROR"])
 LogFormat = StrEnum("LogFormat", ["PLAIN", "JSON"])
 
@@ -17,7 +18,7 @@ class Limits:
     """Limits on requests and resources; a request above a limit is refused with an error message."""
 
     body: int = 8 * 2**20  # bytes of a request
-    pixels: int = 25_000_000  # of one image, read from its header before it is decoded
+    pixels: int = 25_000_000  # of all images of a request, read from their headers before one is decoded
     items: int = 256  # inputs of a request
     steps: int = 20_000  # of a sequence, or words of a text
     queue: int = 1024  # inputs of all requests that wait for the model
@@ -27,12 +28,13 @@ class Limits:
     connections: int = 1000  # of all clients
     read_timeout: float = 20.0  # seconds within which a request must arrive
     response_timeout: float = 60.0  # seconds within which a response must be ready
+    stall_timeout: float = 5.0  # seconds without any response after which the service is not ready, if requests wait
 
     def __post_init__(self) -> None:
         for each in fields(self):
             if each.type is int:
                 check_count(each.name, getattr(self, each.name))
-        for name in ("read_timeout", "response_timeout"):
+        for name in ("read_timeout", "response_timeout", "stall_timeout"):
             check_positive(name, getattr(self, name))
         if not 0 <= self.delay < float("inf"):
             raise OptionError(f"delay must be a number of milliseconds, at least 0, got {self.delay!r}")

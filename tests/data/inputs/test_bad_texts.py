@@ -74,7 +74,7 @@ def test_the_service_answers_each(model):
     app = create_app(Service(model))
 
     async def send():
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
             body = json.dumps({"inputs": list(BAD.values())})  # escapes the surrogate
             return await client.post("/v1/predict", content=body, headers={"Content-Type": "application/json"})
 

@@ -241,6 +241,15 @@ def test_the_header_gives_the_size_without_decoding():
     assert jpeg_size(b"\xff\xd8" + b"\xff" * 100) is None
 
 
+@pytest.mark.parametrize("marker", [b"\xff\x00", b"\xff\x01", b"\xff\xd0"])
+def test_a_jpeg_with_a_second_header_is_not_taken_for_a_small_one(marker):
+    # to a decoder the marker has no length and the real header follows; read as a length, it skips to a made-up one
+    comment = b"\xff\xfe\xff\xfe" + bytes(0xFFFC)
+    file = jpeg(33, 17)
+    made_up = file[file.index(b"\xff\xc0") :][:19].replace(bytes([0, 17, 0, 33]), bytes([0, 1, 0, 1]))
+    assert jpeg_size(b"\xff\xd8" + marker + comment[:-2] + made_up + file[2:]) is None
+
+
 def test_a_wrong_number_of_channels_is_refused(tmp_path):
     with pytest.raises(OptionError, match="channels must be one of '1', '3', got '4'"):
         read(tmp_path, jpeg(), channels=4)

@@ -198,6 +198,25 @@ def test_no_other_site_can_reach_it_under_a_name_of_its_own(client):
     assert client.get("/", headers={"Host": "localhost:8080"}).status_code == 200
 
 
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://{}"])
+def test_the_page_of_another_site_cannot_start_anything(client, origin):
+    host = client.base_url.netloc.decode()
+    foreign = {"Origin": origin.format(host), "Content-Type": "text/plain"}
+    run = start(client)["id"]
+    for method, path in (
+        ("POST", "/play/spiral"),
+        ("POST", f"/play/spiral/{run}/pause"),
+        ("DELETE", f"/play/spiral/{run}"),
+        ("POST", "/play/digits"),
+        ("POST", "/play/sentence"),
+    ):
+        answer = client.request(method, path, content=b"{}", headers=foreign)
+        assert answer.status_code == 403, path
+        assert answer.json()["error"].startswith("only the page of this playground may call this path")
+    own = {"Origin": f"http://{host}"}
+    assert client.post("/play/spiral", json={}, headers=own).status_code == 200
+
+
 async def left(app):
     """Start and stop an application; the run that was going on."""
     async with app.router.lifespan_context(app):

@@ -146,6 +146,8 @@ def jpeg_size(data: bytes) -> tuple[int, int, int] | None:
                 return None
             height, width = int.from_bytes(data[at + 5 : at + 7]), int.from_bytes(data[at + 7 : at + 9])
             return width, height, data[at + 9]
+        elif marker < 0xC0 or 0xD0 <= marker <= 0xD9:  # without a length: a decoder may find another header than this
+            return None
         else:
             at += 2 + int.from_bytes(data[at + 2 : at + 4])
     return None

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import FileResponse, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
@@ -42,6 +41,16 @@ POLL = 0.5  # seconds after which a stream checks whether it should end
 SETTINGS, DRAWING = Limits(body=1000), Limits(body=512**2)  # a drawing has at most 512 x 512 pixels
 
 
+def require_same_origin(request: Request) -> None:
+    """Raise if the page of another site makes the request; browsers name the origin of every POST and DELETE."""
+    origin = request.headers.get("origin")
+    if origin is not None and origin != f"{request.url.scheme}://{request.headers.get('host')}":
+        raise RequestError(403, "only the page of this playground may call this path; open it in a browser")
+
+
+SAME_ORIGIN = Depends(require_same_origin)
+
+
 class SecureStaticFiles(StaticFiles):
     """Static files with the security headers of the page."""
 
@@ -56,7 +65,6 @@ def create_playground(
     *,
     title: str | None = None,
     sentences: Sentences | None = None,
-    hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]"),
     stopped: Callable[[], bool] = lambda: False,
 ) -> FastAPI:
     """Return the service's application with the page and its routes under ``/play``.
@@ -64,7 +72,6 @@ def create_playground(
     Args:
         title: name of the bundle on the page; without one it is presented as the bundle that comes with the package.
         sentences: known ones that are shown beside a new one, for a model of texts.
-        hosts: accepted Host headers; others are refused, which prevents DNS rebinding.
         stopped: returns True once the server is stopping; event streams then end.
     """
     app, runs = create_app(service), Runs()
@@ -89,7 +96,7 @@ def create_playground(
 
     known = sentences or Sentences(service.bundle)
 
-    @app.post("/play/sentence", include_in_schema=False)
+    @app.post("/play/sentence", include_in_schema=False, dependencies=[SAME_ORIGIN])
     async def sentence(request: Request) -> dict[str, Any]:
         """Return the known sentences that are nearest to a text."""
         with service.memory.lease() as reserve:
@@ -99,13 +106,12 @@ def create_playground(
     app.include_router(spiral_routes(runs, service.memory, stopped), include_in_schema=False)
     app.include_router(digit_routes(service.memory), include_in_schema=False)
     app.mount("/static", SecureStaticFiles(directory=STATIC))
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     return app
 
 
 def spiral_routes(runs: Runs, memory: MemoryBudget, stopped: Callable[[], bool]) -> APIRouter:
     """Return ``/play/spiral``: start a run, follow it, pause it, and read outputs at a point."""
-    router = APIRouter(prefix="/play/spiral")
+    router = APIRouter(prefix="/play/spiral", dependencies=[SAME_ORIGIN])
 
     @router.post("")
     async def start(request: Request) -> dict[str, Any]:
@@ -162,7 +168,7 @@ async def event_stream(run: SpiralRun, known: int, stopped: Callable[[], bool]) 
 
 def digit_routes(memory: MemoryBudget) -> APIRouter:
     """Return ``/play/digits``: the predictions of both classifiers for a drawing."""
-    router = APIRouter(prefix="/play/digits")
+    router = APIRouter(prefix="/play/digits", dependencies=[SAME_ORIGIN])
 
     router.get("")(facts)
 
