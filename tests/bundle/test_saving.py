@@ -132,10 +132,18 @@ def test_left_overs_of_a_killed_save_are_cleared_away(tmp_path):
     assert os.listdir(tmp_path) == ["model"]
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_weights_of_half_precision_are_not_saved(tmp_path, dtype):
+    bundle = point_bundle()
+    bundle.net.to(dtype)
+    with pytest.raises(BundleError, match=rf"is {dtype}; convert the network with \.float\(\) and save it again$"):
+        save(bundle, tmp_path / "model")
+
+
 def test_a_network_that_went_wrong_is_not_saved(tmp_path):
     bundle = point_bundle()
     bundle.net.classifier.bias.data[1] = torch.nan
-    message = "^the weights must not hold nan, and 'network.classifier.bias' does: training went wrong; train again$"
+    message = "float64, and 'network.classifier.bias' holds nan: training went wrong; train again$"
     with pytest.raises(BundleError, match=message):
         save(bundle, tmp_path / "model")
     assert os.listdir(tmp_path) == []

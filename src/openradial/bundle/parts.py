@@ -1,11 +1,14 @@
 """The parts of a classifier as JSON values and named tensors, and back."""
 
-from collections.abc import Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.overrides import TorchFunctionMode
 
 from openradial import encoders, models
 from openradial.bundle.record import BundleRecord, NetworkRecord
@@ -19,6 +22,7 @@ from openradial.scorers import Combination, Scorer
 NOT_OPTIONS = ("name", "num_classes", "weights", "reset")  # of build: they would read other files
 RATES = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # whose thresholds are listed in the record
 THE_HEAD = "head"  # kind of a scorer that is the head itself
+SIZES = ("num_classes", "num_features", "num_outputs", "random_features")  # settings that allocate
 
 JsonDict = dict[str, Any]
 Tensors = Mapping[str, Tensor]
@@ -76,15 +80,18 @@ def classifier_tensors(model: OpenClassifier) -> dict[str, Tensor]:
 
 def make_classifier(record: BundleRecord, tensors: Tensors) -> OpenClassifier:
     """Return the classifier with these records and tensors."""
-    left = dict(tensors)
-    head = _scorer(record.head, _take(left, "head"))
+    left, classes = dict(tensors), len(record.classes)
+    head = _scorer(record.head, _take(left, "head"), classes)
     if not isinstance(head, Head):
         raise BundleError(f"the head must classify, and a {record.head['kind']} does not")
     scorers = [
-        (str(each["layer"]), head if each["kind"] == THE_HEAD else _scorer(each, _take(left, f"scorers.{index}")))
+        (
+            str(each["layer"]),
+            head if each["kind"] == THE_HEAD else _scorer(each, _take(left, f"scorers.{index}"), classes),
+        )
         for index, each in enumerate(record.scorers)
     ]
-    merge = None if record.combination is None else _scorer(record.combination, _take(left, "combination"))
+    merge = None if record.combination is None else _scorer(record.combination, _take(left, "combination"), classes)
     if not (merge is None or isinstance(merge, Combination)):
         raise BundleError(f"the combination must be a Combination, and is a {type(merge).__name__}")
     rejector = None if record.decision is None else Rejector.from_tensors(_take(left, "rejector"))
@@ -104,7 +111,14 @@ def make_classifier(record: BundleRecord, tensors: Tensors) -> OpenClassifier:
     )
 
 
-def _scorer(record: Mapping[str, Any], tensors: Tensors) -> Scorer:
+def _scorer(record: Mapping[str, Any], tensors: Tensors, classes: int) -> Scorer:
+    largest = max([1024, classes, *(size for tensor in tensors.values() for size in tensor.shape)])
+    prototypes = record["settings"].get("prototypes")
+    settings = record["settings"] | (prototypes if isinstance(prototypes, dict) else {})
+    wrong = [name for name in SIZES if isinstance(settings.get(name), int) and settings[name] > largest]
+    if wrong:  # before anything of this size is allocated
+        sizes = f"{wrong[0]}={settings[wrong[0]]}, and its tensors have at most {largest}"
+        raise BundleError(f"the settings do not fit the weights: the {record['kind']} has {sizes}")
     scorer = make_head(record["kind"], record["settings"], tensors)
     if not scorer.is_fitted:
         raise BundleError(f"the {record['kind']} of the bundle lacks its fitted tensors")
@@ -118,13 +132,14 @@ def make_network(record: NetworkRecord, outputs: int, tensors: Tensors) -> nn.Mo
         raise BundleError(
             f"options are those of the network, whose weights are in the bundle, and {wrong!r} is not one"
         )
-    with torch.random.fork_rng(devices=[]):  # initial weights are drawn and discarded
-        if record["name"] == "encoder":
-            net = encoders.build(record["options"])
-        else:
-            net = models.build(record["name"], outputs, **record["options"])
-    expected = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
-    actual = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    name, options = record["name"], record["options"]
+    # nothing is allocated before shapes are compared; code from outside builds its network as it likes
+    is_ours = ":" not in f"{name}{options.get('encoder') if name == 'encoder' else ''}"
+    device = torch.device("meta") if is_ours else nullcontext()
+    with torch.random.fork_rng(devices=[]), _NoInitialValues(), _at_most(2 * len(tensors) + 100), device:
+        net = encoders.build(options) if name == "encoder" else models.build(name, outputs, **options)
+    expected = {name: _form(tensor) for name, tensor in net.state_dict().items()}
+    actual = {name: _form(tensor) for name, tensor in tensors.items()}
     for name in [*expected, *actual]:
         if expected.get(name) != actual.get(name):
             raise BundleError(
@@ -133,6 +148,38 @@ def make_network(record: NetworkRecord, outputs: int, tensors: Tensors) -> nn.Mo
             )
     net.load_state_dict(dict(tensors), assign=True)
     return net
+
+
+class _NoInitialValues(TorchFunctionMode):
+    """Draw no initial values of tensors without memory: this would take seconds to import what they do not need."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.normal_ and args[0].is_meta:
+            return args[0]
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def _at_most(most: int) -> Iterator[None]:
+    """Stop the construction of a network with more parameters than the bundle can hold."""
+    count, thread = 0, threading.get_ident()
+
+    def check(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        nonlocal count
+        count += threading.get_ident() == thread
+        if count > most:
+            raise BundleError("the network has more layers than the bundle has weights for")
+
+    hook = register_module_parameter_registration_hook(check)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _form(tensor: Tensor) -> str:
+    """Return the shape of a tensor, and its type unless it is a number of the usual kind."""
+    return f"{tuple(tensor.shape)}{'' if tensor.is_floating_point() else f' of {tensor.dtype}'}"
 
 
 def _take(left: dict[str, Tensor], part: str) -> dict[str, Tensor]:

@@ -29,9 +29,9 @@ def save(model: OpenClassifier, folder: Path | str, overwrite: bool = False) -> 
     """
     folder = Path(folder).expanduser().resolve()
     record, tensors = make_record(model), classifier_tensors(model)
-    wrong = first_with_nan(tensors)
+    wrong = unusable(tensors)
     if wrong is not None:
-        raise BundleError(f"the weights must not hold nan, and {wrong!r} does: training went wrong; train again")
+        raise BundleError(f"the weights of a bundle must be finite float32 or float64, and {wrong}")
     try:
         make_network(record.network, model.head.num_outputs, model.net.state_dict())
     except OpenRadialError as error:
@@ -70,9 +70,16 @@ def make_record(model: OpenClassifier) -> BundleRecord:
     )
 
 
-def first_with_nan(tensors: Mapping[str, Tensor]) -> str | None:
-    """Return the name of a tensor that holds nan."""
-    return next((name for name, tensor in tensors.items() if bool(torch.isnan(tensor).any())), None)
+def unusable(tensors: Mapping[str, Tensor]) -> str | None:
+    """Return which tensor holds nan, infinite weights or another type of floats, and the way out."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64):
+            return f"{name!r} is {tensor.dtype}; convert the network with .float() and save it again"
+        has_nan, is_weight = bool(torch.isnan(tensor).any()), name.startswith(("network.", "head."))
+        if has_nan or (is_weight and not bool(torch.isfinite(tensor).all())):  # calibration scores may be infinite
+            kind = "nan" if has_nan else "infinite values"
+            return f"{name!r} holds {kind}: training went wrong; train again"
+    return None
 
 
 def _json(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
