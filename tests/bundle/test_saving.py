@@ -23,7 +23,7 @@ def changed(bundle):
 
 def test_something_that_is_there_is_left_alone(tmp_path):
     folder = save(point_bundle(), tmp_path / "model")
-    message = f"{folder} exists already; choose another folder, or replace it with overwrite=True"
+    message = f"{folder} exists already; choose another folder, or replace it with overwrite=True (--overwrite)"
     with pytest.raises(OptionError) as raised:
         save(changed(point_bundle()), folder)
     assert str(raised.value) == message
@@ -61,7 +61,7 @@ def test_a_bundle_with_other_files_in_it_is_not_replaced(tmp_path):
 
 def test_a_file_is_no_place_for_a_bundle(tmp_path):
     (tmp_path / "model").touch()
-    with pytest.raises(OptionError, match=r"a bundle is a folder, and .*model is a file; choose another path$"):
+    with pytest.raises(OptionError, match=r"a model is a folder, and .*model is a file; choose another path$"):
         save(point_bundle(), tmp_path / "model", overwrite=True)
 
 

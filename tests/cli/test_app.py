@@ -1,11 +1,17 @@
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import openradial
 from openradial import cli
+from openradial.cli import app
 from openradial.cli.app import COMMANDS
+
+MODEL = Path(__file__).parents[1] / "bundle" / "data" / "digits"
+IMAGES = "nothere.png"
 
 
 def run(*arguments):
@@ -102,3 +108,41 @@ def test_help_shows_no_type_after_flags(monkeypatch, capsys, arguments):
 def test_only_the_main_command_has_completion_options(monkeypatch, capsys):
     assert "--install-completion" in call(monkeypatch, capsys, "--help")[1]
     assert "completion" not in call(monkeypatch, capsys, "data", "--help")[1]
+
+
+@pytest.mark.parametrize("arguments", [["predict", MODEL, IMAGES], ["inspect", MODEL]])
+def test_output_to_a_full_disk_is_one_sentence(monkeypatch, capsys, arguments):
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    with Path("/dev/full").open("w") as stream:  # closing it fails if it still has output
+        monkeypatch.setattr(sys, "stdout", stream)
+        code, _, err = call(monkeypatch, capsys, *arguments)
+    assert (code, err.splitlines()[-1]) == (
+        1,
+        "error: the output cannot be read or written (No space left on device)",
+    )
+    assert "Traceback" not in err
+
+
+def test_a_file_that_cannot_be_written_is_named(monkeypatch, capsys):
+    def fail():
+        raise PermissionError(13, "Permission denied", "report/report.json")
+
+    monkeypatch.setattr(app, "command", fail)
+    code, _, err = call(monkeypatch, capsys)
+    assert (code, err) == (1, "error: report/report.json cannot be read or written (Permission denied)\n")
+
+
+@pytest.mark.parametrize("command", ["fit", "export", "evaluate", "compare"])
+@pytest.mark.parametrize(("name", "reason"), [("file/below", "Not a directory"), ("n" * 300, "File name too long")])
+def test_an_output_is_checked_before_the_model_is_opened(monkeypatch, capsys, tmp_path, command, name, reason):
+    (tmp_path / "file").touch()
+    table = tmp_path / "t.csv"
+    table.write_text("a,kind\n" + "1,x\n2,y\n" * 30)
+    inputs = {"fit": [table, "--label", "kind"], "export": ["nothere"], "compare": ["--data", "nothere"]}
+    arguments = inputs.get(command, ["nothere", "--known", "digits"])
+    code, _, err = call(monkeypatch, capsys, command, *arguments, "--out", tmp_path / name)
+    assert code == 2
+    assert err.startswith(f"error: {tmp_path / name}")
+    assert err.endswith(f" cannot be written ({reason}); choose another path\n")
+    assert sorted(os.listdir(tmp_path)) == ["file", "t.csv"]

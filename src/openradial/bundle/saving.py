@@ -16,10 +16,19 @@ from openradial.bundle.record import BundleRecord, FileRecord, InputsRecord
 from openradial.classifier import OpenClassifier
 from openradial.data.download import checksum
 from openradial.errors import BundleError, OpenRadialError, OptionError
-from openradial.files import Failure, sync, write_tensors, write_text
-
-WEIGHTS, RECORD, CARD = "weights.safetensors", "bundle.json", "card.md"
-FILES = (WEIGHTS, RECORD, CARD)
+from openradial.files import (
+    CARD,
+    RECORD,
+    WEIGHTS,
+    Failure,
+    check_bundle_folder,
+    old_bundle,
+    restore_interrupted,
+    sync,
+    writable,
+    write_tensors,
+    write_text,
+)
 
 
 def save(model: OpenClassifier, folder: Path | str, overwrite: bool = False) -> Path:
@@ -27,7 +36,7 @@ def save(model: OpenClassifier, folder: Path | str, overwrite: bool = False) -> 
 
     ``overwrite`` replaces an existing bundle, and nothing else.
     """
-    folder = Path(folder).expanduser().resolve()
+    folder = writable(folder)
     record, tensors = make_record(model), classifier_tensors(model)
     wrong = unusable(tensors)
     if wrong is not None:
@@ -38,8 +47,8 @@ def save(model: OpenClassifier, folder: Path | str, overwrite: bool = False) -> 
         raise OptionError(f"network and options must build the network of the model again: {error}") from error
     scratch = folder.with_name(f".{folder.name}.part")
     try:
-        _restore_interrupted(folder)
-        _check_folder(folder, overwrite)
+        check_bundle_folder(folder, overwrite)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(scratch, ignore_errors=True)
         _write(record, tensors, scratch)
         _replace(scratch, folder)
@@ -103,41 +112,16 @@ def _write(record: BundleRecord, tensors: Mapping[str, Tensor], folder: Path) ->
     sync(folder)
 
 
-def _check_folder(folder: Path, overwrite: bool) -> None:
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        return
-    if not folder.is_dir():
-        raise OptionError(f"a bundle is a folder, and {folder} is a file; choose another path")
-    names = sorted(entry.name for entry in folder.iterdir())
-    if names and not overwrite:
-        raise OptionError(f"{folder} exists already; choose another folder, or replace it with overwrite=True")
-    others = [name for name in names if name not in FILES]
-    if others or (names and RECORD not in names):
-        what = others[0] if others else names[0]
-        raise OptionError(f"only a bundle is overwritten, and {folder} also holds {what}; move it first")
-
-
-def _old(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.old")
-
-
-def _restore_interrupted(folder: Path) -> None:
-    """Undo a replacement that was interrupted between its two renames."""
-    if not folder.exists() and _old(folder).is_dir():
-        _old(folder).rename(folder)
-
-
 def _replace(scratch: Path, folder: Path) -> None:
     """Replace the folder by the scratch folder; a folder that is not empty cannot be renamed over."""
-    old = _old(folder)
+    old = old_bundle(folder)
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
         folder.rename(old)
     try:
         scratch.rename(folder)
     except BaseException:
-        _restore_interrupted(folder)
+        restore_interrupted(folder)
         raise
     sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)

@@ -27,7 +27,7 @@ from openradial.data.vocabulary import NUMBER, PADDING, UNKNOWN, WORD
 from openradial.errors import ExportError, OptionError, require
 from openradial.export.graph import INPUTS, RATE, Graph, GraphRejector
 from openradial.export.verification import Agreement, compare, random_inputs
-from openradial.files import write_text
+from openradial.files import writable, write_text
 
 FORMAT = "openradial export 1"
 LARGEST = 2**31 - 1  # bytes of one ONNX file
@@ -157,7 +157,7 @@ def _write(
     load: type["OnnxModel | TorchModel"],
 ) -> Agreement:
     """Write to a temporary file, verify it, and only then rename it."""
-    path = Path(path).expanduser()
+    path = writable(path)
     if path.is_dir():
         raise OptionError(f"expected a file to export to, got the folder {path}; name a file in it")
     scratch = path.with_name(f".{path.name}.{os.getpid()}.part")

@@ -19,8 +19,10 @@ from openradial.data.batches import BatchOptions
 from openradial.data.examples import Examples
 from openradial.data.progress import bar
 from openradial.data.readers.table_files import TABLES, ending_of
+from openradial.data.sources import DataSource
 from openradial.encoders import Encoder
 from openradial.errors import OptionError, TrainingError
+from openradial.files import writable
 from openradial.fitting.baseline import fit_baseline
 from openradial.fitting.calibration import LabelledBatches, calibrate, calibrate_fitted
 from openradial.fitting.closed_form import calibrate_cross, fit_closed_form, selected_values
@@ -31,6 +33,7 @@ from openradial.fitting.in_memory import FitData, as_source, name_of
 from openradial.fitting.networks import choose_settings
 from openradial.fitting.novelty import expected_detection
 from openradial.fitting.options import FitOptions
+from openradial.fitting.output import is_first_process, network_bytes, output_folder, training_folder
 from openradial.fitting.preparation import ROWS, PreparedData, prepare
 from openradial.fitting.report import GUARANTEES, Decided, FitReport, decide, make_report, weaknesses
 from openradial.fitting.selection import fit_best
@@ -97,13 +100,38 @@ def fit(
     is_table = isinstance(data, str | Path) and ending_of(Path(data)) in TABLES  # others have their own bars
     with stage("reading") if is_table else nullcontext():
         source = as_source(data, wanted.label, wanted.text, **reading_options(wanted))
-    folder = None if out is None else _checked_folder(out, overwrite)
-    if wanted.method == "best" or wanted.finetune:
-        run: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "nodes": nodes, "strategy": strategy}
-        model = fit_best(partial(fit, on_epoch=on_epoch, show_progress=show_progress, **run), source, wanted, on_start)
-        model.report = replace(model.report, seconds=round(time.monotonic() - began, 1))
-        model.metadata["training"]["seconds"] = model.report.seconds
-        return _saved(model, folder, overwrite)
+    run: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "nodes": nodes, "strategy": strategy}
+    shown: dict[str, Any] = {"on_epoch": on_epoch, "show_progress": show_progress}
+    with nullcontext() if out is None else output_folder(out, overwrite, resume) as folder:
+        if wanted.method == "best" or wanted.finetune:
+            model = fit_best(partial(fit, **shown, **run), source, wanted, on_start)
+            model.report = replace(model.report, seconds=round(time.monotonic() - began, 1))
+            model.metadata["training"]["seconds"] = model.report.seconds
+        else:
+            kept = {"folder": folder, "resume": resume, "tensorboard": tensorboard}
+            model = _fit(source, wanted, began, deadline, run, on_start, **kept, **shown)
+        if folder is not None and is_first_process():
+            model.save(folder, overwrite=overwrite)
+            shutil.rmtree(training_folder(folder), ignore_errors=True)
+        return model
+
+
+def _fit(
+    source: DataSource,
+    wanted: FitOptions,
+    began: float,
+    deadline: float | None,
+    run: dict[str, Any],
+    on_start: Callable[[PreparedData, Settings | None], None] | None,
+    *,
+    folder: Path | None,
+    resume: bool,
+    tensorboard: bool,
+    on_epoch: Callable[[Record], None] | None,
+    show_progress: bool,
+) -> OpenClassifier:
+    """Fit to a source in closed form or by training, and measure."""
+    stage = partial(bar, total=None) if show_progress else nullcontext
     features, encoder, notes = encode_source(wanted, source)
     as_features = wanted if encoder is None else replace(wanted, method="closed-form", size=None, encoder="auto")
     prepared = prepare(as_features, features)
@@ -111,17 +139,20 @@ def fit(
     if prepared.method == "closed-form":
         if on_start is not None:
             on_start(prepared, None)
+        if folder is not None:
+            width, rows = prepared.num_features, min(len(prepared.train), 10_000)
+            writable(folder, (network_bytes(encoder.net) if encoder else 0) + 8 * width * (2 * width + rows))
         with stage("fitting and calibrating"):
-            model = _fit_closed_form(as_features, prepared, encoder, began, deadline)
-        return _saved(model, folder, overwrite)
+            return _fit_closed_form(as_features, prepared, encoder, began, deadline)
     settings = choose_settings(wanted, prepared.network, len(prepared.train))
-    run_devices = Devices(settings, accelerator=accelerator, devices=devices, nodes=nodes, strategy=strategy)
+    run_devices = Devices(settings, **run)
     if on_start is not None and run_devices.is_main:
         on_start(prepared, settings)
     net, recipe = build_network(wanted, prepared)
     head = recipe.make_head(len(prepared.split.known))
     counts = torch.bincount(prepared.train.labels, minlength=head.num_classes)
-    checkpoints = None if folder is None else training_folder(folder)
+    # checkpoints hold the weights, two averages of the optimiser, and the previous ones until they are replaced
+    checkpoints = None if folder is None else training_folder(writable(folder, 8 * network_bytes(net)))
     # what must be the same in a run that is resumed
     facts = {"options": wanted.as_dict() | {"training": {}}, "classes": prepared.split.known}
     facts = _json(facts | {"examples": prepared.counts()})
@@ -158,16 +189,6 @@ def fit(
         model.report = _measured(model, prepared, began, **values)
     training = {"epochs": len(history.records), "settings": settings.as_dict()}
     model.metadata = _metadata(wanted, prepared, recipe, model.report, training)
-    if folder is not None and run_devices.is_main:
-        model.save(folder, overwrite=overwrite)
-        shutil.rmtree(training_folder(folder), ignore_errors=True)
-    return model
-
-
-def _saved(model: OpenClassifier, folder: Path | None, overwrite: bool) -> OpenClassifier:
-    """Save the model if there is a folder for it."""
-    if folder is not None:
-        model.save(folder, overwrite=overwrite)
     return model
 
 
@@ -265,11 +286,6 @@ def solve_classifier(net: nn.Module, recipe: Recipe, train: LabelledBatches) -> 
     net.classifier = last
 
 
-def training_folder(out: Path) -> Path:
-    """Return the folder of the checkpoints while a model is trained: beside the model."""
-    return out.with_name(f"{out.name}.training")
-
-
 def _training_batches(options: FitOptions, prepared: PreparedData, settings: Settings, devices: Devices) -> Any:
     if settings.batch_size % devices.world_size:
         raise OptionError(
@@ -339,15 +355,6 @@ def _metadata(
     training = {"method": prepared.method, "seconds": report.seconds, **(report.closed_form or {}), **training}
     made = {"recipe": recipe.as_dict(), "training": training}
     return _json({"data": data, "measured": measured, **made, "notes": report.notes})
-
-
-def _checked_folder(out: Path | str, overwrite: bool) -> Path:
-    folder = Path(out).expanduser().absolute()
-    if folder.is_file():
-        raise OptionError(f"a model is a folder, and {folder} is a file; choose another path")
-    if folder.is_dir() and any(folder.iterdir()) and not overwrite:
-        raise OptionError(f"{folder} exists already; choose another folder, or replace it with overwrite (--overwrite)")
-    return folder
 
 
 def _check_same_run(folder: Path, now: dict[str, Any]) -> None:
