@@ -117,23 +117,17 @@ def check_bundle_folder(folder: Path, overwrite: bool) -> None:
         raise OptionError(f"a model is a folder, and {folder} is a file; choose another path")
     names = sorted(entry.name for entry in folder.iterdir())
     if names and not overwrite:
-        way_out = "choose another folder, or replace it with overwrite=True (--overwrite)"
-        raise OptionError(f"{folder} exists already; {way_out}")
+        raise OptionError(f"{folder} exists already; choose another folder, or replace it with overwrite (--overwrite)")
     others = [name for name in names if name not in BUNDLE]
     if others or (names and RECORD not in names):
         what = others[0] if others else names[0]
         raise OptionError(f"only a bundle is overwritten, and {folder} also holds {what}; move it first")
 
 
-def old_bundle(folder: Path) -> Path:
-    """Return where the previous bundle is while a folder is replaced."""
-    return folder.with_name(f".{folder.name}.old")
-
-
-def restore_interrupted(folder: Path) -> None:
-    """Undo a replacement that was interrupted between its two renames."""
-    if not folder.exists() and old_bundle(folder).is_dir():
-        old_bundle(folder).rename(folder)
+def restore_interrupted(folder: Path) -> Path:
+    """Undo a replacement that was interrupted between its two renames; return where it keeps the old bundle."""
+    old = folder.with_name(f".{folder.name}.old")
+    return old.rename(folder) if not folder.exists() and old.is_dir() else old
 
 
 @contextmanager

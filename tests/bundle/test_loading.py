@@ -116,7 +116,7 @@ def test_weights_of_half_precision_are_refused(folder, dtype):
 def test_whole_numbers_are_no_weights(folder):
     name = "network.classifier.bias"
     rewrite_weights(folder, lambda tensors: tensors.update({name: tensors[name].long()}))
-    assert refusal(folder).endswith("'classifier.bias' should be (3,) and is (3,) of torch.int64")
+    assert "cannot be loaded: " in refusal(folder)
 
 
 @pytest.fixture

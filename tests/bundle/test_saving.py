@@ -23,7 +23,7 @@ def changed(bundle):
 
 def test_something_that_is_there_is_left_alone(tmp_path):
     folder = save(point_bundle(), tmp_path / "model")
-    message = f"{folder} exists already; choose another folder, or replace it with overwrite=True (--overwrite)"
+    message = f"{folder} exists already; choose another folder, or replace it with overwrite (--overwrite)"
     with pytest.raises(OptionError) as raised:
         save(changed(point_bundle()), folder)
     assert str(raised.value) == message

@@ -1,4 +1,6 @@
+import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +10,7 @@ import pytest
 import openradial
 from openradial import cli
 from openradial.cli import app
-from openradial.cli.app import COMMANDS
+from openradial.cli.app import COMMANDS, load
 
 MODEL = Path(__file__).parents[1] / "bundle" / "data" / "digits"
 IMAGES = "nothere.png"
@@ -146,3 +148,28 @@ def test_an_output_is_checked_before_the_model_is_opened(monkeypatch, capsys, tm
     assert err.startswith(f"error: {tmp_path / name}")
     assert err.endswith(f" cannot be written ({reason}); choose another path\n")
     assert sorted(os.listdir(tmp_path)) == ["file", "t.csv"]
+
+
+def options(command):
+    """The options of a command and of its subcommands."""
+    children = [name for child in getattr(command, "commands", {}).values() for name in options(child)]
+    return {option for param in command.params for option in param.opts} | set(children)
+
+
+def test_messages_offer_only_options_that_the_command_line_has():
+    known = {name: options(load(name)) for name in COMMANDS}
+    source = Path(openradial.__file__).parent
+    for path in source.rglob("*.py"):
+        if path.relative_to(source).parts[0] == "cli" or path.name == "clients.py":  # options of npm, pip and apt-get
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for command, option in re.findall(r"(?:\b(\w+) )?(--[a-z][a-z-]+)", node.value):
+                    there = known[command] if command in known else set().union(*known.values())
+                    assert option in there, f"{path.name} offers {command} {option}: {node.value!r}"
+
+
+def test_an_option_of_a_network_has_no_underscore_in_a_number():
+    from openradial.cli.fit import _pair
+
+    assert [_pair(f"a={value}") for value in ("10", "1_0", "1.5")] == [("a", 10), ("a", "1_0"), ("a", 1.5)]

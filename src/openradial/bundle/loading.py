@@ -16,7 +16,7 @@ from openradial.data.download import file_matches
 from openradial.data.inputs import Inputs
 from openradial.encoders.external import LOADERS
 from openradial.errors import BundleError, OpenRadialError
-from openradial.files import RECORD, WEIGHTS, Failure, old_bundle, read_tensors
+from openradial.files import RECORD, WEIGHTS, Failure, read_tensors
 
 TYPES = (inputs.ImageInputs, inputs.PointInputs, inputs.SequenceInputs, inputs.TableInputs, inputs.TextInputs)
 KINDS: dict[str, type[Inputs]] = {each.kind: each for each in TYPES}
@@ -73,7 +73,7 @@ def describe(folder: Path | str) -> BundleRecord:
 
 def _check_folder(folder: Path) -> None:
     if not folder.is_dir():
-        old = old_bundle(folder)
+        old = folder.with_name(f".{folder.name}.old")
         hint = f"; a save was interrupted, and the bundle before it is {old}" if old.is_dir() else ""
         state = "is a file" if folder.exists() else "does not exist"
         raise BundleError(f"expected the folder of a bundle, but {folder} {state}{hint}")

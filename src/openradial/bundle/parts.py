@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from itertools import count
 from typing import Any
 
 import torch
@@ -80,18 +82,15 @@ def classifier_tensors(model: OpenClassifier) -> dict[str, Tensor]:
 
 def make_classifier(record: BundleRecord, tensors: Tensors) -> OpenClassifier:
     """Return the classifier with these records and tensors."""
-    left, classes = dict(tensors), len(record.classes)
-    head = _scorer(record.head, _take(left, "head"), classes)
+    left, make = dict(tensors), partial(_scorer, len(record.classes))
+    head = make(record.head, _take(left, "head"))
     if not isinstance(head, Head):
         raise BundleError(f"the head must classify, and a {record.head['kind']} does not")
     scorers = [
-        (
-            str(each["layer"]),
-            head if each["kind"] == THE_HEAD else _scorer(each, _take(left, f"scorers.{index}"), classes),
-        )
+        (str(each["layer"]), head if each["kind"] == THE_HEAD else make(each, _take(left, f"scorers.{index}")))
         for index, each in enumerate(record.scorers)
     ]
-    merge = None if record.combination is None else _scorer(record.combination, _take(left, "combination"), classes)
+    merge = None if record.combination is None else make(record.combination, _take(left, "combination"))
     if not (merge is None or isinstance(merge, Combination)):
         raise BundleError(f"the combination must be a Combination, and is a {type(merge).__name__}")
     rejector = None if record.decision is None else Rejector.from_tensors(_take(left, "rejector"))
@@ -111,14 +110,12 @@ def make_classifier(record: BundleRecord, tensors: Tensors) -> OpenClassifier:
     )
 
 
-def _scorer(record: Mapping[str, Any], tensors: Tensors, classes: int) -> Scorer:
+def _scorer(classes: int, record: Mapping[str, Any], tensors: Tensors) -> Scorer:
     largest = max([1024, classes, *(size for tensor in tensors.values() for size in tensor.shape)])
-    prototypes = record["settings"].get("prototypes")
-    settings = record["settings"] | (prototypes if isinstance(prototypes, dict) else {})
-    wrong = [name for name in SIZES if isinstance(settings.get(name), int) and settings[name] > largest]
-    if wrong:  # before anything of this size is allocated
-        sizes = f"{wrong[0]}={settings[wrong[0]]}, and its tensors have at most {largest}"
-        raise BundleError(f"the settings do not fit the weights: the {record['kind']} has {sizes}")
+    for name, value in record["settings"].items():
+        if name in SIZES and isinstance(value, int) and value > largest:  # before it is allocated
+            sizes = f"{name}={value}, and its tensors have at most {largest}"
+            raise BundleError(f"the settings do not fit the weights: the {record['kind']} has {sizes}")
     scorer = make_head(record["kind"], record["settings"], tensors)
     if not scorer.is_fitted:
         raise BundleError(f"the {record['kind']} of the bundle lacks its fitted tensors")
@@ -138,8 +135,8 @@ def make_network(record: NetworkRecord, outputs: int, tensors: Tensors) -> nn.Mo
     device = torch.device("meta") if is_ours else nullcontext()
     with torch.random.fork_rng(devices=[]), _NoInitialValues(), _at_most(2 * len(tensors) + 100), device:
         net = encoders.build(options) if name == "encoder" else models.build(name, outputs, **options)
-    expected = {name: _form(tensor) for name, tensor in net.state_dict().items()}
-    actual = {name: _form(tensor) for name, tensor in tensors.items()}
+    expected = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    actual = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     for name in [*expected, *actual]:
         if expected.get(name) != actual.get(name):
             raise BundleError(
@@ -162,12 +159,10 @@ class _NoInitialValues(TorchFunctionMode):
 @contextmanager
 def _at_most(most: int) -> Iterator[None]:
     """Stop the construction of a network with more parameters than the bundle can hold."""
-    count, thread = 0, threading.get_ident()
+    counter, thread = count(1), threading.get_ident()
 
-    def check(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
-        nonlocal count
-        count += threading.get_ident() == thread
-        if count > most:
+    def check(*registered: Any) -> None:
+        if threading.get_ident() == thread and next(counter) > most:
             raise BundleError("the network has more layers than the bundle has weights for")
 
     hook = register_module_parameter_registration_hook(check)
@@ -175,11 +170,6 @@ def _at_most(most: int) -> Iterator[None]:
         yield
     finally:
         hook.remove()
-
-
-def _form(tensor: Tensor) -> str:
-    """Return the shape of a tensor, and its type unless it is a number of the usual kind."""
-    return f"{tuple(tensor.shape)}{'' if tensor.is_floating_point() else f' of {tensor.dtype}'}"
 
 
 def _take(left: dict[str, Tensor], part: str) -> dict[str, Tensor]:

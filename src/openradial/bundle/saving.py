@@ -10,25 +10,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from openradial import files
 from openradial.bundle.card import card
 from openradial.bundle.parts import classifier_records, classifier_tensors, make_network
 from openradial.bundle.record import BundleRecord, FileRecord, InputsRecord
 from openradial.classifier import OpenClassifier
 from openradial.data.download import checksum
 from openradial.errors import BundleError, OpenRadialError, OptionError
-from openradial.files import (
-    CARD,
-    RECORD,
-    WEIGHTS,
-    Failure,
-    check_bundle_folder,
-    old_bundle,
-    restore_interrupted,
-    sync,
-    writable,
-    write_tensors,
-    write_text,
-)
+from openradial.files import CARD, RECORD, WEIGHTS, Failure, sync, write_tensors, write_text
 
 
 def save(model: OpenClassifier, folder: Path | str, overwrite: bool = False) -> Path:
@@ -36,7 +25,7 @@ def save(model: OpenClassifier, folder: Path | str, overwrite: bool = False) -> 
 
     ``overwrite`` replaces an existing bundle, and nothing else.
     """
-    folder = writable(folder)
+    folder = files.writable(folder)
     record, tensors = make_record(model), classifier_tensors(model)
     wrong = unusable(tensors)
     if wrong is not None:
@@ -47,7 +36,7 @@ def save(model: OpenClassifier, folder: Path | str, overwrite: bool = False) -> 
         raise OptionError(f"network and options must build the network of the model again: {error}") from error
     scratch = folder.with_name(f".{folder.name}.part")
     try:
-        check_bundle_folder(folder, overwrite)
+        files.check_bundle_folder(folder, overwrite)
         folder.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(scratch, ignore_errors=True)
         _write(record, tensors, scratch)
@@ -84,10 +73,10 @@ def unusable(tensors: Mapping[str, Tensor]) -> str | None:
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64):
             return f"{name!r} is {tensor.dtype}; convert the network with .float() and save it again"
-        has_nan, is_weight = bool(torch.isnan(tensor).any()), name.startswith(("network.", "head."))
-        if has_nan or (is_weight and not bool(torch.isfinite(tensor).all())):  # calibration scores may be infinite
-            kind = "nan" if has_nan else "infinite values"
-            return f"{name!r} holds {kind}: training went wrong; train again"
+        is_weight = name.startswith(("network.", "head."))  # calibration scores may be infinite
+        for kind, wrong in (("nan", tensor.isnan()), ("infinite values", tensor.isinf() & is_weight)):
+            if bool(wrong.any()):
+                return f"{name!r} holds {kind}: training went wrong; train again"
     return None
 
 
@@ -114,14 +103,14 @@ def _write(record: BundleRecord, tensors: Mapping[str, Tensor], folder: Path) ->
 
 def _replace(scratch: Path, folder: Path) -> None:
     """Replace the folder by the scratch folder; a folder that is not empty cannot be renamed over."""
-    old = old_bundle(folder)
+    old = folder.with_name(f".{folder.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
         folder.rename(old)
     try:
         scratch.rename(folder)
     except BaseException:
-        restore_interrupted(folder)
+        files.restore_interrupted(folder)
         raise
     sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)

@@ -221,8 +221,7 @@ class ExportedModel(ABC):
         rate = self._rate(false_reject_rate)
         if isinstance(raw, Tensor):
             self.preprocessing.check(raw)
-        prepared = (self.preprocessing.ready(chunk) for chunk in self.preprocessing.chunks(raw))
-        parts = [self._predictions(self._run(x, rate)) for x in prepared if len(x)]
+        parts = [self._predictions(self._run(x, rate)) for x in self.preprocessing.batches(raw) if len(x)]
         return Predictions.concatenate(parts) if parts else self._predictions(self._no_outputs())
 
     @abstractmethod

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from torch import nn
-
 from openradial.errors import OptionError
 from openradial.files import check_bundle_folder, only_process, writable
 from openradial.training.checkpoint import LAST
@@ -35,11 +33,6 @@ def is_first_process() -> bool:
     """Return whether this is the process of a run that writes; launchers of several set these variables."""
     ranks = (os.environ.get(name, "0") for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK"))
     return "MASTER_PORT" not in os.environ or all(rank == "0" for rank in ranks)
-
-
-def network_bytes(net: nn.Module) -> int:
-    """Return the bytes of all tensors of a network."""
-    return sum(tensor.nbytes for tensor in net.state_dict().values())
 
 
 def training_folder(out: Path) -> Path:
