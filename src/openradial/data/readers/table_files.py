@@ -154,7 +154,7 @@ def csv_rows(lines: Iterable[str], delimiter: str | None = None) -> Iterator[lis
         if sum(text.count('"') for text in header) % 2 == 0 or len(header) == CHUNK:
             break
 
-    def read(delimiter: str, lines: Iterable[str], strict: bool) -> Iterator[list[str]]:
+    def read(delimiter: str, lines: Iterable[str], strict: bool) -> Any:
         return csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=strict)
 
     if delimiter is None:
