@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from openradial.files import read_tensors, write_tensors, write_text
+from openradial.errors import OptionError
+from openradial.files import read_tensors, writable, write_tensors, write_text
 
 
 def test_text_replaces_text_and_leaves_nothing_else(tmp_path):
@@ -40,3 +41,31 @@ def test_tensors_can_be_read_by_those_who_can_read_other_files(tmp_path):
     write_tensors(tmp_path / "a", {"x": torch.zeros(1)}, {})
     (tmp_path / "b").touch()
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+def test_a_path_that_can_be_written_is_returned_in_full_and_nothing_is_left(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert writable("a/b/model") == tmp_path / "a" / "b" / "model"
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_read_only_folder_is_one_sentence(tmp_path, monkeypatch):
+    def refuse(self, *arguments, **options):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    with pytest.raises(OptionError) as raised:
+        writable(tmp_path / "model")
+    assert str(raised.value) == f"{tmp_path / 'model'} cannot be written (Read-only file system); choose another path"
+
+
+def test_links_that_lead_to_themselves_are_no_output(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(OptionError, match=r"cannot be written \(.*; choose another path$"):
+        writable(tmp_path / "loop" / "model")
+
+
+@pytest.mark.parametrize(("path", "reason"), [("/", "is the root"), ("~nobody-of-this-name/m", "cannot be written")])
+def test_paths_that_are_no_output_are_refused(path, reason):
+    with pytest.raises(OptionError, match=reason):
+        writable(path)

@@ -1,6 +1,7 @@
 """Files that are written at once or not at all: text, and tensors as safetensors with text in the header."""
 
 import os
+import shutil
 import tarfile
 import tempfile
 import zipfile
@@ -9,16 +10,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from openradial.errors import DataError, OpenRadialError
+from openradial.errors import DataError, OpenRadialError, OptionError
 
 Failure = (OSError, SafetensorError)  # what reading and writing may raise
 # what readers raise for damaged contents; SyntaxError is Pillow's word for a broken PNG
 DAMAGED = (OSError, EOFError, ValueError, KeyError, SyntaxError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
 AGAIN = "remove it to get it again"
+BUNDLE = WEIGHTS, RECORD, CARD = "weights.safetensors", "bundle.json", "card.md"  # the files of a bundle
+LEAST = 2**20  # bytes that every output may need
 
 
 def write_text(path: Path, text: str) -> None:
@@ -64,6 +68,66 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def writable(path: Path | str, least: int = LEAST) -> Path:
+    """Return an output path in full, or raise if it cannot be written, or has not the ``least`` bytes of free space."""
+    try:
+        path = Path(path).expanduser().resolve()
+        if not path.name:
+            raise OptionError(f"{path} is the root of the file system; name a path below it")
+        above = next(each for each in path.parents if each.exists())
+        scratch = above / f".{path.name}.{os.getpid()}.training"  # the longest name that is made of it
+        scratch.touch()
+        scratch.unlink()
+        free = shutil.disk_usage(above).free
+    except (OSError, RuntimeError) as error:  # RuntimeError for links that lead to themselves
+        reason = getattr(error, "strerror", None) or error
+        raise OptionError(f"{path} cannot be written ({reason}); choose another path") from error
+    if free < least:
+        space = f"about {least / 1e6:,.0f} MB, and the disk has {free / 1e6:,.0f} MB left"
+        raise OptionError(f"{path} needs {space}; free some, or choose another path")
+    return path
+
+
+@contextmanager
+def only_process(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing to a folder; raise if one does."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    path = folder.with_name(f".{folder.name}.lock")
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        message = f"another process is writing to {folder}; wait until it ends, or choose another folder"
+        raise OptionError(message) from error
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)  # who has it open already does not get the lock of a removed file
+        lock.release()
+
+
+def check_bundle_folder(folder: Path, overwrite: bool) -> None:
+    """Raise unless a bundle may be written to a folder. A replacement that was interrupted is undone first."""
+    restore_interrupted(folder)
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise OptionError(f"a model is a folder, and {folder} is a file; choose another path")
+    names = sorted(entry.name for entry in folder.iterdir())
+    if names and not overwrite:
+        raise OptionError(f"{folder} exists already; choose another folder, or replace it with overwrite (--overwrite)")
+    others = [name for name in names if name not in BUNDLE]
+    if others or (names and RECORD not in names):
+        what = others[0] if others else names[0]
+        raise OptionError(f"only a bundle is overwritten, and {folder} also holds {what}; move it first")
+
+
+def restore_interrupted(folder: Path) -> Path:
+    """Undo a replacement that was interrupted between its two renames; return where it keeps the old bundle."""
+    old = folder.with_name(f".{folder.name}.old")
+    return old.rename(folder) if not folder.exists() and old.is_dir() else old
 
 
 @contextmanager

@@ -97,10 +97,67 @@ def test_another_layout_of_the_same_record_is_read(folder):
     assert load(folder).classes == CLASSES
 
 
-def test_weights_with_nan_are_refused(folder):
-    rewrite_weights(folder, lambda tensors: tensors["network.classifier.bias"].fill_(torch.nan))
+@pytest.mark.parametrize(("value", "kind"), [(torch.nan, "nan"), (-torch.inf, "infinite values")])
+def test_weights_with_nan_or_infinity_are_refused(folder, value, kind):
+    rewrite_weights(folder, lambda tensors: tensors["network.classifier.bias"][1:2].fill_(value))
     assert refusal(folder) == (
-        f"the weights of {folder} hold nan in 'network.classifier.bias'; its training went wrong, train again"
+        f"the weights of {folder} must be finite float32 or float64, and 'network.classifier.bias' holds {kind}: "
+        "training went wrong; train again"
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_weights_of_half_precision_are_refused(folder, dtype):
+    name = "network.classifier.bias"
+    rewrite_weights(folder, lambda tensors: tensors.update({name: tensors[name].to(dtype)}))
+    assert f"must be finite float32 or float64, and {name!r} is {dtype}; convert" in refusal(folder)
+
+
+def test_whole_numbers_are_no_weights(folder):
+    name = "network.classifier.bias"
+    rewrite_weights(folder, lambda tensors: tensors.update({name: tensors[name].long()}))
+    assert "cannot be loaded: " in refusal(folder)
+
+
+@pytest.fixture
+def allocations(monkeypatch):
+    """The sizes of all parameters with memory that are made."""
+    sizes, new = [], torch.nn.Parameter.__new__
+
+    def counted(cls, data=None, requires_grad=True):
+        sizes.append(0 if data is None or data.is_meta else data.numel())
+        return new(cls, data, requires_grad)
+
+    monkeypatch.setattr(torch.nn.Parameter, "__new__", counted)
+    return sizes
+
+
+def test_shapes_are_compared_before_anything_is_allocated(folder, allocations):
+    rewrite(folder, lambda record: record["network"]["options"].update(hidden=[30_000, 30_000]))
+    assert refusal(folder).endswith("'hidden.fc1.weight' should be (30000, 64) and is (16, 64)")
+    assert allocations
+    assert max(allocations) < 10_000
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("mlp", {"inputs": 64, "hidden": [2] * 100_000}), ("gru", {"channels": 2, "hidden": 6, "layers": 100_000})],
+)
+def test_a_network_of_too_many_layers_is_not_built(folder, allocations, name, options):
+    rewrite(folder, lambda record: record["network"].update(name=name, options=options))
+    assert refusal(folder).endswith("the network has more layers than the bundle has weights for")
+    assert len(allocations) < 1000
+
+
+@pytest.mark.parametrize("part", ["head", "scorers"])
+def test_sizes_in_the_settings_of_a_head_are_compared_with_its_tensors(folder, part):
+    def change(record):
+        (record[part] if part == "head" else record[part][0])["settings"].update(num_classes=10**9)
+
+    rewrite(folder, change)
+    assert refusal(folder).endswith(
+        "the settings do not fit the weights: the RadialHead has num_classes=1000000000, and its tensors have at "
+        "most 1024"
     )
 
 

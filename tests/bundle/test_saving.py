@@ -23,7 +23,7 @@ def changed(bundle):
 
 def test_something_that_is_there_is_left_alone(tmp_path):
     folder = save(point_bundle(), tmp_path / "model")
-    message = f"{folder} exists already; choose another folder, or replace it with overwrite=True"
+    message = f"{folder} exists already; choose another folder, or replace it with overwrite (--overwrite)"
     with pytest.raises(OptionError) as raised:
         save(changed(point_bundle()), folder)
     assert str(raised.value) == message
@@ -61,7 +61,7 @@ def test_a_bundle_with_other_files_in_it_is_not_replaced(tmp_path):
 
 def test_a_file_is_no_place_for_a_bundle(tmp_path):
     (tmp_path / "model").touch()
-    with pytest.raises(OptionError, match=r"a bundle is a folder, and .*model is a file; choose another path$"):
+    with pytest.raises(OptionError, match=r"a model is a folder, and .*model is a file; choose another path$"):
         save(point_bundle(), tmp_path / "model", overwrite=True)
 
 
@@ -132,10 +132,18 @@ def test_left_overs_of_a_killed_save_are_cleared_away(tmp_path):
     assert os.listdir(tmp_path) == ["model"]
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_weights_of_half_precision_are_not_saved(tmp_path, dtype):
+    bundle = point_bundle()
+    bundle.net.to(dtype)
+    with pytest.raises(BundleError, match=rf"is {dtype}; convert the network with \.float\(\) and save it again$"):
+        save(bundle, tmp_path / "model")
+
+
 def test_a_network_that_went_wrong_is_not_saved(tmp_path):
     bundle = point_bundle()
     bundle.net.classifier.bias.data[1] = torch.nan
-    message = "^the weights must not hold nan, and 'network.classifier.bias' does: training went wrong; train again$"
+    message = "float64, and 'network.classifier.bias' holds nan: training went wrong; train again$"
     with pytest.raises(BundleError, match=message):
         save(bundle, tmp_path / "model")
     assert os.listdir(tmp_path) == []

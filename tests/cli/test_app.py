@@ -1,11 +1,19 @@
+import ast
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import openradial
 from openradial import cli
-from openradial.cli.app import COMMANDS
+from openradial.cli import app
+from openradial.cli.app import COMMANDS, load
+
+MODEL = Path(__file__).parents[1] / "bundle" / "data" / "digits"
+IMAGES = "nothere.png"
 
 
 def run(*arguments):
@@ -102,3 +110,66 @@ def test_help_shows_no_type_after_flags(monkeypatch, capsys, arguments):
 def test_only_the_main_command_has_completion_options(monkeypatch, capsys):
     assert "--install-completion" in call(monkeypatch, capsys, "--help")[1]
     assert "completion" not in call(monkeypatch, capsys, "data", "--help")[1]
+
+
+@pytest.mark.parametrize("arguments", [["predict", MODEL, IMAGES], ["inspect", MODEL]])
+def test_output_to_a_full_disk_is_one_sentence(monkeypatch, capsys, arguments):
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    with Path("/dev/full").open("w") as stream:  # closing it fails if it still has output
+        monkeypatch.setattr(sys, "stdout", stream)
+        code, _, err = call(monkeypatch, capsys, *arguments)
+    assert (code, err.splitlines()[-1]) == (
+        1,
+        "error: the output cannot be read or written (No space left on device)",
+    )
+    assert "Traceback" not in err
+
+
+def test_a_file_that_cannot_be_written_is_named(monkeypatch, capsys):
+    def fail():
+        raise PermissionError(13, "Permission denied", "report/report.json")
+
+    monkeypatch.setattr(app, "command", fail)
+    code, _, err = call(monkeypatch, capsys)
+    assert (code, err) == (1, "error: report/report.json cannot be read or written (Permission denied)\n")
+
+
+@pytest.mark.parametrize("command", ["fit", "export", "evaluate", "compare"])
+@pytest.mark.parametrize(("name", "reason"), [("file/below", "Not a directory"), ("n" * 300, "File name too long")])
+def test_an_output_is_checked_before_the_model_is_opened(monkeypatch, capsys, tmp_path, command, name, reason):
+    (tmp_path / "file").touch()
+    table = tmp_path / "t.csv"
+    table.write_text("a,kind\n" + "1,x\n2,y\n" * 30)
+    inputs = {"fit": [table, "--label", "kind"], "export": ["nothere"], "compare": ["--data", "nothere"]}
+    arguments = inputs.get(command, ["nothere", "--known", "digits"])
+    code, _, err = call(monkeypatch, capsys, command, *arguments, "--out", tmp_path / name)
+    assert code == 2
+    assert err.startswith(f"error: {tmp_path / name}")
+    assert err.endswith(f" cannot be written ({reason}); choose another path\n")
+    assert sorted(os.listdir(tmp_path)) == ["file", "t.csv"]
+
+
+def options(command):
+    """The options of a command and of its subcommands."""
+    children = [name for child in getattr(command, "commands", {}).values() for name in options(child)]
+    return {option for param in command.params for option in param.opts} | set(children)
+
+
+def test_messages_offer_only_options_that_the_command_line_has():
+    known = {name: options(load(name)) for name in COMMANDS}
+    source = Path(openradial.__file__).parent
+    for path in source.rglob("*.py"):
+        if path.relative_to(source).parts[0] == "cli" or path.name == "clients.py":  # options of npm, pip and apt-get
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for command, option in re.findall(r"(?:\b(\w+) )?(--[a-z][a-z-]+)", node.value):
+                    there = known[command] if command in known else set().union(*known.values())
+                    assert option in there, f"{path.name} offers {command} {option}: {node.value!r}"
+
+
+def test_an_option_of_a_network_has_no_underscore_in_a_number():
+    from openradial.cli.fit import _pair
+
+    assert [_pair(f"a={value}") for value in ("10", "1_0", "1.5")] == [("a", 10), ("a", "1_0"), ("a", 1.5)]

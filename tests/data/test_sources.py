@@ -302,7 +302,7 @@ def test_an_underscore_makes_a_word_of_a_number_for_both(tmp_path, text):
 
 def test_a_value_that_is_too_long_is_not_called_a_broken_quote(tmp_path):
     (tmp_path / "t.csv").write_text(f"a,y\n1,p\n{'x' * 200_000},q\n")
-    with pytest.raises(DataError, match="a value is longer than 131,072 characters"):
+    with pytest.raises(DataError, match=r"t\.csv: a value is too long for CSV \(line 3: field larger .*; shorten it"):
         sources.open(tmp_path / "t.csv", label="y")
 
 
@@ -328,3 +328,24 @@ def test_arrays_of_different_lengths_are_an_error_for_both(tmp_path):
 def test_a_missing_table_is_named_before_its_label(tmp_path):
     with pytest.raises(DataError, match=r"nothere\.csv: expected a table, but there is no such file"):
         sources.open(tmp_path / "nothere.csv")
+
+
+def test_a_number_too_large_to_use_is_named_with_file_and_row(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,y\n" + "1,p\n2,q\n" * 300 + "1e308,p\n")
+    with pytest.raises(DataError) as raised:
+        sources.open(path, label="y")
+    error = raised.value
+    assert (error.path, error.row, error.column) == (str(path), 601, "a")
+    assert error.message == "expected a number up to 1e+150, got 1e+308; correct it, or leave it empty"
+
+
+def test_a_matrix_with_more_columns_than_the_model_is_answered_with_a_note(tmp_path, capsys):
+    path = tmp_path / "t.npz"
+    np.savez(path, x=np.arange(8.0).reshape(2, 4), y=np.arange(2))
+    rows = list(sources.stream([path], "table", columns=["x0", "x1"]))
+    assert [row.raw for row in rows] == [{"x0": 0.0, "x1": 1.0}, {"x0": 4.0, "x1": 5.0}]
+    assert capsys.readouterr().err == f"note: {path}: the model uses x0, x1 and ignores x2, x3\n"
+    np.savez(path, x=np.zeros((2, 2)), y=np.arange(2))
+    assert len(list(sources.stream([path], "table", columns=["x0", "x1"]))) == 2
+    assert capsys.readouterr().err == ""

@@ -9,14 +9,14 @@ from torch import Tensor
 from openradial.bundle.card import sections
 from openradial.bundle.parts import make_classifier
 from openradial.bundle.record import BundleRecord
-from openradial.bundle.saving import RECORD, WEIGHTS, first_with_nan
+from openradial.bundle.saving import unusable
 from openradial.classifier import OpenClassifier
 from openradial.data import inputs
 from openradial.data.download import file_matches
 from openradial.data.inputs import Inputs
 from openradial.encoders.external import LOADERS
 from openradial.errors import BundleError, OpenRadialError
-from openradial.files import Failure, read_tensors
+from openradial.files import RECORD, WEIGHTS, Failure, read_tensors
 
 TYPES = (inputs.ImageInputs, inputs.PointInputs, inputs.SequenceInputs, inputs.TableInputs, inputs.TextInputs)
 KINDS: dict[str, type[Inputs]] = {each.kind: each for each in TYPES}
@@ -89,9 +89,9 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
         tensors, _ = read_tensors(folder / WEIGHTS)
     except Failure as error:
         raise BundleError(f"{folder / WEIGHTS} is not a complete safetensors file ({_one_line(error)})") from error
-    wrong = first_with_nan(tensors)
+    wrong = unusable(tensors)
     if wrong is not None:
-        raise BundleError(f"the weights of {folder} hold nan in {wrong!r}; its training went wrong, train again")
+        raise BundleError(f"the weights of {folder} must be finite float32 or float64, and {wrong}")
     # in memory of their own: the file may be removed, and some kernels need aligned addresses
     return {name: tensor.clone() for name, tensor in tensors.items()}
 

@@ -1,11 +1,16 @@
 """The parts of a classifier as JSON values and named tensors, and back."""
 
-from collections.abc import Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.overrides import TorchFunctionMode
 
 from openradial import encoders, models
 from openradial.bundle.record import BundleRecord, NetworkRecord
@@ -19,6 +24,7 @@ from openradial.scorers import Combination, Scorer
 NOT_OPTIONS = ("name", "num_classes", "weights", "reset")  # of build: they would read other files
 RATES = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # whose thresholds are listed in the record
 THE_HEAD = "head"  # kind of a scorer that is the head itself
+SIZES = ("num_classes", "num_features", "num_outputs", "random_features")  # settings that allocate
 
 JsonDict = dict[str, Any]
 Tensors = Mapping[str, Tensor]
@@ -76,15 +82,15 @@ def classifier_tensors(model: OpenClassifier) -> dict[str, Tensor]:
 
 def make_classifier(record: BundleRecord, tensors: Tensors) -> OpenClassifier:
     """Return the classifier with these records and tensors."""
-    left = dict(tensors)
-    head = _scorer(record.head, _take(left, "head"))
+    left, make = dict(tensors), partial(_scorer, len(record.classes))
+    head = make(record.head, _take(left, "head"))
     if not isinstance(head, Head):
         raise BundleError(f"the head must classify, and a {record.head['kind']} does not")
     scorers = [
-        (str(each["layer"]), head if each["kind"] == THE_HEAD else _scorer(each, _take(left, f"scorers.{index}")))
+        (str(each["layer"]), head if each["kind"] == THE_HEAD else make(each, _take(left, f"scorers.{index}")))
         for index, each in enumerate(record.scorers)
     ]
-    merge = None if record.combination is None else _scorer(record.combination, _take(left, "combination"))
+    merge = None if record.combination is None else make(record.combination, _take(left, "combination"))
     if not (merge is None or isinstance(merge, Combination)):
         raise BundleError(f"the combination must be a Combination, and is a {type(merge).__name__}")
     rejector = None if record.decision is None else Rejector.from_tensors(_take(left, "rejector"))
@@ -104,7 +110,12 @@ def make_classifier(record: BundleRecord, tensors: Tensors) -> OpenClassifier:
     )
 
 
-def _scorer(record: Mapping[str, Any], tensors: Tensors) -> Scorer:
+def _scorer(classes: int, record: Mapping[str, Any], tensors: Tensors) -> Scorer:
+    largest = max([1024, classes, *(size for tensor in tensors.values() for size in tensor.shape)])
+    for name, value in record["settings"].items():
+        if name in SIZES and isinstance(value, int) and value > largest:  # before it is allocated
+            sizes = f"{name}={value}, and its tensors have at most {largest}"
+            raise BundleError(f"the settings do not fit the weights: the {record['kind']} has {sizes}")
     scorer = make_head(record["kind"], record["settings"], tensors)
     if not scorer.is_fitted:
         raise BundleError(f"the {record['kind']} of the bundle lacks its fitted tensors")
@@ -118,11 +129,12 @@ def make_network(record: NetworkRecord, outputs: int, tensors: Tensors) -> nn.Mo
         raise BundleError(
             f"options are those of the network, whose weights are in the bundle, and {wrong!r} is not one"
         )
-    with torch.random.fork_rng(devices=[]):  # initial weights are drawn and discarded
-        if record["name"] == "encoder":
-            net = encoders.build(record["options"])
-        else:
-            net = models.build(record["name"], outputs, **record["options"])
+    name, options = record["name"], record["options"]
+    # nothing is allocated before shapes are compared; code from outside builds its network as it likes
+    is_ours = ":" not in f"{name}{options.get('encoder') if name == 'encoder' else ''}"
+    device = torch.device("meta") if is_ours else nullcontext()
+    with torch.random.fork_rng(devices=[]), _NoInitialValues(), _at_most(2 * len(tensors) + 100), device:
+        net = encoders.build(options) if name == "encoder" else models.build(name, outputs, **options)
     expected = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
     actual = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     for name in [*expected, *actual]:
@@ -133,6 +145,31 @@ def make_network(record: NetworkRecord, outputs: int, tensors: Tensors) -> nn.Mo
             )
     net.load_state_dict(dict(tensors), assign=True)
     return net
+
+
+class _NoInitialValues(TorchFunctionMode):
+    """Draw no initial values of tensors without memory: this would take seconds to import what they do not need."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.normal_ and args[0].is_meta:
+            return args[0]
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def _at_most(most: int) -> Iterator[None]:
+    """Stop the construction of a network with more parameters than the bundle can hold."""
+    counter, thread = count(1), threading.get_ident()
+
+    def check(*registered: Any) -> None:
+        if threading.get_ident() == thread and next(counter) > most:
+            raise BundleError("the network has more layers than the bundle has weights for")
+
+    hook = register_module_parameter_registration_hook(check)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _take(left: dict[str, Tensor], part: str) -> dict[str, Tensor]:

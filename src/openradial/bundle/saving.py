@@ -10,16 +10,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from openradial import files
 from openradial.bundle.card import card
 from openradial.bundle.parts import classifier_records, classifier_tensors, make_network
 from openradial.bundle.record import BundleRecord, FileRecord, InputsRecord
 from openradial.classifier import OpenClassifier
 from openradial.data.download import checksum
 from openradial.errors import BundleError, OpenRadialError, OptionError
-from openradial.files import Failure, sync, write_tensors, write_text
-
-WEIGHTS, RECORD, CARD = "weights.safetensors", "bundle.json", "card.md"
-FILES = (WEIGHTS, RECORD, CARD)
+from openradial.files import CARD, RECORD, WEIGHTS, Failure, sync, write_tensors, write_text
 
 
 def save(model: OpenClassifier, folder: Path | str, overwrite: bool = False) -> Path:
@@ -27,19 +25,19 @@ def save(model: OpenClassifier, folder: Path | str, overwrite: bool = False) -> 
 
     ``overwrite`` replaces an existing bundle, and nothing else.
     """
-    folder = Path(folder).expanduser().resolve()
+    folder = files.writable(folder)
     record, tensors = make_record(model), classifier_tensors(model)
-    wrong = first_with_nan(tensors)
+    wrong = unusable(tensors)
     if wrong is not None:
-        raise BundleError(f"the weights must not hold nan, and {wrong!r} does: training went wrong; train again")
+        raise BundleError(f"the weights of a bundle must be finite float32 or float64, and {wrong}")
     try:
         make_network(record.network, model.head.num_outputs, model.net.state_dict())
     except OpenRadialError as error:
         raise OptionError(f"network and options must build the network of the model again: {error}") from error
     scratch = folder.with_name(f".{folder.name}.part")
     try:
-        _restore_interrupted(folder)
-        _check_folder(folder, overwrite)
+        files.check_bundle_folder(folder, overwrite)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(scratch, ignore_errors=True)
         _write(record, tensors, scratch)
         _replace(scratch, folder)
@@ -70,9 +68,16 @@ def make_record(model: OpenClassifier) -> BundleRecord:
     )
 
 
-def first_with_nan(tensors: Mapping[str, Tensor]) -> str | None:
-    """Return the name of a tensor that holds nan."""
-    return next((name for name, tensor in tensors.items() if bool(torch.isnan(tensor).any())), None)
+def unusable(tensors: Mapping[str, Tensor]) -> str | None:
+    """Return which tensor holds nan, infinite weights or another type of floats, and the way out."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64):
+            return f"{name!r} is {tensor.dtype}; convert the network with .float() and save it again"
+        is_weight = name.startswith(("network.", "head."))  # calibration scores may be infinite
+        for kind, wrong in (("nan", tensor.isnan()), ("infinite values", tensor.isinf() & is_weight)):
+            if bool(wrong.any()):
+                return f"{name!r} holds {kind}: training went wrong; train again"
+    return None
 
 
 def _json(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,41 +101,16 @@ def _write(record: BundleRecord, tensors: Mapping[str, Tensor], folder: Path) ->
     sync(folder)
 
 
-def _check_folder(folder: Path, overwrite: bool) -> None:
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        return
-    if not folder.is_dir():
-        raise OptionError(f"a bundle is a folder, and {folder} is a file; choose another path")
-    names = sorted(entry.name for entry in folder.iterdir())
-    if names and not overwrite:
-        raise OptionError(f"{folder} exists already; choose another folder, or replace it with overwrite=True")
-    others = [name for name in names if name not in FILES]
-    if others or (names and RECORD not in names):
-        what = others[0] if others else names[0]
-        raise OptionError(f"only a bundle is overwritten, and {folder} also holds {what}; move it first")
-
-
-def _old(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.old")
-
-
-def _restore_interrupted(folder: Path) -> None:
-    """Undo a replacement that was interrupted between its two renames."""
-    if not folder.exists() and _old(folder).is_dir():
-        _old(folder).rename(folder)
-
-
 def _replace(scratch: Path, folder: Path) -> None:
     """Replace the folder by the scratch folder; a folder that is not empty cannot be renamed over."""
-    old = _old(folder)
+    old = folder.with_name(f".{folder.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
         folder.rename(old)
     try:
         scratch.rename(folder)
     except BaseException:
-        _restore_interrupted(folder)
+        files.restore_interrupted(folder)
         raise
     sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)

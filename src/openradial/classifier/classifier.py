@@ -106,10 +106,9 @@ class OpenClassifier(nn.Module):
         """
         check_rate_has_rejector(false_reject_rate, self.rejector is not None)
         self.eval()
-        inputs = self.preprocessing.expand(inputs)
         if isinstance(inputs, Tensor):
             self.preprocessing.check(inputs)
-        batches = (self._network_inputs(self.preprocessing.ready(chunk)) for chunk in self.preprocessing.chunks(inputs))
+        batches = map(self._network_inputs, self.preprocessing.batches(inputs))
         parts = [self._predictions(self.decide(x, false_reject_rate)) for x in batches if len(x)]
         return Predictions.concatenate(parts or [self._predictions(self._no_decisions())])
 

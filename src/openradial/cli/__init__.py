@@ -1,6 +1,8 @@
 """The command line: parsing and printing only."""
 
+import os
 import sys
+from contextlib import suppress
 
 from openradial.errors import OpenRadialError, OptionError, require
 
@@ -22,6 +24,11 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has closed it, so nothing can be reported
         sys.exit(FAILURE)
+    except OSError as error:
+        with suppress(OSError):  # Python would try to write the rest of the output again at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        where = "the output" if error.filename is None else error.filename
+        _fail(f"{where} cannot be read or written ({error.strerror or error})", FAILURE)
 
 
 def _fail(message: str, code: int) -> None:

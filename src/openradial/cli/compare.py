@@ -24,8 +24,9 @@ def compare_command(
     require("matplotlib", "plot", "openradial compare")  # before training, not after it
     from openradial.evaluation.comparison import Comparison, compare
     from openradial.evaluation.comparison.report import draw, groups, markdown, summarised
-    from openradial.files import write_text
+    from openradial.files import writable, write_text
 
+    writable(out / "comparison.md")
     usual = 1 if quick else 5
     seeds, splits = (usual if runs is None else runs for runs in (seeds, splits))
     comparison = Comparison(data, seeds, splits, quick=quick, novel=dict(map(_novel_set, novel or [])))

@@ -38,7 +38,9 @@ def evaluate_command(
     require("matplotlib", "plot", "the report")  # before the work, not after it
     require("jinja2", "report", "the report")
     from openradial.evaluation import evaluate_model, write_report
+    from openradial.files import writable
 
+    writable(out / "report.html")
     bundle = open_model(model, module)
     evaluation = evaluate_model(bundle, known, novel or [], label=label, false_reject_rate=false_reject_rate)
     page = write_report(evaluation, bundle, out, title or f"Evaluation of {model.resolve().name}")

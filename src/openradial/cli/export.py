@@ -29,10 +29,12 @@ def export_command(
 ) -> None:
     """Write a model as one file that runs without openradial, after comparing its predictions with PyTorch's."""
     from openradial import export
+    from openradial.files import writable
 
-    bundle = open_model(model, module)
     write, ending = (export.to_onnx, ".onnx") if to is Runtime.ONNX else (export.to_torch, ".pt2")
     path = out or model.resolve().with_name(f"{model.resolve().name}{ending}")
+    writable(path)
+    bundle = open_model(model, module)
     agreement = write(bundle, path, _inputs(bundle, check) if check else None)
     if as_json:
         typer.echo(json.dumps({"file": str(path), "bytes": path.stat().st_size, **asdict(agreement)}))

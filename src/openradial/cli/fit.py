@@ -121,6 +121,7 @@ def fit_command(
     from rich.console import Console
 
     from openradial.fitting import StoppedError, fit
+    from openradial.fitting.output import is_first_process
     from openradial.training.settings import read_toml
 
     selected = {name: value for name, value in {"data": data, **given}.items() if value is not None}
@@ -147,18 +148,12 @@ def fit_command(
     except StoppedError as error:
         console.print(f"{error}")
         raise typer.Exit(INTERRUPTED) from error
-    if not _is_first_process():
+    if not is_first_process():
         return
     if as_json:
         typer.echo(json.dumps({"model": str(out), **fitted.report.as_dict()}, indent=1))
     else:
         _print_report(fitted, out, printed)
-
-
-def _is_first_process() -> bool:
-    import torch.distributed as dist
-
-    return not (dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0
 
 
 def _print_start(console: "Console", printed: set[str], prepared: "PreparedData", settings: "Settings | None") -> None:
@@ -269,7 +264,7 @@ def _pair(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not (equals and name):
         raise OptionError(f"an option of the network is written name=value, got {text!r}")
-    for kind in (int, float):
+    for kind in () if "_" in value else (int, float):
         try:
             return name, kind(value)
         except ValueError:

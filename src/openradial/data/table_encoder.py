@@ -42,10 +42,7 @@ class NumberFeature:
         if values.min() == values.max():  # rounding could give it a mean beside its value and a tiny deviation
             mean, std = float(values[0]), 1.0
         else:
-            with np.errstate(over="ignore"):
-                mean, std = float(values.mean()), _deviation(values) if standardise else 1.0
-        if not (np.isfinite(mean) and np.isfinite(std)):
-            raise DataError(f"numbers up to {np.abs(values).max()} are too large to average; rescale them", column=name)
+            mean, std = float(values.mean()), _deviation(values) if standardise else 1.0
         return cls(name, mean, mean if standardise else 0.0, std)
 
     @property

@@ -27,7 +27,7 @@ from openradial.data.vocabulary import NUMBER, PADDING, UNKNOWN, WORD
 from openradial.errors import ExportError, OptionError, require
 from openradial.export.graph import INPUTS, RATE, Graph, GraphRejector
 from openradial.export.verification import Agreement, compare, random_inputs
-from openradial.files import write_text
+from openradial.files import writable, write_text
 
 FORMAT = "openradial export 1"
 LARGEST = 2**31 - 1  # bytes of one ONNX file
@@ -157,7 +157,7 @@ def _write(
     load: type["OnnxModel | TorchModel"],
 ) -> Agreement:
     """Write to a temporary file, verify it, and only then rename it."""
-    path = Path(path).expanduser()
+    path = writable(path)
     if path.is_dir():
         raise OptionError(f"expected a file to export to, got the folder {path}; name a file in it")
     scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -221,8 +221,7 @@ class ExportedModel(ABC):
         rate = self._rate(false_reject_rate)
         if isinstance(raw, Tensor):
             self.preprocessing.check(raw)
-        prepared = (self.preprocessing.ready(chunk) for chunk in self.preprocessing.chunks(raw))
-        parts = [self._predictions(self._run(x, rate)) for x in prepared if len(x)]
+        parts = [self._predictions(self._run(x, rate)) for x in self.preprocessing.batches(raw) if len(x)]
         return Predictions.concatenate(parts) if parts else self._predictions(self._no_outputs())
 
     @abstractmethod

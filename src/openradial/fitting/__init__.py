@@ -8,7 +8,8 @@ from openradial.fitting.held_out import HeldOut, hold_out
 from openradial.fitting.in_memory import FitData, as_source
 from openradial.fitting.networks import NetworkChoice, choose_network, choose_settings
 from openradial.fitting.options import FitOptions
-from openradial.fitting.pipeline import StoppedError, fit, training_folder
+from openradial.fitting.output import training_folder
+from openradial.fitting.pipeline import StoppedError, fit
 from openradial.fitting.preparation import PreparedData, prepare
 from openradial.fitting.report import FitReport
 

@@ -37,3 +37,10 @@ def test_a_text_is_text():
         inputs.prepare([b"profit"])
     with pytest.raises(DataError, match=r"^tokens must lie in 0..2, the words of this vocabulary, got 7..7; encode"):
         inputs.check(torch.tensor([[7]]))
+
+
+@pytest.mark.parametrize("raw", [[["1_0", "2"]], [["1", "2"], ["3", "_4"]]])
+def test_texts_with_underscores_are_no_numbers(raw):
+    with pytest.raises(DataError, match="points must hold numbers"):
+        PointInputs(2).prepare(raw)
+    assert PointInputs(2).prepare([["10", "2"]]).tolist() == [[10.0, 2.0]]

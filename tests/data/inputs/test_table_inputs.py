@@ -5,6 +5,7 @@ from made_bundles import ENCODER, table_rows
 
 from openradial.data import TableEncoder, read_table
 from openradial.data.inputs import TableInputs
+from openradial.data.inputs.base import MOST_ROWS
 from openradial.data.table_encoder import NumberFeature
 from openradial.errors import DataError
 
@@ -40,7 +41,8 @@ def test_gaps_are_filled_as_in_training(gap):
         ({"length": "long", "colour": "red"}, "length", "expected a number, got 'long'; correct it"),
         ({"length": [1], "colour": "red"}, "length", r"expected a number, got \[1\]"),
         ({"length": np.inf, "colour": "red"}, "length", "expected a finite number, got inf"),
-        ({"length": 1e300, "colour": "red"}, "length", r"1e\+300.*float32"),
+        ({"length": 1e100, "colour": "red"}, "length", r"1e\+100.*float32"),
+        ({"length": 1e300, "colour": "red"}, "length", r"expected a number up to 1e\+150, got 1e\+300"),
         ({"length": 1.0, "colour": "green"}, "colour", "'green'"),
         ([1.0, "red"], None, "a row must be a mapping from column to value, got list"),
     ],
@@ -91,3 +93,19 @@ def test_arrays_that_do_not_fit_are_refused(rows, message):
 def test_an_array_cannot_have_words():
     with pytest.raises(DataError, match="columns of words; pass rows as mappings"):
         TableInputs(ENCODER).prepare(np.zeros((1, 2)))
+
+
+@pytest.mark.parametrize("value", ["1e308", "1e200", "x", "1_0"])
+def test_rows_in_errors_are_counted_over_all_parts_of_a_file(tmp_path, value):
+    rows = [f"{i % 7},red" for i in range(MOST_ROWS + 10)]
+    rows[MOST_ROWS + 4] = f"{value},red"
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(["length,colour", *rows]))
+    inputs = TableInputs(ENCODER)
+    with pytest.raises(DataError) as raised:
+        list(inputs.batches(path))
+    assert (raised.value.path, raised.value.row, raised.value.column) == (str(path), MOST_ROWS + 5, "length")
+    values = [{"length": row.split(",")[0], "colour": "red"} for row in rows]
+    with pytest.raises(DataError) as raised:
+        list(inputs.batches(values))
+    assert (raised.value.path, raised.value.row) == (None, MOST_ROWS + 5)

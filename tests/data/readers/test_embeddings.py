@@ -88,3 +88,11 @@ def test_a_table_gives_labels_and_groups(tmp_path):
         sources.open(tmp_path / "a.csv", label="topic", embeddings=str(tmp_path / "b.npy"))
     with pytest.raises(OptionError, match="a table must be one of"):
         sources.open(tmp_path, label="topic", embeddings=str(tmp_path / "a.npy"))
+
+
+def test_a_header_that_claims_too_many_rows_is_damaged(tmp_path):
+    with (tmp_path / "a.npy").open("wb") as stream:
+        facts = {"descr": "<f8", "fortran_order": False, "shape": (10**12, 2)}
+        np.lib.format.write_array_header_1_0(stream, facts)
+    with pytest.raises(DataError, match=r"a\.npy: the features are damaged"):
+        read_embeddings(tmp_path / "a.npy")

@@ -1,4 +1,6 @@
+import ast
 import gzip
+import inspect
 import math
 import struct
 
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from openradial.data.readers import idx as reader
 from openradial.data.readers.idx import TYPES, labelled_images, read_idx
 from openradial.errors import DataError
 
@@ -139,3 +142,10 @@ def test_no_images_are_no_examples(tmp_path):
     found = labelled_images(folder_with(tmp_path, IMAGES[:0], LABELS[:0]), "train", CLASSES)
     assert len(found) == 0
     assert math.prod(found.inputs.shape[1:]) == 12
+
+
+def test_every_error_of_this_reader_has_the_path_of_the_file():
+    calls = [node for node in ast.walk(ast.parse(inspect.getsource(reader))) if isinstance(node, ast.Call)]
+    errors = [call for call in calls if getattr(call.func, "id", "") == "DataError"]
+    assert len(errors) > 4
+    assert all("path" in [keyword.arg for keyword in call.keywords] for call in errors)

@@ -125,7 +125,7 @@ def test_the_first_mixed_value_is_named_in_whichever_chunk(tmp_path):
         ),
         (
             'a,b\n1,"x\n2,y\n',
-            ": a quote is broken or not closed (unexpected end of data); double each quote inside quotes",
+            ": a quote is broken or not closed (line 3: unexpected end of data); double each quote inside quotes",
         ),
         (
             "a,b\n1,é\n".encode("latin-1"),

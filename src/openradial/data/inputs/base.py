@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from openradial.data.sources import stream
-from openradial.errors import DTypeError, OptionError, ShapeError
+from openradial.errors import DataError, DTypeError, OptionError, ShapeError
 
 AT_ONCE = 2**22  # numbers of network inputs that are held at a time: 16 MB in float32
 MOST_ROWS = 4096  # at a time, however small they are
@@ -95,6 +95,19 @@ class Inputs(ABC):
         x = raw if isinstance(raw, Tensor) else self.prepare(raw)
         self.check(x)
         return x
+
+    def batches(self, inputs: Any) -> Iterator[Tensor]:
+        """Yield prepared inputs in parts of bounded memory; rows in errors are counted from the first input."""
+        raw, done = self.expand(inputs), 0
+        for chunk in self.chunks(raw):
+            try:
+                x = self.ready(chunk)
+            except DataError as error:
+                error.row = None if error.row is None else error.row + done
+                error.path = error.path or (None if raw is inputs else str(inputs))
+                raise
+            done += len(x)
+            yield x
 
     def rows_at_once(self, items: Any) -> int:
         """Return how many inputs are predicted at a time."""

@@ -110,6 +110,9 @@ class TensorInputs(Inputs):
 
 def _floats(what: str, raw: ArrayLike) -> Any:
     try:
-        return np.ascontiguousarray(raw, dtype=np.float32)
+        values = np.asarray(raw)
+        if values.dtype.kind == "U" and "_" in "".join(values.flat):  # Python reads 1_0 as ten
+            raise ValueError("numbers have no underscores")
+        return np.ascontiguousarray(values, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise DataError(f"{what} must hold numbers in rows of one length, and does not ({error})") from error

@@ -49,5 +49,5 @@ def _read_array(path: Path) -> dict[str, NDArray[Any]]:
             return {name: np.stack(opened.read(columns=[name])[name].to_numpy()) for name in lists}
     except DataError:
         raise
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, MemoryError) as error:
         raise DataError(f"the features are damaged, or rows differ in length ({error})", path=path) from error

@@ -7,6 +7,7 @@ the header of a CSV file and without empty lines.
 import csv
 import gzip
 import json
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
@@ -127,7 +128,7 @@ def table_errors(path: Path) -> Iterator[None]:
     except csv.Error as error:
         message = f"a quote is broken or not closed ({error}); double each quote inside quotes"
         if "field limit" in str(error):
-            message = f"a value is longer than {csv.field_size_limit():,} characters; is a quote missing before it?"
+            message = f"a value is too long for CSV ({error}); shorten it, or write JSON Lines, which has no limit"
         raise DataError(message, path=path) from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"the gzip file is damaged ({error}); write or copy it again", path=path) from error
@@ -153,14 +154,17 @@ def csv_rows(lines: Iterable[str], delimiter: str | None = None) -> Iterator[lis
         if sum(text.count('"') for text in header) % 2 == 0 or len(header) == CHUNK:
             break
 
-    def read(delimiter: str, lines: Iterable[str], strict: bool) -> Iterator[list[str]]:
+    def read(delimiter: str, lines: Iterable[str], strict: bool) -> Any:
         return csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=strict)
 
     if delimiter is None:
         delimiter = max(DELIMITERS, key=lambda each: len(next(read(each, header, False), [])))
     reader = read(delimiter, chain(header, lines), True)
     yield _checked_header([name.strip() for name in next(reader, [])])
-    yield from filter(None, reader)
+    try:
+        yield from filter(None, reader)
+    except csv.Error as error:
+        raise csv.Error(f"line {reader.line_num}: {error}") from error
 
 
 def json_rows(lines: Iterable[str]) -> Iterator[TableRow]:
@@ -257,6 +261,10 @@ def _stream(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
         arrays = npz_columns(path)
         check_columns(list(arrays), columns)
         check_lengths({name: arrays[name] for name in columns})
+        matrices = {name.rstrip("0123456789") for name in columns if name[-1:].isdigit()}
+        others = [name for name in arrays if name not in columns and name.rstrip("0123456789") in matrices]
+        if others:  # columns of a matrix have no names that would tell whether they are the same
+            sys.stderr.write(f"note: {path}: the model uses {listed(columns)} and ignores {listed(others)}\n")
         values = zip(*(arrays[name] for name in columns), strict=True)
         rows = (dict(zip(columns, (value.item() for value in row), strict=True)) for row in values)
         yield from enumerate(rows, 1)

@@ -15,6 +15,7 @@ from openradial.data.readers.columns import Column, Numbers, number_column, word
 from openradial.data.readers.table_files import check_lengths, check_row, read_columns, table_errors
 from openradial.errors import DataError, OptionError, listed, nearest
 
+LARGEST = 1e150  # squares of larger numbers have no finite sum
 WHOLE = re.compile(r"([+-]?\d+)\.0*")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?")
 
@@ -35,9 +36,10 @@ class Table:
             if len(column) != len(self.labels):
                 lengths = f"{name!r} has {len(column)} values for {len(self.labels)} rows"
                 raise DataError(f"columns must be of one length: {lengths}")
-            if isinstance(column, Numbers) and np.isinf(column.values).any():
-                row = int(np.isinf(column.values).argmax())
-                message = f"expected a finite number, got {column.values[row]}; correct it, or leave it empty"
+            if isinstance(column, Numbers) and (is_large := np.abs(column.values) > LARGEST).any():
+                row = int(is_large.argmax())
+                wanted = "finite number" if np.isinf(column.values[row]) else f"number up to {LARGEST:g}"
+                message = f"expected a {wanted}, got {column.values[row]}; correct it, or leave it empty"
                 raise DataError(message, row=row + 1, column=name)
 
     def __len__(self) -> int:
