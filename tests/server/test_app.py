@@ -4,11 +4,11 @@ import json
 import httpx
 import numpy as np
 import pytest
-from asking import PATH, GatedModel, ask, assert_says, call, png, predict, says, send, until_entered
+from asking import PATH, GatedModel, as_json, ask, assert_says, call, png, predict, says, send, until_entered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from made_bundles import CLASSES, image_bundle, pixels, point_bundle, sequence_bundle, table_bundle, text_bundle
+from made_bundles import CLASSES, RAW, image_bundle, pixels, point_bundle, sequence_bundle, table_bundle, text_bundle
 
 from openradial.server import Limits, Service, create_app
 
@@ -141,11 +141,46 @@ def test_a_service_that_answers_nothing_is_not_ready(make_service, monkeypatch):
 
 
 def test_the_description_for_programs_names_every_path_and_status(make_service):
-    found = ask(make_service(POINTS), call("/openapi.json", "GET"))[0].json()
+    found = ask(make_service(IMAGES), call("/openapi.json", "GET"))[0].json()
     assert set(found["paths"]) == {"/v1/predict", "/v1/model", "/healthz", "/readyz", "/metrics"}
     operation = found["paths"]["/v1/predict"]["post"]
     assert list(operation["requestBody"]["content"]) == ["application/json", "multipart/form-data", "image/*"]
     assert set(operation["responses"]) == {"200", "400", "401", "408", "413", "415", "422", "431", "503"}
+
+
+NAMES = {"array": list, "object": dict, "string": str, "number": (int, float), "boolean": bool, "null": type(None)}
+
+
+def fits(schema, value):
+    """Whether a value has the types of a schema."""
+    if "anyOf" in schema:
+        return any(fits(each, value) for each in schema["anyOf"])
+    types = schema.get("type", [])
+    if types and not any(isinstance(value, NAMES[name]) for name in ([types] if isinstance(types, str) else types)):
+        return False
+    if isinstance(value, list):
+        return len(value) >= schema.get("minItems", 0) and all(fits(schema.get("items", {}), each) for each in value)
+    if isinstance(value, dict):
+        return set(schema["required"]) <= value.keys() and all(
+            fits(schema["properties"].get(name, {}), each) for name, each in value.items()
+        )
+    return True
+
+
+@pytest.mark.parametrize("make", RAW, ids=lambda make: make.__name__)
+def test_the_schema_describes_what_is_accepted_and_not_null(make, make_service):
+    service, raw = make_service(make()), as_json(RAW[make]())
+    request = ask(service, call("/openapi.json", "GET"))[0].json()["paths"]["/v1/predict"]["post"]["requestBody"]
+    schema = request["content"]["application/json"]["schema"]
+    assert schema["additionalProperties"] is False
+    inputs = schema["properties"]["inputs"]
+    assert inputs["maxItems"] == service.limits.items
+    assert fits(inputs, raw)
+    for refused in (None, [], {}, 7, True):
+        assert not fits(inputs, [refused])
+        assert predict(service, [refused]).status_code == 422
+    assert ("text/csv" in request["content"]) == (make is table_bundle)
+    assert ("image/*" in request["content"]) == (make is image_bundle)
 
 
 def test_the_description_for_people_loads_nothing_from_the_web(make_service):

@@ -6,6 +6,7 @@ from asking import PATH, ask, call, png, predict, says, send
 from made_bundles import image_bundle, pixels, point_bundle, sequence_bundle, table_bundle, text_bundle
 
 from openradial.server import RequestError, create_app
+from openradial.server.requests import RATE
 
 IMAGES, POINTS, SEQUENCES, TABLE, TEXTS = (
     make() for make in (image_bundle, point_bundle, sequence_bundle, table_bundle, text_bundle)
@@ -61,6 +62,8 @@ def test_a_rate_that_is_no_number_is_422_in_a_query(make_service):
         (POINTS, "image/png", "send application/json, got image/png"),
         (POINTS, "multipart/form-data; boundary=x", "send application/json, got multipart/form-data"),
         (POINTS, "", "send application/json, got no Content-Type"),
+        (POINTS, "text/csv", "send application/json, got text/csv"),
+        (TABLE, "text/plain", "send application/json or text/csv, got text/plain"),
         (IMAGES, "text/html", "send application/json, or images as multipart/form-data or image/*, got text/html"),
     ],
 )
@@ -120,6 +123,49 @@ def test_requests_that_hold_too_much_together_are_503(make_service):
     says(refused, 503, "requests already hold 60 bytes, the limit for all together; retry later")
     assert service.memory.used == 0
     assert predict(service, [[1, 2]]).status_code == 200
+
+
+CSV = "text/csv; charset=utf-8"
+
+
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
+def test_the_rows_of_a_table_may_come_as_csv(start, make_service):
+    service = make_service(TABLE)
+    answer = send(service, start + b'colour,other,length\r\nred,"1,2",1.5\r\nblue,x,\r\n', CSV, f"{PATH}?{RATE}=0.2")
+    rows = [{"length": 1.5, "colour": "red"}, {"length": None, "colour": "blue"}]
+    assert answer.status_code == 200
+    assert answer.json() == predict(service, rows, **{RATE: 0.2}).json()
+
+
+def test_a_row_of_csv_that_cannot_be_read_is_an_error_in_its_place(make_service):
+    found = send(make_service(TABLE), b"length,colour\n1,red\n2\nlong,red\n", CSV).json()["predictions"]
+    assert "label" in found[0]
+    assert "the header names 2 columns, but the row has 1 values" in found[1]["error"]
+    assert "'long'" in found[2]["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "facts"),
+    [
+        (b"a,b\n1,2\n", 422, ("columns length, colour", "there are a, b")),
+        (b"", 422, ("got nothing",)),
+        (b"length,colour\n", 422, ("at least one input",)),
+        (b"length,colour\n\xff,red\n", 400, ("UTF-8",)),
+        (b"length,length\n1,2\n", 422, ("length",)),
+        (b"length,colour\n" + b"1,red\n" * 4, 413, ("at most 3 inputs",)),
+        (b'length,colour\n1,"red', 422, ()),
+    ],
+)
+def test_a_csv_file_that_cannot_be_read_is_refused(body, status, facts, make_service):
+    answer = send(make_service(TABLE, items=3), body, CSV)
+    assert answer.status_code == status
+    for fact in facts:
+        assert fact in answer.json()["error"]
+
+
+def test_all_missing_columns_are_named_at_once(make_service):
+    answer = predict(make_service(TABLE), [{"other": 1}])
+    says(answer, 422, "the row has no columns length, colour; its columns are other")
 
 
 def test_a_slow_body_is_408(make_service):

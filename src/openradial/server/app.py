@@ -16,7 +16,6 @@ from starlette.responses import HTMLResponse, JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import openradial
-from openradial.data.inputs import ImageInputs
 from openradial.errors import OpenRadialError
 from openradial.server import schemas
 from openradial.server.batching import Result
@@ -66,7 +65,7 @@ def create_app(service: Service) -> FastAPI:
 
 
 def _add_routes(app: FastAPI, service: Service) -> None:
-    takes_images = isinstance(service.bundle.preprocessing, ImageInputs)
+    inputs = service.bundle.preprocessing
 
     async def predict(request: Request) -> Response:
         """Return a class or unknown for each input. An input that cannot be read gets an error at its position."""
@@ -76,7 +75,7 @@ def _add_routes(app: FastAPI, service: Service) -> None:
                 pass
 
         with service.memory.lease() as reserve:
-            asked = await read_request(request, service.limits, reserve, images=takes_images)
+            asked = await read_request(request, service.limits, reserve, inputs)
             results = await service.predict(asked, disconnected)
         request.state.log = {"inputs": len(results), "unknown": count_unknown(results)}
         return _response(results, service.false_reject_rate if asked.rate is None else asked.rate)
@@ -84,7 +83,7 @@ def _add_routes(app: FastAPI, service: Service) -> None:
     # Starlette's route handles the requests that FastAPI's describes: it takes a tenth less time
     app.add_route(PREDICT, predict, methods=["POST"])
     responses: dict[int | str, dict[str, Any]] = {200: {"model": schemas.PredictResponse}, **schemas.ERRORS}
-    app.post(PREDICT, responses=responses, openapi_extra=schemas.PREDICT_REQUEST)(predict)
+    app.post(PREDICT, responses=responses, openapi_extra=schemas.predict_request(inputs, service.limits.items))(predict)
 
     @app.get("/v1/model", response_model=schemas.ModelResponse)
     async def model() -> Any:

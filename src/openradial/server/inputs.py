@@ -118,6 +118,8 @@ def _text(value: Any, limits: Limits) -> str:
 
 
 def _row(value: Any, limits: Limits) -> dict[str, Any]:
+    if isinstance(value, RequestError):
+        raise value
     if not isinstance(value, dict):
         raise RequestError(422, f"a row must be an object of columns and values, got {_kind(value)}")
     return value

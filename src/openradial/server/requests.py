@@ -1,9 +1,11 @@
 """Read requests for predictions within limits, and define the error that answers a request that fails."""
 
 import asyncio
+import io
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, NamedTuple, NoReturn
 
 from starlette.datastructures import UploadFile
@@ -11,6 +13,8 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
+from openradial.data.inputs import ImageInputs, Inputs, TableInputs
+from openradial.data.readers.table_files import stream_lines
 from openradial.errors import OpenRadialError
 from openradial.server.settings import Limits
 
@@ -74,18 +78,23 @@ class MemoryBudget:
             self.used -= reserved
 
 
-async def read_request(request: Request, limits: Limits, reserve: Reserve, *, images: bool) -> PredictRequest:
-    """Read inputs and rate from JSON, from a form, or from the bytes of one image where the model takes ``images``."""
+async def read_request(request: Request, limits: Limits, reserve: Reserve, inputs: Inputs) -> PredictRequest:
+    """Read inputs and rate from JSON; for a model of images also from a form or one image, for tables from CSV."""
+    images, tables = isinstance(inputs, ImageInputs), isinstance(inputs, TableInputs)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     is_image = kind.startswith("image/") or kind == "application/octet-stream"
-    if kind != "application/json" and not (images and (is_image or kind == "multipart/form-data")):
-        others = ", or images as multipart/form-data or image/*" if images else ""
+    is_csv = kind == "text/csv" and tables
+    if kind != "application/json" and not is_csv and not (images and (is_image or kind == "multipart/form-data")):
+        others = ", or images as multipart/form-data or image/*" if images else " or text/csv" if tables else ""
         raise RequestError(415, f"send application/json{others}, got {kind or 'no Content-Type'}")
     body = await read_body(request, limits, reserve)
     query = request.query_params.get(RATE)
     if is_image:
         return PredictRequest([body], None if query is None else _parse_rate(query))
-    parsed = _parse_json(body) if kind == "application/json" else await _parse_form(request, body, limits)
+    if is_csv:
+        parsed = PredictRequest(_parse_csv(body, inputs.columns, limits), None)
+    else:
+        parsed = _parse_json(body) if kind == "application/json" else await _parse_form(request, body, limits)
     if not parsed.inputs:
         raise RequestError(422, "a request needs at least one input, got none")
     if len(parsed.inputs) > limits.items:
@@ -138,6 +147,18 @@ def _parse_json(body: bytes) -> PredictRequest:
     if other is not None:
         raise RequestError(422, f"the body may have the keys {' and '.join(KEYS)}, got {other!r}")
     return PredictRequest(fields["inputs"], fields.get(RATE))
+
+
+def _parse_csv(body: bytes, columns: Sequence[str], limits: Limits) -> list[Any]:
+    """Return the rows of a CSV file; a row that cannot be read is an error."""
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RequestError(400, f"a CSV file must be text in UTF-8 ({error})") from error
+    if not text.strip():
+        raise RequestError(422, "a CSV file needs a line of column names and at least one row, got nothing")
+    rows = islice(stream_lines(io.StringIO(text, newline=""), columns), limits.items + 1)
+    return [each.raw if each.error is None else RequestError(422, each.error.reason) for each in rows]
 
 
 class _FormParser(MultiPartParser):

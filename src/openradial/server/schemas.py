@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from openradial.data.inputs import Inputs, TableInputs
 from openradial.server.requests import RATE
 
 STATUSES = {
@@ -74,17 +75,34 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse, "description": text} for status, text in STATUSES.items()
 }
 
-INPUTS = (
-    "Images: rows of pixels (0 to 255), or a file in base64. Points: arrays of numbers. Sequences: arrays of steps. "
-    "Table rows: objects of columns and values. Texts: strings."
-)
 FILE = {"type": "string", "format": "binary"}
 RATE_SCHEMA = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
-INPUTS_SCHEMA = {"type": "array", "minItems": 1, "items": {}, "description": INPUTS}
-JSON_BODY = {"type": "object", "required": ["inputs"], "properties": {"inputs": INPUTS_SCHEMA, RATE: RATE_SCHEMA}}
-FORM = {"type": "object", "properties": {"images": {"type": "array", "items": FILE}, RATE: RATE_SCHEMA}}
-BODIES = {"application/json": JSON_BODY, "multipart/form-data": FORM, "image/*": FILE}
-PREDICT_REQUEST: dict[str, Any] = {
-    "requestBody": {"required": True, "content": {kind: {"schema": schema} for kind, schema in BODIES.items()}},
-    "parameters": [{"name": RATE, "in": "query", "required": False, "schema": RATE_SCHEMA}],
+NUMBERS = {"type": "array", "minItems": 1, "items": {"type": "number"}}
+PIXELS = {"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1}}
+ITEMS: dict[str, dict[str, Any]] = {
+    "images": {"anyOf": [PIXELS, {"type": "string"}], "description": "Rows of pixels (0 to 255), or a file in base64."},
+    "points": {**NUMBERS, "description": "The numbers of a point."},
+    "sequences": {"type": "array", "minItems": 1, "items": NUMBERS, "description": "The steps of a sequence."},
+    "texts": {"type": "string"},
 }
+
+
+def predict_request(inputs: Inputs, most: int) -> dict[str, Any]:
+    """Return the description of a request for at most ``most`` predictions of a model that takes these inputs."""
+    item = ITEMS.get(inputs.kind, {"not": {"type": "null"}})
+    if isinstance(inputs, TableInputs):
+        value = {"type": ["number", "string", "boolean", *(["null"] if inputs.encoder.missing == "mean" else [])]}
+        item = {"type": "object", "required": [*inputs.columns], "properties": dict.fromkeys(inputs.columns, value)}
+    array = {"type": "array", "minItems": 1, "maxItems": most, "items": item}
+    body = {"type": "object", "required": ["inputs"], "properties": {"inputs": array, RATE: RATE_SCHEMA}}
+    bodies: dict[str, Any] = {"application/json": {**body, "additionalProperties": False}}
+    if inputs.kind == "images":
+        files = {"type": "array", "minItems": 1, "maxItems": most, "items": FILE}
+        bodies["multipart/form-data"] = {"type": "object", "properties": {"images": files, RATE: RATE_SCHEMA}}
+        bodies["image/*"] = FILE
+    elif inputs.kind == "table":
+        bodies["text/csv"] = {"type": "string"}
+    return {
+        "requestBody": {"required": True, "content": {kind: {"schema": schema} for kind, schema in bodies.items()}},
+        "parameters": [{"name": RATE, "in": "query", "required": False, "schema": RATE_SCHEMA}],
+    }
