@@ -45,11 +45,14 @@ def test_types_are_inferred_and_what_cannot_be_used_is_left_out_with_a_note(path
         "zip": "category",
         "length": "number",
     }
-    assert made.inputs.columns == ("when", "zip", "length")
+    assert made.inputs.columns == ("when", "comment", "zip", "length")
     first, *others = made.notes
     assert first == "columns with one value or none are left out: site"
-    assert [note.partition(":")[0] for note in others] == [f"column {name!r} is left out" for name in ("id", "comment")]
-    assert made.num_features == 3 + 3 + 1  # month, weekday and elapsed days; three codes; a number
+    assert [note.partition(":")[0] for note in others] == [
+        "column 'id' is left out",
+        "column 'comment' holds free text",
+    ]
+    assert made.num_features == 3 + 256 + 3 + 1  # month, weekday and elapsed days; words; three codes; a number
 
 
 @pytest.mark.parametrize(
@@ -57,10 +60,10 @@ def test_types_are_inferred_and_what_cannot_be_used_is_left_out_with_a_note(path
     [
         ({"columns": "zip,length"}, ("zip", "length")),
         ({"columns": ["length"]}, ("length",)),
-        ({"drop": "when, zip"}, ("length",)),
+        ({"drop": "when, zip"}, ("comment", "length")),
         ({"columns": "zip,length", "drop": ["zip"]}, ("length",)),
-        ({"categorical": "id,length"}, ("id", "when", "zip", "length")),
-        ({"numeric": "zip"}, ("when", "zip", "length")),
+        ({"categorical": "id,length"}, ("id", "when", "comment", "zip", "length")),
+        ({"numeric": "zip"}, ("when", "comment", "zip", "length")),
         ({"columns": "length", "group": "id"}, ("length",)),
     ],
 )
@@ -73,14 +76,14 @@ def test_options_choose_columns(path, options, columns, in_memory):
         made = prepared(path, **options)
         assert made.inputs.columns == columns
         if "numeric" in options:
-            assert made.num_features == 3 + 1 + 1
+            assert made.num_features == 3 + 256 + 1 + 1
 
 
 def test_a_column_that_is_dropped_is_not_even_read(path):
     path.write_text(path.read_text().replace("C7,", "7,"))
     with pytest.raises(DataError, match=r"fit --categorical id"):
         prepared(path)
-    assert prepared(path, drop="id").inputs.columns == ("when", "zip", "length")
+    assert prepared(path, drop="id").inputs.columns == ("when", "comment", "zip", "length")
     assert "id" in prepared(path, categorical="id").inputs.columns
 
 
@@ -101,7 +104,7 @@ def test_identical_rows_are_found_without_the_identifier(path):
 def test_the_column_of_groups_may_be_an_identifier(path):
     made = prepared(path, group="id")
     assert "id" not in made.types
-    assert made.inputs.columns == ("when", "zip", "length")
+    assert made.inputs.columns == ("when", "comment", "zip", "length")
 
 
 def test_all_columns_of_an_array_are_used():
@@ -119,12 +122,12 @@ def test_predictions_are_those_of_fit_and_need_no_column_that_was_left_out(path,
     assert loaded.preprocessing == model.preprocessing
     train = prepared(path).train
     rows = [dict(zip(COLUMNS, row, strict=True)) for row in rows_of()]
-    used = [{name: row[name] for name in ("length", "zip", "when")} for row in rows]
+    used = [{name: row[name] for name in ("length", "zip", "when", "comment")} for row in rows]
     for raw in (rows, used, str(path), [row | {"length": float(row["length"])} for row in used]):
         raw = loaded.preprocessing.expand(raw)
         assert torch.equal(loaded.preprocessing.prepare(list(raw)), train.inputs)
     with path.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, ["when", "zip", "length", "kind"], extrasaction="ignore")
+        writer = csv.DictWriter(stream, ["when", "comment", "zip", "length", "kind"], extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
     assert loaded.predict(path).labels.tolist() == model.predict(rows).labels.tolist()
@@ -133,7 +136,7 @@ def test_predictions_are_those_of_fit_and_need_no_column_that_was_left_out(path,
 
 def test_both_methods_take_the_same_columns(path):
     model = openradial.fit(path, label="kind", method="best", drop="when", numeric="zip", epochs=1)
-    assert model.preprocessing.columns == ("zip", "length")
+    assert model.preprocessing.columns == ("comment", "zip", "length")
 
 
 def test_options_of_columns_are_read_from_toml_and_written_as_json(tmp_path):

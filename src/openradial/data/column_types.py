@@ -12,8 +12,8 @@ from openradial.data.readers.columns import Column, Numbers, Words
 from openradial.errors import DataError, listed
 
 ColumnType = Literal["number", "category", "date", "free text", "identifier", "constant"]
-# types that become inputs, each with a feature in table_encoder; an encoder of texts adds "free text" to both
-USED: tuple[ColumnType, ...] = ("number", "category", "date")
+# types that become inputs, each with a feature in table_encoder
+USED: tuple[ColumnType, ...] = ("number", "category", "date", "free text")
 # strptime formats of a day, a time may follow; of two that fit all values, the first one counts
 FORMATS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")
 FEW = 20  # so many different values are never identifiers
@@ -124,10 +124,14 @@ def type_notes(columns: Mapping[str, Column], types: Mapping[str, ColumnType]) -
     notes = [f"columns with one value or none are left out: {listed(constant)}"] if constant else []
     for name, kind in types.items():
         column = columns[name]
-        if kind in ("identifier", "free text"):
+        if kind == "free text":
+            notes.append(
+                f"column {name!r} holds free text: its words are hashed; --text {name} uses it alone, and better"
+            )
+        elif kind == "identifier":
             words = [] if isinstance(column, Numbers) else distinct_words(column)
             count = len(words) or int((~column.missing()).sum())
-            why = f"{count:,} different values in {len(column):,} rows look like {kind}{'s' * (kind == 'identifier')}"
+            why = f"{count:,} different values in {len(column):,} rows look like identifiers"
             ways = options(*[] if words else ["numeric"], "categorical", name=name)
             notes.append(f"column {name!r} is left out: {why}; {ways} uses it")
         elif kind == "date" and (day := date_format(name, column) or "").startswith("%d"):  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -16,10 +17,13 @@ from openradial.data.column_types import FORMATS, USED, ColumnType, date_format,
 from openradial.data.examples import Examples
 from openradial.data.readers.columns import Column, Numbers, Words, parse_words
 from openradial.data.readers.tables import Table, read_table
+from openradial.data.vocabulary import words_of
 from openradial.errors import DataError, check_choice, listed, nearest
 
 FORMAT = "openradial table encoder 1"
 MOST_CATEGORIES = 1000  # a column with more is text or an identifier
+TEXT_INPUTS = 256  # of free text
+TEXT_LENGTH = 3.0  # of its inputs together: a free text counts as much as nine columns of numbers
 PARTS = ("year", "month", "weekday", "hour", "elapsed days")  # of a date
 
 Missing = Literal["error", "mean"]
@@ -151,7 +155,34 @@ class DateFeature:
         return dict(zip(PARTS, rows[column.codes].T, strict=True))
 
 
-Feature = NumberFeature | WordFeature | DateFeature
+@dataclass(frozen=True)
+class TextFeature:
+    """A column of free text: its words are hashed to ``num_inputs`` inputs, each with a sign, and the row is scaled.
+
+    Nothing is learnt, so words that the training rows did not have are encoded like others. The length of a text does
+    not count; one without words, or a missing one, is all zeros.
+    """
+
+    name: str
+    num_inputs: int = TEXT_INPUTS
+    length: float = TEXT_LENGTH
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}#{i}" for i in range(self.num_inputs))
+
+    def encode(self, column: Words) -> NDArray[np.float32]:
+        rows = np.zeros((len(column.categories) + 1, self.num_inputs))  # code -1 selects the last one
+        for row, text in zip(rows, column.categories, strict=False):
+            for word in words_of(text):
+                code = crc32(word.encode("utf-8", "surrogatepass"))
+                row[code // 2 % self.num_inputs] += 1 - 2 * (code % 2)
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        encoded: NDArray[np.float32] = (self.length * rows / np.where(norms > 0, norms, 1.0)).astype(np.float32)
+        return encoded[column.codes]
+
+
+Feature = NumberFeature | WordFeature | DateFeature | TextFeature
 
 
 @dataclass(frozen=True)
@@ -294,12 +325,16 @@ def _fit_feature(name: str, column: Column, kind: ColumnType | None, standardise
         raise DataError(f"the column has no values at all; leave it out with {options('drop', name=name)}", column=name)
     if isinstance(column, Numbers):
         return NumberFeature.fit(name, column, standardise)
+    if kind == "free text":
+        return TextFeature(name)
     return DateFeature.fit(name, column, standardise) if kind == "date" else WordFeature.fit(name, column)
 
 
 def _feature(record: dict[str, Any]) -> Feature:
     if "parts" in record:
         return DateFeature(**record | {"parts": tuple(NumberFeature(**part) for part in record["parts"])})
+    if "num_inputs" in record:
+        return TextFeature(**record)
     return WordFeature(**record) if "categories" in record else NumberFeature(**record)
 
 

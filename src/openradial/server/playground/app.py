@@ -15,7 +15,7 @@ from starlette.responses import FileResponse, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
 from openradial.data.inputs import Inputs, TableInputs
-from openradial.data.table_encoder import DateFeature, Feature, NumberFeature
+from openradial.data.table_encoder import DateFeature, Feature, NumberFeature, TextFeature
 from openradial.server.app import create_app
 from openradial.server.playground.digits import NAMES, SIDE, GreyImage, digit_model, facts, like_mnist, predict_digit
 from openradial.server.playground.learning import SpiralSettings
@@ -209,4 +209,6 @@ def _form_field(feature: Feature) -> dict[str, Any]:
         return {"name": feature.name, "usual": float(f"{feature.mean:.4g}"), "words": None}
     if isinstance(feature, DateFeature):
         return {"name": feature.name, "usual": feature.example, "words": None}
+    if isinstance(feature, TextFeature):
+        return {"name": feature.name, "usual": "", "words": None}
     return {"name": feature.name, "usual": None, "words": list(feature.categories)}
