@@ -338,7 +338,9 @@ def test_words_of_free_text_are_hashed_with_a_sign_and_the_row_is_scaled():
 
 
 def test_free_text_is_encoded_and_saved(tmp_path):
-    rows = "".join(f"{i % 7 + 0.5},the {'red' if i % 2 else 'blue'} card number {i} is lost,{'ab'[i % 2]}\n" for i in range(60))
+    rows = "".join(
+        f"{i % 7 + 0.5},the {'red' if i % 2 else 'blue'} card number {i} is lost,{'ab'[i % 2]}\n" for i in range(60)
+    )
     (tmp_path / "t.csv").write_text("x,note,kind\n" + rows)
     table = read_table(tmp_path / "t.csv", label="kind")
     types = infer_types(table.columns)
