@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from openradial.bundle import describe, load
+from openradial.bundle import describe
 from openradial.data import Examples
+from openradial.files import WEIGHTS, read_tensors
 from openradial.heads import RadialHead, SoftmaxHead
 from openradial.server.playground import digits
 from openradial.training import Settings
@@ -35,7 +36,8 @@ def test_a_trained_classifier_comes_back_from_its_files_as_it_was(data, tmp_path
     bundle = train_digits(head, data, Settings(epochs=2, batch_size=50, channels_last=True))
     assert isinstance(bundle.head, kind)
     keep(bundle, tmp_path / head)
-    assert {tensor.dtype for tensor in load(tmp_path / head).net.parameters()} == {torch.float16}
+    stored, _ = read_tensors(tmp_path / head / WEIGHTS)
+    assert {tensor.dtype for name, tensor in stored.items() if name.startswith("network.")} == {torch.float16}
     monkeypatch.setattr(digits, "MODELS", tmp_path)
     again = digits.digit_model.__wrapped__(head)
     before, after = bundle.predict(data.test.inputs), again.predict(data.test.inputs)

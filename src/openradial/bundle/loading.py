@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from openradial.bundle.card import sections
@@ -22,6 +23,7 @@ TYPES = (inputs.ImageInputs, inputs.PointInputs, inputs.SequenceInputs, inputs.T
 KINDS: dict[str, type[Inputs]] = {each.kind: each for each in TYPES}
 # what wrong contents may raise, also in networks that are built from them
 DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
+HALF = (torch.float16, torch.bfloat16)  # weights may be stored so, and are loaded as float32
 
 
 def load(folder: Path | str, *, modules: Iterable[str] = ()) -> OpenClassifier:
@@ -91,9 +93,9 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
         raise BundleError(f"{folder / WEIGHTS} is not a complete safetensors file ({_one_line(error)})") from error
     wrong = unusable(tensors)
     if wrong is not None:
-        raise BundleError(f"the weights of {folder} must be finite float32 or float64, and {wrong}")
+        raise BundleError(f"the weights of {folder} must be finite, and {wrong}")
     # in memory of their own: the file may be removed, and some kernels need aligned addresses
-    return {name: tensor.clone() for name, tensor in tensors.items()}
+    return {name: tensor.float() if tensor.dtype in HALF else tensor.clone() for name, tensor in tensors.items()}
 
 
 def _check_weights(folder: Path, record: BundleRecord) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-import torch
 from torch import Tensor
 
 from openradial import files
@@ -29,7 +28,7 @@ def save(model: OpenClassifier, folder: Path | str, overwrite: bool = False) -> 
     record, tensors = make_record(model), classifier_tensors(model)
     wrong = unusable(tensors)
     if wrong is not None:
-        raise BundleError(f"the weights of a bundle must be finite float32 or float64, and {wrong}")
+        raise BundleError(f"the weights of a bundle must be finite, and {wrong}")
     try:
         make_network(record.network, model.head.num_outputs, model.net.state_dict())
     except OpenRadialError as error:
@@ -69,10 +68,8 @@ def make_record(model: OpenClassifier) -> BundleRecord:
 
 
 def unusable(tensors: Mapping[str, Tensor]) -> str | None:
-    """Return which tensor holds nan, infinite weights or another type of floats, and the way out."""
+    """Return which tensor holds nan or infinite weights, and the way out."""
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64):
-            return f"{name!r} is {tensor.dtype}; convert the network with .float() and save it again"
         is_weight = name.startswith(("network.", "head."))  # calibration scores may be infinite
         for kind, wrong in (("nan", tensor.isnan()), ("infinite values", tensor.isinf() & is_weight)):
             if bool(wrong.any()):

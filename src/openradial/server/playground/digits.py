@@ -23,9 +23,7 @@ GreyImage = NDArray[np.uint8]  # (h, w)
 @cache
 def digit_model(name: str) -> OpenClassifier:
     """Load one of the two classifiers; its weights are stored in half precision."""
-    bundle = load(MODELS / name)
-    bundle.net.float()
-    return bundle
+    return load(MODELS / name)
 
 
 def like_mnist(ink: GreyImage) -> GreyImage:
