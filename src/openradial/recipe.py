@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from openradial.errors import OptionError, check_choice, check_count, check_positive
+from openradial.errors import OptionError, check_choice, check_count, check_label_smoothing, check_positive
 from openradial.functional import safe_beta
 from openradial.heads import CACHead, ClosedFormRadialHead, DOCHead, Head, RadialHead, SoftmaxHead
 from openradial.nn import RadialLoss
 from openradial.scorers import Combination, MahalanobisScorer, NeighbourScorer, Scorer
 from openradial.training import Objective
+from openradial.training.mixup import MixupObjective
 from openradial.training.outliers import DEFAULTS, OutlierObjective, check_kinds
 
 __all__ = ["Recipe", "closed_form_recipe", "default_recipe", "hidden_layer_names"]
@@ -53,6 +54,8 @@ class Recipe:
         outliers: kinds of outliers that are made from each batch while training, see
             :func:`openradial.training.make_outliers`.
         outlier_weight: weight of their loss; 0 for none.
+        label_smoothing: moves the target from its prototype to the centre of all, by this share.
+        mixup: train on weighted means of two examples, with weights from Beta(mixup, mixup); 0 for none.
         layers: hidden layers whose activations are compared with those of the training data, as
             :func:`openradial.nn.hidden_layers` names them.
         neighbours: the distance to this nearest training example counts.
@@ -73,6 +76,8 @@ class Recipe:
     beta: float | Literal["safe", "fit"] = "fit"
     outliers: tuple[str, ...] = ()
     outlier_weight: float = 0.3
+    label_smoothing: float = 0.0
+    mixup: float = 0.0
     layers: tuple[str, ...] = ()
     neighbours: int = 1
     cosine: bool = False
@@ -102,6 +107,13 @@ class Recipe:
             raise OptionError(f"outliers must have a finite weight of at least 0, got {weight!r}; 0 makes none")
         if self.outliers:
             check_kinds(self.outliers)
+        check_label_smoothing(self.label_smoothing)
+        if self.label_smoothing and self.head not in ("radial", "softmax"):
+            raise OptionError(f"label_smoothing is for the heads radial and softmax, got {self.head!r}; leave it out")
+        if self.mixup:
+            check_positive("mixup", self.mixup)
+            if self.outliers and weight:
+                raise OptionError("mixup gives means of examples a class, and outliers none; set outliers=0")
         check_count("neighbours", self.neighbours)
 
     def make_head(self, num_classes: int) -> Head:
@@ -117,14 +129,18 @@ class Recipe:
         options: dict[str, Any] = {"class_weight": self.class_weight, "random_features": self.random_features}
         return ClosedFormRadialHead(classes, num_features, beta, self.scale, seed=seed, **options)
 
-    def make_objective(self, head: Head, class_weight: Tensor | None = None) -> Objective | OutlierObjective:
+    def make_objective(
+        self, head: Head, class_weight: Tensor | None = None
+    ) -> Objective | OutlierObjective | MixupObjective:
         """Return what training minimises: the loss of the head, and that of outliers if there are any."""
         loss: Any = head.loss
-        if self.head != "radial":
-            return Objective(loss)
-        if class_weight is not None or self.loss == "distance":
-            # without beta, which only scales the loss and may be fitted after training
-            loss = RadialLoss(scale=self.scale, weight=class_weight, metric=METRICS[self.loss])  # type: ignore[arg-type]
+        options: dict[str, Any] = {"weight": class_weight, "label_smoothing": self.label_smoothing}
+        if self.head == "softmax":
+            loss = nn.CrossEntropyLoss(**options)
+        elif self.head == "radial":  # without beta, which only scales the loss and may be fitted after training
+            loss = RadialLoss(scale=self.scale, metric=METRICS[self.loss], **options)  # type: ignore[arg-type]
+        if self.mixup:
+            return MixupObjective(loss, self.mixup)
         has_outliers = self.outliers and self.outlier_weight
         return OutlierObjective(loss, self.outliers, self.outlier_weight) if has_outliers else Objective(loss)
 

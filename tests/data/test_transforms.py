@@ -1,11 +1,12 @@
 import re
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openradial.data.transforms import Compose, Normalise, RandomFlip, RandomShift
+from openradial.data.transforms import Compose, Normalise, RandomErase, RandomFlip, RandomShift
 from openradial.errors import OptionError, ShapeError
 
 
@@ -73,20 +74,40 @@ def test_each_image_is_mirrored_or_not():
     assert torch.equal(RandomFlip(0.0)(x, seeded()), x)
 
 
-@given(padding=st.integers(1, 3), seed=st.integers(0, 50))
-def test_each_image_is_cut_from_its_padded_self(padding, seed):
+@given(pixels=st.integers(1, 3), seed=st.integers(0, 50))
+def test_each_image_is_cut_from_its_reflected_self(pixels, seed):
     x = images(5, seed=seed)
-    found = RandomShift(padding)(x, seeded(seed))
+    found = RandomShift(pixels)(x, seeded(seed))
     assert found.shape == x.shape
-    for image, original in zip(found, x, strict=True):
-        padded = torch.nn.functional.pad(original, (padding,) * 4)
-        cuts = [padded[:, i : i + 5, j : j + 4] for i in range(2 * padding + 1) for j in range(2 * padding + 1)]
-        assert any(torch.equal(image, cut) for cut in cuts)
+    assert found.dtype == x.dtype
+    for image, original in zip(found.numpy(), x.numpy(), strict=True):
+        padded = np.pad(original, ((0, 0), (pixels,) * 2, (pixels,) * 2), mode="reflect")
+        cuts = [padded[:, i : i + 5, j : j + 4] for i in range(2 * pixels + 1) for j in range(2 * pixels + 1)]
+        assert any(np.array_equal(image, cut) for cut in cuts)
+
+
+@given(pixels=st.integers(1, 8), seed=st.integers(0, 50))
+def test_a_square_of_each_image_is_erased(pixels, seed):
+    x = torch.ones(6, 2, 7, 5)
+    erased = RandomErase(pixels)(x, seeded(seed)) == 0
+    assert torch.equal(x, torch.ones(6, 2, 7, 5))  # the batch itself is unchanged
+    for image in erased:
+        assert torch.equal(image[0], image[1])
+        rows, columns = image[0].any(1), image[0].any(0)
+        assert torch.equal(image[0], rows[:, None] & columns)  # a rectangle ...
+        for side in (rows, columns):
+            (inside,) = side.nonzero(as_tuple=True)
+            assert inside.tolist() == list(range(int(inside[0]), int(inside[-1]) + 1))  # ... without gaps
+            assert (pixels + 1) // 2 <= len(inside) <= pixels or len(inside) == len(side)
+
+
+def test_images_cannot_move_farther_than_they_are_wide():
+    with pytest.raises(OptionError, match="images of 3 x 3 pixels cannot move by 3; shift less"):
+        RandomShift(3)(torch.zeros(2, 1, 3, 3), seeded())
 
 
 def test_all_shifts_occur():
-    x = torch.zeros(400, 1, 3, 3, dtype=torch.uint8)
-    x[:, :, 1, 1] = 1
+    x = torch.arange(9, dtype=torch.uint8).view(1, 1, 3, 3).repeat(400, 1, 1, 1)
     assert len({tuple(image.flatten().tolist()) for image in RandomShift(1)(x, seeded())}) == 9
 
 
@@ -99,5 +120,5 @@ def test_the_same_generator_gives_the_same_batch():
 def test_options_out_of_range_are_refused():
     with pytest.raises(OptionError, match=r"probability must lie in 0..1, got 1.5"):
         RandomFlip(1.5)
-    with pytest.raises(OptionError, match="padding must be a whole number of at least 1, got 0"):
+    with pytest.raises(OptionError, match="pixels must be a whole number of at least 1, got 0"):
         RandomShift(0)

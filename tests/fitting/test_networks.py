@@ -26,7 +26,7 @@ def files(tmp_path, side, channels):
 
 @pytest.mark.parametrize(
     ("size", "channels", "network", "shift"),
-    [(8, 1, "mlp", 0), (16, 1, "mnist_radial", 0), (28, 1, "mnist_radial", 0), (32, 3, "resnet18", 4)],
+    [(8, 1, "mlp", 0), (16, 1, "mnist_radial", 0), (28, 1, "fast_cnn", 1), (32, 3, "fast_cnn", 2)],
 )
 def test_images_get_a_network_by_their_size(size, channels, network, shift):
     choice = choose_network(FitOptions("set"), pictures(size, channels))
@@ -42,7 +42,7 @@ def test_images_of_a_folder_get_the_largest_usual_size_not_above_theirs(tmp_path
 
 def test_photographs_are_trained_from_scratch_unless_a_network_with_weights_is_named(tmp_path):
     source = files(tmp_path, 200, 3)
-    assert choose_network(FitOptions("set"), source).name == "resnet18"
+    assert choose_network(FitOptions("set"), source).name == "fast_cnn"
     choice = choose_network(FitOptions("set", model="efficientnet_lite0"), source)
     assert (choice.name, choice.weights, choice.size, choice.channels) == ("efficientnet_lite0", "imagenet", 128, 3)
     assert choose_network(FitOptions("set", model="efficientnet_lite0", size=96), source).size == 96
@@ -73,7 +73,9 @@ def test_what_the_user_says_of_the_network_wins():
     [(FitOptions("x", size=32), pictures(28)), (FitOptions("x", flip=True), sources.open("spiral"))],
 )
 def test_a_size_or_a_flip_where_there_is_none_is_refused(options, source):
-    with pytest.raises(OptionError, match=r"size is for folders of images|size and flip are for images"):
+    with pytest.raises(
+        OptionError, match=r"size is for folders of images|flip is for images, and spiral holds points; leave it out"
+    ):
         choose_network(options, source)
 
 
@@ -110,9 +112,31 @@ def test_convolutions_are_trained_with_channels_innermost():
 
 def test_many_classes_get_wider_networks():
     names = tuple(map(str, range(51)))
-    for size, options in ((8, {"hidden": (256, 256)}), (32, {"width": 64})):
-        data = Examples(torch.zeros(51, 3, size, size, dtype=torch.uint8), torch.arange(51), names)
-        assert options.items() <= choose_network(FitOptions("set"), DataSource("set", "images", data)).options.items()
+    data = Examples(torch.zeros(51, 3, 8, 8, dtype=torch.uint8), torch.arange(51), names)
+    options = choose_network(FitOptions("set"), DataSource("set", "images", data)).options
+    assert options["hidden"] == (256, 256)
+
+
+def test_colour_images_are_mirrored_and_all_are_moved_unless_the_options_differ():
+    def augmentation(channels, **options):
+        choice = choose_network(FitOptions("set", **options), pictures(32, channels))
+        return choice.flip, choice.options["test_flip"], choice.shift, choice.cutout
+
+    assert augmentation(3) == (True, True, 2, 0)
+    assert augmentation(1) == (False, False, 2, 0)
+    assert augmentation(3, flip=False, shift=0, cutout=8) == (False, False, 0, 8)
+    assert augmentation(1, flip=True, shift=4) == (True, True, 4, 0)
+
+
+def test_the_fast_network_takes_large_steps_on_large_batches():
+    def settings(n, **training):
+        return choose_settings(FitOptions("set", training=training), NetworkChoice("fast_cnn", size=32), n)
+
+    assert (settings(27_000).batch_size, settings(27_000).epochs) == (1024, 17)
+    assert (settings(500).batch_size, settings(500).learning_rate) == (32, 1.5 * 32 / 1024)
+    assert settings(27_000, batch_size=256).learning_rate == 1.5 / 4
+    assert settings(27_000, epochs=10).warmup_epochs == 2.0
+    assert settings(27_000, precision="float32").precision == "float32"
 
 
 def test_an_option_that_the_network_does_not_have_is_refused_before_data_are_prepared():

@@ -85,14 +85,14 @@ def test_training_images_are_shifted_and_flipped_and_others_are_not(tmp_path):
         for i in range(40):
             pixels = np.random.default_rng(i).integers(0, 255, (32, 32, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(tmp_path / name / f"{i}.png")
-    prepared = prepare(FitOptions(str(tmp_path), size=32, flip=True))
-    assert prepared.network.shift == 4
+    prepared = prepare(FitOptions(str(tmp_path), size=32, cutout=8))
+    assert (prepared.network.shift, prepared.network.flip, prepared.network.cutout) == (2, True, 8)
 
     def epoch(number, **options):
         return torch.cat([x for x, _ in prepared.batches(prepared.train, 16, **options).epoch(number)])
 
     assert torch.equal(epoch(0), epoch(1))
-    first, second = (epoch(n, shuffle=True, flip=True).sum((1, 2, 3)).sort().values for n in (0, 1))
+    first, second = (epoch(n, shuffle=True).sum((1, 2, 3)).sort().values for n in (0, 1))
     assert not torch.equal(first, second)
 
 
@@ -113,7 +113,7 @@ def test_tokens_are_refused():
     ("data", "values", "message"),
     [
         ("digits", {"size": 28}, "size is for folders of images; digits has its own"),
-        ("spiral", {"flip": True}, "size and flip are for images, and spiral holds points"),
+        ("spiral", {"flip": True}, "flip is for images, and spiral holds points"),
         ("digits", {"known": "six"}, "there is no class 'six'"),
         ("no/where", {}, "no/where"),
     ],

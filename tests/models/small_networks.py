@@ -34,6 +34,7 @@ SMALL = {
     "mnist_softmax": ({}, images(1, 28)),
     "mnist_radial": ({}, images(1, 28)),
     "mnist_radial_dropout": ({}, images(1, 28)),
+    "fast_cnn": ({"widths": (8, 8, 8), "test_flip": True}, images(3, 16)),
     "resnet18": ({"width": 8, "stem": "small"}, images(3, 16)),
     "resnet34": ({"width": 4}, images(3, 32)),
     "resnet50": ({"width": 4}, images(3, 32)),

@@ -1,4 +1,4 @@
-"""Transforms of complete batches of images: random flips and shifts, and normalisation. No loop over images.
+"""Transforms of complete batches of images: random flips, shifts and erased squares, and normalisation.
 
 A transform takes a batch ``(n, c, h, w)`` and a generator of random numbers, and returns a batch.
 """
@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
-from torch.nn.functional import pad
 
 from openradial.errors import OptionError, ShapeError, check_count, check_positive
 
@@ -107,15 +106,44 @@ class RandomFlip:
 
 @dataclass(frozen=True)
 class RandomShift:
-    """Pad each image with zeros and crop it to its size again at a random position."""
+    """Move each image by up to so many pixels in both directions; what comes in at the border is a reflection."""
 
-    padding: int = 4
+    pixels: int = 4
 
     def __post_init__(self) -> None:
-        check_count("padding", self.padding)
+        check_count("pixels", self.pixels)
 
     def __call__(self, x: Tensor, generator: Generator) -> Tensor:
-        n, p, (h, w) = len(x), self.padding, x.shape[-2:]
-        down, right = torch.randint(2 * p + 1, (2, n), generator=generator).to(x.device)
-        windows = pad(x, (p, p, p, p)).unfold(2, h, 1).unfold(3, w, 1)  # (n, c, 2p + 1, 2p + 1, h, w), a view
-        return windows[torch.arange(n, device=x.device), :, down, right]
+        if self.pixels >= min(x.shape[-2:]):
+            raise OptionError(
+                f"images of {x.shape[-2]} x {x.shape[-1]} pixels cannot move by {self.pixels}; shift less"
+            )
+        moves = torch.randint(-self.pixels, self.pixels + 1, (2, len(x)), generator=generator).to(x.device)
+        rows, columns = (_reflected(move, side) for move, side in zip(moves, x.shape[-2:], strict=True))
+        n = torch.arange(len(x), device=x.device).view(-1, 1, 1, 1)
+        c = torch.arange(x.shape[1], device=x.device).view(1, -1, 1, 1)
+        return x[n, c, rows[:, None, :, None], columns[:, None, None, :]]
+
+
+def _reflected(move: Tensor, side: int) -> Tensor:
+    """Return which pixels of a side are seen after moves, ``(n,) -> (n, side)``; the outermost one is not repeated."""
+    seen = (torch.arange(side, device=move.device) + move.unsqueeze(1)).abs()
+    return torch.where(seen < side, seen, 2 * (side - 1) - seen)
+
+
+@dataclass(frozen=True)
+class RandomErase:
+    """Set a square of each image at a random position to 0, the mean of normalised images (Cutout, DeVries 2017)."""
+
+    pixels: int = 8
+
+    def __post_init__(self) -> None:
+        check_count("pixels", self.pixels)
+
+    def __call__(self, x: Tensor, generator: Generator) -> Tensor:
+        inside = []
+        for side in x.shape[-2:]:
+            centre = torch.randint(side, (len(x), 1), generator=generator)
+            before = torch.arange(side) - (centre - self.pixels // 2)  # (n, side)
+            inside.append(((before >= 0) & (before < self.pixels)).to(x.device))
+        return x.masked_fill((inside[0].unsqueeze(2) & inside[1].unsqueeze(1)).unsqueeze(1), 0)

@@ -36,7 +36,7 @@ def encode_source(options: FitOptions, source: DataSource) -> tuple[DataSource, 
 def _choose(options: FitOptions, source: DataSource) -> tuple[Encoder | None, tuple[str, ...]]:
     """Return the encoder of the options, or the best one that is here or can be fetched."""
     kind = "texts" if source.text is not None else source.kind
-    is_closed = options.choose_method("table") == "closed-form" and not options.flip
+    is_closed = options.choose_method("table") == "closed-form"
     if source.text is not None and (not is_closed or options.size is not None):
         raise OptionError("texts are fitted in closed form on the features of an encoder; leave out other options")
     asked = options.encoder != "auto"

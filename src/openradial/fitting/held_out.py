@@ -12,7 +12,8 @@ from openradial.errors import DataError, OptionError
 from openradial.recipe import MIN_COMBINATION
 
 MOST = 5_000  # examples of a held-out part: a rate of 5 % is then known to about ± 0.6 %
-SHARE = 0.15  # of the known data, for each held-out part
+SHARE, ENOUGH = 0.15, 1_500  # of the known data, for each held-out part, up to so many examples (± 1.1 %)
+LARGE_SHARE = 0.05  # where that is more: training profits from the rest
 LARGEST = 0.4  # share that the calibration may take if it needs more
 ALONE = ": the score of the head alone decides, because other scores need more examples"
 FOR_THREE, FOR_TWO = 10, 5  # examples per class needed to hold out three parts, or two
@@ -37,9 +38,9 @@ def hold_out(
 ) -> HeldOut:
     """Split known examples by class, at random.
 
-    Each held-out part gets 15 % of the data, at most 5,000 examples; the calibration gets what the rate needs. With few
-    examples, the calibration takes priority, then the report, then the combination. ``has_test_data`` says that the
-    report has other data. Examples of one of the ``groups``, ``(n,)``, stay together.
+    Each held-out part gets 15 % of the data up to 1,500 examples, or 5 % up to 5,000; the calibration gets what the
+    rate needs. With few examples, the calibration takes priority, then the report, then the combination.
+    ``has_test_data`` says that the report has other data. Examples of one of the ``groups``, ``(n,)``, stay together.
     """
     _check(known)
     n, each, needed = len(known), len(known) / len(known.classes), examples_needed(rate)
@@ -48,7 +49,8 @@ def hold_out(
         least["report"] = 1
     if each >= FOR_THREE:
         least["combination"] = MIN_COMBINATION
-    sizes = {name: max(min(MOST, round(SHARE * n)), number) for name, number in least.items()}
+    usual = max(min(ENOUGH, round(SHARE * n)), min(MOST, round(LARGE_SHARE * n)))
+    sizes = {name: max(usual, number) for name, number in least.items()}
     while len(sizes) > 1 and sum(sizes.values()) > n / 2:
         sizes.popitem()  # the one with the lowest priority
     if sizes["calibration"] > LARGEST * n:

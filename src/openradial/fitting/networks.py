@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from openradial import models
 from openradial.data.sources import DataSource
 from openradial.errors import OptionError, listed, nearest
@@ -12,9 +14,11 @@ from openradial.fitting.options import FitOptions
 from openradial.training import Settings
 
 PRETRAINED = "efficientnet_lite0"
+FAST = "fast_cnn"
+FAST_WIDTHS, GREY_WIDTHS, LARGE_WIDTHS = (64, 256, 256), (32, 64, 128), (32, 64, 128, 256)  # about as fast each
 PRETRAINED_SIZE = 128  # pixels: a third of the work of 224
-NARROW: Mapping[str, Mapping[str, Any]] = {"mlp": {"hidden": (100, 100)}, "resnet18": {"width": 32}}
-WIDE: Mapping[str, Mapping[str, Any]] = {"mlp": {"hidden": (256, 256)}, "resnet18": {"width": 64}}
+NARROW: Mapping[str, Mapping[str, Any]] = {"mlp": {"hidden": (100, 100)}}
+WIDE: Mapping[str, Mapping[str, Any]] = {"mlp": {"hidden": (256, 256)}}
 MANY = 50  # classes; above, networks are wide
 SIZES = (8, 16, 28, 32, 64)  # pixels: images of a folder get the largest that is not above theirs
 
@@ -29,6 +33,8 @@ class NetworkChoice:
     size: int | None = None  # of images
     channels: int | None = None
     shift: int = 0  # images: by how many pixels they are moved at random while training
+    flip: bool = False  # images: mirrored at random while training
+    cutout: int = 0  # images: side of a square that is erased while training
 
     @property
     def image_size(self) -> tuple[int, int]:
@@ -41,8 +47,8 @@ def choose_network(options: FitOptions, source: DataSource, num_inputs: int | No
     widths = WIDE if len(source.classes) > MANY else NARROW
     if source.kind == "images":
         return _for_images(options, *_image_size(options, source), widths)
-    if options.size is not None or options.flip:
-        raise OptionError(f"size and flip are for images, and {source.name} holds {source.kind}")
+    if given := [name for name in ("size", "flip", "shift", "cutout") if getattr(options, name)]:
+        raise OptionError(f"{given[0]} is for images, and {source.name} holds {source.kind}; leave it out")
     shape = tuple(getattr(source.train, "inputs", source.train.labels).shape)
     implied = {"inputs": num_inputs or shape[-1], "channels": shape[-1]}
     name, defaults = options.model, dict[str, Any]()
@@ -61,6 +67,8 @@ def choose_settings(options: FitOptions, choice: NetworkChoice, examples: int) -
         seen, most = 100_000, 30
     elif choice.name == "mlp":
         seen, most = 300_000, 100
+    elif choice.name == FAST:
+        seen = 450_000
     elif choice.name.startswith("mnist"):
         seen = 600_000
     # of our own networks those with convolutions, which are faster so; others may not accept it
@@ -72,11 +80,29 @@ def choose_settings(options: FitOptions, choice: NetworkChoice, examples: int) -
         "seed": options.seed,
         "channels_last": channels_last,
     }
-    if choice.weights is not None:
+    if choice.name == FAST:
+        default |= _fast_settings({"epochs": default["epochs"], **options.training}, examples)
+    elif choice.weights is not None:
         default |= {"learning_rate": 5e-4, "warmup_epochs": 0.5}
     if options.reset == "closed-form":  # small steps, so that a good start is not lost
         default |= {"learning_rate": 1e-4, "frozen_statistics": True}
     return Settings.from_mapping({**default, **options.training})
+
+
+def _fast_settings(given: Mapping[str, Any], examples: int) -> dict[str, Any]:
+    """Return settings after airbench94 (Jordan, 2024): large steps on large batches, larger ones for biases."""
+    epochs, usual = given["epochs"], max(32, min(1024, 2 ** round(math.log2(max(1, examples / 25)))))
+    batch_size = given.get("batch_size", usual)
+    steps = {"optimiser": "sgd", "momentum": 0.85, "nesterov": True, "learning_rate": 1.5 * batch_size / 1024}
+    decay = {"weight_decay": 1.33e-3, "bias_factor": 64.0, "schedule": "linear", "warmup_epochs": 0.2 * epochs}
+    precision = "bfloat16" if has_fast_bfloat16() else "float32"
+    return {"batch_size": batch_size, "precision": precision, **steps, **decay}
+
+
+def has_fast_bfloat16() -> bool:
+    """Return whether this machine multiplies bfloat16 faster than float32: GPUs, and CPUs with such instructions."""
+    in_cpu = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)  # torch 2.4 and 2.5 cannot say
+    return torch.cuda.is_available() or bool(in_cpu())
 
 
 def _image_size(options: FitOptions, source: DataSource) -> tuple[int, int, bool]:
@@ -97,17 +123,27 @@ def _for_images(
         size, name = options.size or (PRETRAINED_SIZE if from_files else side), options.model
         needed = models.imagenet_weights(name).options  # a bundle builds the network without looking at the weights
         merged = {**needed, **_network_options(name, {}, {}, options)}
-        return NetworkChoice(name, merged, "imagenet", size, 3, size // 8)
+        return NetworkChoice(name, merged, "imagenet", size, 3, **_augmentation(options, 3, size // 8))
     size = options.size or (max((s for s in SIZES if s <= side), default=SIZES[0]) if from_files else side)
     name = options.model
     if name == "auto":
-        name = "mlp" if size < 16 else "mnist_radial" if size < 32 else "resnet18"
+        name = "mlp" if size < 16 else "mnist_radial" if size < 28 else FAST
+    augmentation = _augmentation(options, channels, size // 16 if name == FAST else size // 8 if size >= 32 else 0)
     implied = {"channels": channels, "size": size, "inputs": channels * size * size}
     defaults = dict(widths.get(name, {})) if options.model == "auto" else {}
     if name.startswith("resnet") and size < 64:
         defaults["stem"] = "small"
-    merged, shift = _network_options(name, implied, defaults, options), size // 8 if size >= 32 else 0
-    return NetworkChoice(name, merged, options.weights, size, channels, shift)
+    if name == FAST:
+        usual = LARGE_WIDTHS if size > 32 else GREY_WIDTHS if channels == 1 else FAST_WIDTHS
+        defaults |= {"test_flip": augmentation["flip"], "widths": usual}
+    merged = _network_options(name, implied, defaults, options)
+    return NetworkChoice(name, merged, options.weights, size, channels, **augmentation)
+
+
+def _augmentation(options: FitOptions, channels: int, shift: int) -> dict[str, Any]:
+    """Return how training images vary: as the options say, or by default."""
+    flip = channels == 3 if options.flip is None else options.flip
+    return {"flip": flip, "shift": shift if options.shift is None else options.shift, "cutout": options.cutout}
 
 
 def _network_options(

@@ -63,7 +63,11 @@ class FitOptions:
             (the enlarged middle too); more are slower.
         false_reject_rate: share of known inputs that may be called unknown.
         skip_broken: leave out broken images instead of stopping.
-        flip: mirror images at random while training.
+        flip: mirror images at random while training; None for colour images alone.
+        shift: move images at random by so many pixels while training; None for the default of the network.
+        cutout: side of a square that is erased from each image while training, in pixels; 0 for none.
+        mixup: train on weighted means of two examples, see :class:`openradial.training.MixupObjective`; and so
+            ``label_smoothing``, which moves targets from their prototype towards the centre of all.
         seed: for the split, the initial weights and the order of batches.
         model_options: options of the network.
         training: settings that replace the chosen ones, see :class:`openradial.training.Settings`.
@@ -101,7 +105,11 @@ class FitOptions:
     views: str = "one"
     false_reject_rate: float = 0.05
     skip_broken: bool = False
-    flip: bool = False
+    flip: bool | None = None
+    shift: int | None = None
+    cutout: int = 0
+    mixup: float | None = None
+    label_smoothing: float | None = None
     seed: int = 0
     model_options: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
@@ -134,8 +142,10 @@ class FitOptions:
             check_count("size", self.size, least=8)
         if self.known is not None and self.novel is not None:
             raise OptionError("name either the known classes or the novel ones, got both; the rest is the other side")
+        for name in ("shift", "cutout"):
+            check_count(name, getattr(self, name) or 0, least=0)
         for name in ("skip_broken", "flip", "neighbours", "baseline", "finetune"):
-            if not isinstance(getattr(self, name), bool):
+            if not isinstance(getattr(self, name), bool) and not (name == "flip" and self.flip is None):
                 raise OptionError(f"{name} must be true or false, got {getattr(self, name)!r}")
         # refuse what no recipe and no setting can be, before anything starts
         least = self.choose_method("points")  # what the other options ask for, whatever the data
@@ -165,7 +175,8 @@ class FitOptions:
 
     def recipe_options(self) -> dict[str, Any]:
         """Return the options that replace values of the recipe."""
-        values = {name: getattr(self, name) for name in ("head", "loss", "scale", "beta", "class_weight")}
+        names = ("head", "loss", "scale", "beta", "class_weight", "label_smoothing", "mixup")
+        values = {name: getattr(self, name) for name in names}
         values |= {"random_features": self.random_features, "outlier_weight": self.outliers}
         values["layers"] = None if self.neighbours else ()
         return {name: value for name, value in values.items() if value is not None}
@@ -184,7 +195,8 @@ class FitOptions:
 
     def _only_trained(self) -> list[str]:
         """Return the given options that have a meaning only for a network that is trained."""
-        defaults: dict[str, Any] = {"weights": None, "model_options": {}, "outliers": None}
+        defaults: dict[str, Any] = {"weights": None, "model_options": {}, "outliers": None, "flip": None, "shift": None}
+        defaults |= {"cutout": 0, "mixup": None, "label_smoothing": None}
         given = [name for name, default in defaults.items() if getattr(self, name) != default]
         return [*self.training, *given, *(["model"] if self.model not in ("auto", "features") else [])]
 

@@ -47,6 +47,7 @@ from openradial.training.sharding import gathered
 
 CHUNK = 256  # examples per batch once the network is trained
 FEW = 32  # images per batch for a large network
+WHITENING = 2_000  # training images that whiten the first layer of a network
 
 
 class StoppedError(TrainingError):
@@ -253,6 +254,9 @@ def build_network(options: FitOptions, prepared: PreparedData) -> tuple[nn.Modul
         # one point, where the features are lost.
         nn.init.normal_(last.weight, 0, 1e-3)
         nn.init.zeros_(last.bias)
+    if isinstance(net, models.FastCNN):
+        first, _ = next(prepared.batches(prepared.train, WHITENING).epoch(0))
+        net.fit_whitening(first)
     recipe = default_recipe(net, choice.name, prepared.kind, **options.recipe_options())
     if options.reset == "closed-form":
         solve_classifier(net, recipe, prepared.batches(prepared.train, FEW))
@@ -283,7 +287,7 @@ def _training_batches(options: FitOptions, prepared: PreparedData, settings: Set
         )
     rank, world = devices.rank, devices.world_size
     order: BatchOptions = {"shuffle": True, "seed": options.seed, "rank": rank, "world": world}
-    return prepared.batches(prepared.train, settings.batch_size // world, flip=options.flip, **order)
+    return prepared.batches(prepared.train, settings.batch_size // world, **order)
 
 
 def _calibrated(

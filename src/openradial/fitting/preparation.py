@@ -18,7 +18,7 @@ from openradial.data.readers.tables import Table
 from openradial.data.sources import Data, DataSource, indices, load_images, open, subset
 from openradial.data.splits import Split, count_duplicates, divide, identical_groups, join_groups, train_test_split
 from openradial.data.table_encoder import TableEncoder
-from openradial.data.transforms import Compose, RandomFlip, RandomShift, Transform
+from openradial.data.transforms import Compose, RandomErase, RandomFlip, RandomShift, Transform
 from openradial.errors import DataError, OptionError, nearest
 from openradial.fitting.columns import choose_columns, reading_options
 from openradial.fitting.encoding import broken_notes
@@ -56,11 +56,9 @@ class PreparedData:
     groups: Tensor | None = None  # of the training examples: what no fold separates
     types: Mapping[str, ColumnType] = field(default_factory=dict)  # of the columns of a table
 
-    def batches(
-        self, data: Encoded, size: int, *, flip: bool = False, **options: Unpack[BatchOptions]
-    ) -> Batches | FolderBatches:
+    def batches(self, data: Encoded, size: int, **options: Unpack[BatchOptions]) -> Batches | FolderBatches:
         """Return batches ready for the network: in order, or shuffled and augmented for training."""
-        options["transform"] = self._transform(options.get("shuffle", False), flip)
+        options["transform"] = self._transform(options.get("shuffle", False))
         if isinstance(data, Examples):
             return Batches(data, size, **options)
         pixels, channels = self.network.image_size
@@ -77,11 +75,16 @@ class PreparedData:
         parts = {name: getattr(self, name) for name in ("train", "combination", "calibration", "report", "novel")}
         return {name: len(part) for name, part in parts.items() if part is not None}
 
-    def _transform(self, training: bool, flip: bool) -> Transform:
+    def _transform(self, training: bool) -> Transform:
         if not isinstance(self.inputs, ImageInputs):
             return lambda x, generator: self.inputs.transform(x)
-        steps: list[Transform] = [RandomShift(self.network.shift)] if training and self.network.shift else []
-        return Compose(*steps, *([RandomFlip()] if training and flip else []), self.inputs.normalise())
+        steps: list[Transform] = [self.inputs.normalise()]
+        if training:
+            network = self.network
+            before: list[Transform] = [RandomShift(network.shift)] if network.shift else []
+            after: list[Transform] = [RandomErase(network.cutout)] if network.cutout else []
+            steps = [*before, *([RandomFlip()] if network.flip else []), *steps, *after]
+        return Compose(*steps)
 
 
 def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedData:

@@ -37,7 +37,8 @@ def fit_best(
         options, method="gradient", calibration="auto", random_features=None, class_weight=weight, finetune=False
     )
     solved = _values(options) | {"method": "closed-form", "training": {}, "model": "auto", "model_options": {}}
-    solved |= {"outliers": None, "finetune": False, "flip": False}
+    only_trained = {"outliers": None, "flip": None, "shift": None, "cutout": 0, "mixup": None, "label_smoothing": None}
+    solved |= {"finetune": False, **only_trained}
     parts: list[PreparedData] = []
 
     def keep_parts(prepared: PreparedData, settings: Any) -> None:

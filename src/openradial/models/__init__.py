@@ -6,6 +6,7 @@ Images are float (b, c, h, w), tables (b, d), sequences (b, t, c) padded with Na
 """
 
 from openradial.models.contract import Network
+from openradial.models.fast_cnn import FastCNN
 from openradial.models.imagenet import EfficientNetLite, ResNet
 from openradial.models.paper import MLP, MnistCNN
 from openradial.models.pretrained import Weights, imagenet_weights
@@ -16,6 +17,7 @@ from openradial.models.weights import load_weights
 __all__ = [
     "MLP",
     "EfficientNetLite",
+    "FastCNN",
     "MnistCNN",
     "Network",
     "ResNet",

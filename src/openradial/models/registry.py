@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from openradial.errors import OptionError, check_count, nearest
+from openradial.models.fast_cnn import FastCNN
 from openradial.models.features import Features
 from openradial.models.imagenet import EfficientNetLite, MobileNetV2, ResNet
 from openradial.models.paper import MLP, MnistCNN
@@ -41,6 +42,7 @@ NETWORKS: Mapping[str, Entry] = {
     "mnist_softmax": Entry(MnistCNN, fixed={"dropout": 0.0}),
     "mnist_radial": Entry(MnistCNN, fixed={"dropout": 0.0}),
     "mnist_radial_dropout": Entry(MnistCNN, defaults={"dropout": 0.5}),
+    "fast_cnn": Entry(FastCNN),
     "resnet18": Entry(ResNet, fixed={"depth": 18}),
     "resnet34": Entry(ResNet, fixed={"depth": 34}),
     "resnet50": Entry(ResNet, fixed={"depth": 50}),

@@ -72,9 +72,9 @@ class Devices:
         if self.shards:
             model = shard(net, settings, self.fabric.device, self.world_size)
             self._sharded.add(model)
-            return model, make_optimiser(model.parameters(), settings)
+            return model, make_optimiser(model, settings)
         model = self.fabric.setup_module(net)
-        return model, self.fabric.setup_optimizers(make_optimiser(model.parameters(), settings))
+        return model, self.fabric.setup_optimizers(make_optimiser(model, settings))
 
     def clip_gradients(self, model: nn.Module, optimiser: Optimizer, max_norm: float) -> None:
         """Clip the norm of the gradients, taken over all processes."""

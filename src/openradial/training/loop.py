@@ -231,7 +231,7 @@ class _Run:
         x, y = self._to_device(x, y)
         rate = self._learning_rate(self.position.step)
         for group in self.optimiser.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("factor", 1.0)
         loss, o = self.objective(self.model, x, y)
         values = self._measure(loss, o, y)
         share = self._check_loss(values[1] / len(y), len(y), rate)

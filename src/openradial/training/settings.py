@@ -62,6 +62,10 @@ class Settings(CheckedSettings):
     momentum: float = within(0, BELOW_1, 0.0)  # sgd and rmsprop
     decay: float = within(0, BELOW_1, 0.9, open_low=True)  # rmsprop: decay of the mean square
     betas: tuple[float, float] = within(0, BELOW_1, (0.9, 0.999))  # adam and adamw
+    nesterov: bool = False  # sgd
+    bias_factor: float = within(
+        0, 1e6, 1.0, open_low=True
+    )  # sgd: of the learning rate of biases of normalisation layers
     weight_decay: float = within(0, 1e6, 0.0)
     schedule: ScheduleName = "constant"
     warmup_epochs: float = within(0, 10**6, 0.0)
@@ -76,6 +80,11 @@ class Settings(CheckedSettings):
     explosion: float = within(1, math.inf, 1e6, open_low=True)  # multiple of the first loss that stops the run
     checkpoint_seconds: float = within(0, 10**9, 30.0)  # besides those after the first epoch and at the end
     seed: int = within(0, 2**63 - 1, 0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nesterov and not (self.optimiser == "sgd" and self.momentum):
+            raise OptionError("nesterov needs optimiser='sgd' and a momentum above 0; set both, or leave it out")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as values for JSON."""
@@ -120,13 +129,22 @@ def _typed(name: str, value: Any, wanted: Any) -> Any:
     return wanted(value)
 
 
-def make_optimiser(parameters: Iterable[nn.Parameter], settings: Settings) -> optim.Optimizer:
-    """Return the optimiser that the settings name."""
+def make_optimiser(net: nn.Module, settings: Settings) -> optim.Optimizer:
+    """Return the optimiser that the settings name; the factor of its learning rate is in each group of parameters."""
     rate, decay, momentum = settings.learning_rate, settings.weight_decay, settings.momentum
-    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
     fused = {parameter.device.type for parameter in trained} <= {"cpu", "cuda"}  # one kernel for all tensors
     if settings.optimiser == "sgd":
-        return optim.SGD(trained, rate, momentum=momentum, weight_decay=decay, fused=fused)
+        groups, factor = [{"params": trained, "factor": 1.0}], settings.bias_factor
+        if factor != 1:  # weight decay takes the same share of biases as of the rest
+            norms = (layer for layer in net.modules() if isinstance(layer, nn.modules.batchnorm._NormBase))
+            biases = [norm.bias for norm in norms if norm.bias is not None and norm.bias.requires_grad]
+            kinds = {id(bias) for bias in biases}
+            groups[0]["params"] = [parameter for parameter in trained if id(parameter) not in kinds]
+            groups.append({"params": biases, "factor": factor, "weight_decay": decay / factor})
+        groups = [group for group in groups if group["params"]]
+        options: dict[str, Any] = {"momentum": momentum, "weight_decay": decay, "nesterov": settings.nesterov}
+        return optim.SGD(groups, rate, fused=fused, **options)
     if settings.optimiser == "rmsprop":
         return optim.RMSprop(trained, rate, alpha=settings.decay, momentum=momentum, weight_decay=decay, foreach=True)
     kind = optim.Adam if settings.optimiser == "adam" else optim.AdamW

@@ -79,7 +79,7 @@ class Learner:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self.net = to_bayesian(Pair()) if settings.bayesian else Pair()
-        self.optimiser = make_optimiser(self.net.parameters(), self.pace.training)
+        self.optimiser = make_optimiser(self.net, self.pace.training)
         radial = RadialLoss(settings.beta if settings.bayesian else 1.0, settings.scale)
 
         def loss(o: Tensor, y: Tensor) -> Tensor:

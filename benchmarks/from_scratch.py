@@ -1,0 +1,175 @@
+"""Train networks from scratch on six classes of CIFAR-10 or MNIST, and detect the other four.
+
+python -m benchmarks.from_scratch [--data cifar10] [--work FOLDER] [--part I/N] (a night on two cores; it resumes)
+
+Each network is fitted by ``openradial.fit`` with its defaults, for the radial and for the softmax head alike, on the five
+splits of classes that the field uses. All scores are computed on the same networks; novel classes are for testing alone.
+``--part 0/2`` and ``1/2`` share the networks between two processes; ``--lengths`` trains shorter ones for the figure;
+``--write`` writes benchmarks/results/from_scratch_{cifar10,mnist}.{json,md} and the figure from what is there.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+import openradial
+from benchmarks.machine import machine
+from benchmarks.run import RESULTS, table
+from openradial.data import load, sources
+from openradial.files import write_text
+from openradial.metrics import auroc
+from openradial.nn import hidden_layers
+from openradial.scorers import MahalanobisScorer, NeighbourScorer
+
+SPLITS = {  # known classes: of Vaze et al. (2022) for CIFAR-10, of ARPL (Chen et al., 2021) for MNIST
+    "cifar10": ((0, 1, 2, 4, 5, 9), (0, 3, 5, 7, 8, 9), (0, 1, 5, 6, 7, 8), (3, 4, 5, 7, 8, 9), (0, 1, 2, 3, 7, 8)),
+    "mnist": ((2, 4, 5, 9, 8, 3), (3, 2, 6, 9, 4, 0), (5, 8, 3, 2, 4, 6), (3, 7, 8, 4, 0, 5), (6, 3, 4, 9, 8, 2)),
+}
+HEADS = ("radial", "softmax")
+EPOCHS = {"cifar10": 8, "mnist": 8}
+LENGTHS = {"cifar10": (1, 2, 4), "mnist": ()}  # epochs of shorter trainings, for the figure
+REFERENCES = 10_000  # training examples of neighbours and of covariances
+CHUNK = 500
+COPIED = {  # AUROC in the literature
+    "cifar10": {
+        "softmax (2018 protocol)": 0.677,
+        "ARPL (Chen et al., 2021)": 0.894,
+        "DSPL": 0.908,
+        "maximum logit of a well-trained classifier (Vaze et al., 2022)": 0.936,
+        "SpHOR": 0.945,
+    },
+    "mnist": {
+        "softmax (2018 protocol)": 0.978,
+        "ARPL (Chen et al., 2021)": 0.996,
+        "DSPL": 0.995,
+        "maximum logit of a well-trained classifier (Vaze et al., 2022)": 0.993,
+    },
+}
+
+
+class Job(NamedTuple):
+    """One network: data, the number of a split or None for all ten classes, head and epochs."""
+
+    data: str
+    split: int | None
+    head: str
+    epochs: int
+
+    @property
+    def name(self) -> str:
+        part = "all" if self.split is None else f"split{self.split}"
+        return f"{self.data}-{part}-{self.head}-{self.epochs}"
+
+
+def jobs(data: str, lengths: bool, all_classes: bool) -> Iterator[Job]:
+    """Yield the networks, those of the table first."""
+    for split in range(len(SPLITS[data])):
+        for head in HEADS:
+            yield Job(data, split, head, EPOCHS[data])
+    if all_classes:
+        for head in HEADS:
+            yield Job(data, None, head, EPOCHS[data])
+    if lengths:
+        for epochs in LENGTHS[data]:
+            for head in HEADS:
+                yield Job(data, 0, head, epochs)
+
+
+def run(job: Job, work: Path) -> None:
+    """Train and measure one network; what is finished is kept."""
+    folder, kept = work / job.name, work / f"{job.name}.json"
+    if kept.exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    source, log, before = sources.open(job.data), folder / "cpu_seconds.jsonl", [time.process_time()]
+    known = source.classes if job.split is None else [source.classes[k] for k in SPLITS[job.data][job.split]]
+
+    def on_epoch(record: dict[str, Any]) -> None:
+        now = time.process_time()
+        with log.open("a") as out:
+            out.write(json.dumps(record | {"cpu_seconds": now - before[0]}) + "\n")
+        before[0] = now
+
+    training = (folder / "model.training").exists()
+    options: dict[str, Any] = {"known": known, "head": job.head, "epochs": job.epochs, "baseline": False}
+    options |= {"method": "gradient", "out": folder / "model", "resume": training, "overwrite": True}
+    model = openradial.fit(job.data, on_epoch=on_epoch, show_progress=False, **options)
+    epochs = {row["epoch"]: row["cpu_seconds"] for row in map(json.loads, log.read_text().splitlines())}
+    facts: dict[str, Any] = {**job._asdict(), "known": list(known), "core_minutes": sum(epochs.values()) / 60}
+    facts["settings"] = model.metadata["training"]["settings"]
+    assert model.report is not None
+    facts["accuracy"] = model.report.accuracy
+    if model.report.false_rejects is not None:
+        facts["false_rejects"] = model.report.false_rejects.measured
+    if job.split is not None:
+        facts["auroc"] = measured(model, job, known)
+    write_text(kept, json.dumps(facts, indent=1) + "\n")
+
+
+@torch.no_grad()
+def measured(model: Any, job: Job, known: list[str]) -> dict[str, float]:
+    """Return the AUROC of each score on the test data."""
+    train, test = load(job.data), load(job.data, "test")
+    labels = torch.tensor([known.index(name) if name in known else -1 for name in train.classes])
+    net: nn.Module = model.net.eval()
+    normalise = model.preprocessing.normalise()
+
+    def layers(inputs: Tensor) -> tuple[Tensor, Tensor]:
+        parts = [hidden_layers(net, normalise(x), ["outputs", "classifier:input"]) for x in inputs.split(CHUNK)]
+        return torch.cat([p["outputs"] for p in parts]), torch.cat([p["classifier:input"].clone() for p in parts])
+
+    is_known = labels[train.labels] >= 0
+    rows = torch.randperm(int(is_known.sum()), generator=torch.Generator().manual_seed(0))[:REFERENCES]
+    y = labels[train.labels[is_known]][rows]
+    _, references = layers(train.inputs[is_known][rows])
+    parts = {name: test.inputs[(labels[test.labels] >= 0) == (name == "known")] for name in ("known", "novel")}
+    values = {name: layers(inputs) for name, inputs in parts.items()}
+    scores: dict[str, Any] = {
+        "maximum logit": lambda o, z: -o.amax(-1),
+        "energy": lambda o, z: -o.logsumexp(-1),
+        "maximum probability": lambda o, z: -o.softmax(-1).amax(-1),
+        "neighbour": lambda o, z: near.unknown_score(z),
+        "Mahalanobis++": lambda o, z: distances.unknown_score(z),
+    }
+    if job.head == "radial":
+        scores["distance"] = lambda o, z: model.head.unknown_score(o)
+    near = NeighbourScorer(1, normalise=True).fit(references, y)
+    distances = MahalanobisScorer(normalise=True, shrinkage="oas").fit(references, y)
+    result = {
+        name: auroc(*(score(*values[part]).numpy() for part in ("known", "novel"))) for name, score in scores.items()
+    }
+    decided = {
+        n: torch.cat([model.decide(normalise(x)).unknown_score for x in inputs.split(CHUNK)])
+        for n, inputs in parts.items()
+    }
+    result["openradial's score"] = auroc(decided["known"].numpy(), decided["novel"].numpy())
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.from_scratch", description=__doc__)
+    parser.add_argument("--data", default="cifar10", choices=list(SPLITS))
+    parser.add_argument("--work", type=Path, default=Path("runs/from_scratch"), help="folder for networks and rows")
+    parser.add_argument("--part", default="0/1", help="which part of the networks, as in 0/2")
+    parser.add_argument("--lengths", action="store_true", help="also train shorter, for the figure")
+    parser.add_argument("--all-classes", action="store_true", help="also train on all ten classes")
+    parser.add_argument("--write", action="store_true", help="write the results of what is there")
+    options = parser.parse_args()
+    number, count = map(int, options.part.split("/"))
+    for job in list(jobs(options.data, options.lengths, options.all_classes))[number::count]:
+        if not options.write:
+            print(time.strftime("%H:%M:%S"), job.name, flush=True)
+            run(job, options.work)
+    if options.write:
+        raise SystemExit("not yet")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""A small convolutional network that trains fast from scratch on images of 28 to 96 pixels."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as TF
+from torch import Tensor, nn
+
+from openradial.errors import check_count
+from openradial.models.contract import Network, check_counts, check_images
+
+LEAST = 16  # pixels: the first layer and three halvings leave one
+PATCHES = 500_000  # that the covariance of patches is computed from
+
+
+class ConvGroup(nn.Module):
+    """Convolution, pooling, normalisation, GELU; and again without the pooling. Normalisation learns no factor."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        self.pool = nn.MaxPool2d(2)
+        self.norm1 = nn.BatchNorm2d(outputs, momentum=0.4)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs, momentum=0.4)
+        for norm in (self.norm1, self.norm2):
+            norm.weight.requires_grad = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = TF.gelu(self.norm1(self.pool(self.conv1(x))))
+        return TF.gelu(self.norm2(self.conv2(x)))
+
+
+class FastCNN(Network):
+    """Six convolutions behind a fixed layer that whitens patches, after airbench94 (Jordan, 2024).
+
+    :meth:`fit_whitening` computes the first layer from images before training. Convolutions begin as the identity as
+    far as they have as many outputs as inputs. Features are divided by 36, so that steps of the squared loss with a
+    learning rate near 1 stay stable.
+
+    Args:
+        widths: channels of the three groups of two convolutions.
+        test_flip: in evaluation mode, use the mean of the features of an image and its mirror image.
+
+    >>> FastCNN(10, widths=(8, 16, 16)).eval()(torch.zeros(5, 3, 32, 32)).shape
+    torch.Size([5, 10])
+    """
+
+    def __init__(
+        self, num_classes: int, channels: int = 3, widths: Sequence[int] = (64, 256, 256), test_flip: bool = False
+    ) -> None:
+        super().__init__()
+        check_count("channels", channels)
+        check_counts("widths", widths)
+        self.channels, self.test_flip = channels, test_flip
+        patch = 4 * channels
+        self.whiten = nn.Conv2d(channels, 2 * patch, 2)
+        self.whiten.weight.requires_grad = False
+        groups, inputs = [], 2 * patch
+        for width in widths:
+            groups.append(ConvGroup(inputs, width))
+            inputs = width
+        self.groups = nn.Sequential(*groups)
+        self.classifier = nn.Linear(inputs, num_classes)
+        self.apply(self.initialise)
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        check_images(x, self.channels, LEAST)
+        if self.training or not self.test_flip:
+            return self._features(x)
+        return (self._features(x) + self._features(x.flip(-1))) / 2
+
+    def _features(self, x: Tensor) -> Tensor:
+        return self.groups(TF.gelu(self.whiten(x))).amax((2, 3)) / 36  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def fit_whitening(self, x: Tensor) -> None:
+        """Set the first layer to the whitening of 2 x 2 patches of images, each filter and its negative."""
+        check_images(x, self.channels, LEAST)
+        patches = x.unfold(2, 2, 1).unfold(3, 2, 1).movedim(1, 3).flatten(3).flatten(0, 2)  # (patches, 4 c)
+        patches = patches[:: max(1, len(patches) // PATCHES)].double()
+        values, vectors = torch.linalg.eigh(patches.T @ patches / len(patches))
+        factors = vectors / (values + 5e-4).sqrt()
+        # a sign that no machine chooses: the largest component is positive
+        signs = factors.gather(0, factors.abs().argmax(0, keepdim=True)).sign()
+        filters = (factors * signs).flip(1).T.reshape(-1, *self.whiten.weight.shape[1:])
+        self.whiten.weight.copy_(torch.cat([filters, -filters]))
+
+    def initialise(self, layer: nn.Module) -> None:
+        super().initialise(layer)
+        if isinstance(layer, nn.Conv2d) and layer.kernel_size == (3, 3):
+            nn.init.dirac_(layer.weight[: layer.in_channels])
+        elif isinstance(layer, nn.Conv2d) and layer.bias is not None:
+            nn.init.zeros_(layer.bias)

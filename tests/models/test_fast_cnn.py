@@ -1,0 +1,52 @@
+"""The fast network: its whitening layer, its mirror images, its size."""
+
+import numpy as np
+import pytest
+import torch
+
+from openradial import models
+from openradial.errors import ShapeError
+
+
+def images(n=20, channels=3, size=16):
+    x = torch.randn(n, channels, size, size, generator=torch.Generator().manual_seed(1))
+    return x + x.roll(1, -1)  # neighbouring pixels are correlated
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_first_layer_whitens_patches(channels):
+    net = models.build("fast_cnn", 4, channels=channels, widths=(8, 8, 8))
+    net.fit_whitening(images(channels=channels))
+    filters = net.whiten.weight.numpy().astype(np.float64)
+    half = 4 * channels
+    np.testing.assert_array_equal(filters[half:], -filters[:half])
+    x = images(channels=channels).numpy().astype(np.float64)
+    patches = [x[:, :, i : i + 2, j : j + 2].reshape(len(x), -1) for i in range(15) for j in range(15)]
+    moments = np.concatenate(patches).T @ np.concatenate(patches) / (225 * len(x))
+    rows = filters[:half].reshape(half, -1)
+    np.testing.assert_allclose(rows @ moments @ rows.T, np.eye(half), atol=5e-3)  # 5e-4 is added to each variance
+    values = np.linalg.eigvalsh(moments)[::-1]
+    np.testing.assert_allclose(1 / np.square(rows).sum(1) - 5e-4, values, rtol=1e-4)  # the largest variance first
+    assert not net.whiten.weight.requires_grad
+
+
+def test_features_are_those_of_the_image_and_its_mirror_image_in_evaluation_mode():
+    torch.manual_seed(0)
+    net, x = models.build("fast_cnn", 4, widths=(8, 8, 8), test_flip=True).eval(), images()
+    assert torch.allclose(net(x), net(x.flip(-1)), atol=1e-5)
+    one = models.build("fast_cnn", 4, widths=(8, 8, 8))
+    one.load_state_dict(net.state_dict())
+    one.eval()
+    assert not torch.allclose(one(x), one(x.flip(-1)), atol=1e-3)
+    assert torch.allclose(net(x), (one(x) + one(x.flip(-1))) / 2, atol=1e-5)
+    assert net.train()(x).shape == (20, 4)
+
+
+def test_normalisation_learns_biases_alone_and_small_images_are_refused():
+    net = models.build("fast_cnn", 4)
+    trained = {name for name, parameter in net.named_parameters() if parameter.requires_grad}
+    assert "groups.0.norm1.bias" in trained
+    assert "groups.0.norm1.weight" not in trained
+    assert sum(parameter.numel() for parameter in net.parameters()) == 1_971_260
+    with pytest.raises(ShapeError, match="at least 16 x 16 pixels, got 8 x 8"):
+        net(torch.zeros(1, 3, 8, 8))
