@@ -2,8 +2,9 @@
 
 python -m benchmarks.from_scratch [--data cifar10] [--work FOLDER] [--part I/N] (a night on two cores; it resumes)
 
-Each network is fitted by ``openradial.fit`` with its defaults, for the radial and for the softmax head alike, on the five
-splits of classes that the field uses. All scores are computed on the same networks; novel classes are for testing alone.
+Each network is fitted by ``openradial.fit`` with its defaults, for the radial and for the softmax head alike, on the
+five splits of classes that the field uses. All scores are computed on the same networks; novel classes are for testing
+alone.
 ``--part 0/2`` and ``1/2`` share the networks between two processes; ``--lengths`` trains shorter ones for the figure;
 ``--write`` writes benchmarks/results/from_scratch_{cifar10,mnist}.{json,md} and the figure from what is there.
 """
@@ -17,12 +18,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 import openradial
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table
 from openradial.data import load, sources
+from openradial.evaluation.plots.colors import BLUE, ORANGE
 from openradial.files import write_text
 from openradial.metrics import auroc
 from openradial.nn import hidden_layers
@@ -82,9 +85,9 @@ def jobs(data: str, lengths: bool, all_classes: bool) -> Iterator[Job]:
                 yield Job(data, 0, head, epochs)
 
 
-def run(job: Job, work: Path) -> None:
-    """Train and measure one network; what is finished is kept."""
-    folder, kept = work / job.name, work / f"{job.name}.json"
+def run(job: Job, work: Path, rows: Path) -> None:
+    """Train one network, unless its row exists."""
+    folder, kept = work / job.name, rows / f"{job.name}.json"
     if kept.exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,12 +107,7 @@ def run(job: Job, work: Path) -> None:
     epochs = {row["epoch"]: row["cpu_seconds"] for row in map(json.loads, log.read_text().splitlines())}
     facts: dict[str, Any] = {**job._asdict(), "known": list(known), "core_minutes": sum(epochs.values()) / 60}
     facts["settings"] = model.metadata["training"]["settings"]
-    assert model.report is not None
     facts["accuracy"] = model.report.accuracy
-    if model.report.false_rejects is not None:
-        facts["false_rejects"] = model.report.false_rejects.measured
-    if job.split is not None:
-        facts["auroc"] = measured(model, job, known)
     write_text(kept, json.dumps(facts, indent=1) + "\n")
 
 
@@ -124,6 +122,9 @@ def measured(model: Any, job: Job, known: list[str]) -> dict[str, float]:
     def layers(inputs: Tensor) -> tuple[Tensor, Tensor]:
         parts = [hidden_layers(net, normalise(x), ["outputs", "classifier:input"]) for x in inputs.split(CHUNK)]
         return torch.cat([p["outputs"] for p in parts]), torch.cat([p["classifier:input"].clone() for p in parts])
+
+    def decided(inputs: Tensor) -> Any:
+        return torch.cat([model.decide(normalise(x)).unknown_score for x in inputs.split(CHUNK)]).numpy()
 
     is_known = labels[train.labels] >= 0
     rows = torch.randperm(int(is_known.sum()), generator=torch.Generator().manual_seed(0))[:REFERENCES]
@@ -142,33 +143,118 @@ def measured(model: Any, job: Job, known: list[str]) -> dict[str, float]:
         scores["distance"] = lambda o, z: model.head.unknown_score(o)
     near = NeighbourScorer(1, normalise=True).fit(references, y)
     distances = MahalanobisScorer(normalise=True, shrinkage="oas").fit(references, y)
-    result = {
-        name: auroc(*(score(*values[part]).numpy() for part in ("known", "novel"))) for name, score in scores.items()
-    }
-    decided = {
-        n: torch.cat([model.decide(normalise(x)).unknown_score for x in inputs.split(CHUNK)])
-        for n, inputs in parts.items()
-    }
-    result["openradial's score"] = auroc(decided["known"].numpy(), decided["novel"].numpy())
+    result = {"openradial's score": auroc(*(decided(parts[part]) for part in ("known", "novel")))}
+    for name, score in scores.items():
+        result[name] = auroc(*(score(*values[part]).numpy() for part in ("known", "novel")))
     return result
+
+
+def add_scores(job: Job, work: Path, rows: Path) -> None:
+    """Measure a network that was trained, unless that was done."""
+    path = rows / f"{job.name}.json"
+    row = json.loads(path.read_text())
+    if job.split is not None and "auroc" not in row:
+        row["auroc"] = measured(openradial.load(work / job.name / "model"), job, row["known"])
+        write_text(path, json.dumps(row, indent=1) + "\n")
+
+
+def spread(values: list[float]) -> str:
+    """Return the mean and the standard deviation over splits."""
+    return f"{statistics.fmean(values):.3f}" + (f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else "")
+
+
+def write(data: str, rows: Path) -> None:
+    """Write tables and figure from the rows of the networks that are finished."""
+    every = [
+        json.loads((rows / f"{job.name}.json").read_text())
+        for job in jobs(data, True, True)
+        if (rows / f"{job.name}.json").exists()
+    ]
+    final = [row for row in every if row["split"] is not None and row["epochs"] == EPOCHS[data]]
+    both = {row["split"] for row in final if row["head"] == "radial"} & {
+        row["split"] for row in final if row["head"] == "softmax"
+    }
+    lines = [f"# Trained from scratch: {data}, six classes known, four novel", ""]
+    lines += [
+        f"Mean and standard deviation over {len(both)} of the five splits; {EPOCHS[data]} epochs; not pre-trained.",
+        "",
+    ]
+    cells = []
+    for head in HEADS:
+        runs = [row for row in final if row["head"] == head and row["split"] in both]
+        for score in (
+            sorted(runs[0]["auroc"], key=lambda s: -statistics.fmean(row["auroc"][s] for row in runs)) if runs else []
+        ):
+            accuracy, minutes = [row["accuracy"] for row in runs], [row["core_minutes"] for row in runs]
+            cells.append(
+                (
+                    f"{head}: {score}",
+                    spread([row["auroc"][score] for row in runs]),
+                    spread(accuracy),
+                    f"{statistics.fmean(minutes):.0f}",
+                )
+            )
+    lines += [
+        *table(("network: score", "AUROC", "accuracy", "core-minutes"), cells),
+        "",
+        "Copied from the literature:",
+        "",
+    ]
+    lines += [*table(("method", "AUROC"), [(name, f"{value:.3f}") for name, value in COPIED[data].items()]), ""]
+    ten = [row for row in every if row["split"] is None]
+    if ten:
+        lines += [
+            "All ten classes:",
+            "",
+            *table(
+                ("head", "accuracy", "core-minutes"),
+                [(row["head"], f"{row['accuracy']:.4f}", f"{row['core_minutes']:.0f}") for row in ten],
+            ),
+            "",
+        ]
+    facts = {"machine": machine(f"python -m benchmarks.from_scratch --data {data} --write"), "rows": every}
+    write_text(RESULTS / f"from_scratch_{data}.json", json.dumps(facts, indent=1) + "\n")
+    write_text(RESULTS / f"from_scratch_{data}.md", "\n".join(lines))
+    draw([row for row in every if row["split"] is not None], RESULTS / f"from_scratch_{data}.png")
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Draw closed-set accuracy against AUROC."""
+    figure = Figure(figsize=(5.2, 3.8), layout="constrained")
+    ax = figure.subplots()
+    shown = (("radial", "openradial's score", BLUE, "o"), ("softmax", "maximum logit", ORANGE, "s"))
+    for head, score, color, mark in shown:
+        runs = [row for row in rows if row["head"] == head]
+        points = [(100 * row["accuracy"], row["auroc"][score]) for row in runs]
+        if points:
+            ax.scatter(*zip(*points, strict=True), color=color, marker=mark, label=f"{head}: {score}", alpha=0.8)
+        for row, (x, y) in zip(runs, points, strict=True):
+            ax.annotate(str(row["epochs"]), (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7)
+    ax.set(xlabel="accuracy on known classes (%)", ylabel="AUROC, known against novel")
+    ax.grid(alpha=0.3)
+    ax.legend(frameon=False, title="numbers: epochs")
+    figure.savefig(path, dpi=150)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.from_scratch", description=__doc__)
     parser.add_argument("--data", default="cifar10", choices=list(SPLITS))
-    parser.add_argument("--work", type=Path, default=Path("runs/from_scratch"), help="folder for networks and rows")
+    parser.add_argument("--work", type=Path, default=Path("runs/from_scratch"), help="folder for networks")
+    parser.add_argument("--rows", type=Path, default=RESULTS / "from_scratch", help="folder for finished rows")
     parser.add_argument("--part", default="0/1", help="which part of the networks, as in 0/2")
     parser.add_argument("--lengths", action="store_true", help="also train shorter, for the figure")
     parser.add_argument("--all-classes", action="store_true", help="also train on all ten classes")
     parser.add_argument("--write", action="store_true", help="write the results of what is there")
     options = parser.parse_args()
+    options.rows.mkdir(parents=True, exist_ok=True)
     number, count = map(int, options.part.split("/"))
     for job in list(jobs(options.data, options.lengths, options.all_classes))[number::count]:
         if not options.write:
             print(time.strftime("%H:%M:%S"), job.name, flush=True)
-            run(job, options.work)
+            run(job, options.work, options.rows)
+            add_scores(job, options.work, options.rows)
     if options.write:
-        raise SystemExit("not yet")
+        write(options.data, options.rows)
 
 
 if __name__ == "__main__":

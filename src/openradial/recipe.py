@@ -193,12 +193,15 @@ def default_recipe(net: nn.Module, network: str, kind: str, **options: Any) -> R
     A network with convolutions compares directions and combines p-values: better behind convolutions. A head other than
     the radial one is trained with its own loss and scored by its own score.
     """
-    if options.get("head", "radial") != "radial":
-        return Recipe(**options)
+    if (head := options.get("head", "radial")) != "radial":
+        defaults: dict[str, Any] = {"label_smoothing": 0.2} if head == "softmax" and network == "fast_cnn" else {}
+        return Recipe(**defaults | options)
     has_convolutions = any(isinstance(layer, nn.Conv2d) for layer in net.modules())
-    defaults: dict[str, Any] = {"outliers": DEFAULTS[kind], "layers": hidden_layer_names(net, network)}
+    defaults = {"outliers": DEFAULTS[kind], "layers": hidden_layer_names(net, network)}
     if has_convolutions:
         defaults |= {"cosine": True, "combination": "fisher"}
+    if network == "fast_cnn":  # outliers double the work, which longer training uses better
+        defaults["outlier_weight"] = 0.0
     return Recipe(**defaults | options)
 
 

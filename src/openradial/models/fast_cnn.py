@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as TF
 from torch import Tensor, nn
 
-from openradial.errors import check_count
+from openradial.errors import check_count, check_positive
 from openradial.models.contract import Network, check_counts, check_images
 
 LEAST = 16  # pixels: the first layer and three halvings leave one
@@ -35,11 +35,12 @@ class FastCNN(Network):
     """Six convolutions behind a fixed layer that whitens patches, after airbench94 (Jordan, 2024).
 
     :meth:`fit_whitening` computes the first layer from images before training. Convolutions begin as the identity as
-    far as they have as many outputs as inputs. Features are divided by 36, so that steps of the squared loss with a
-    learning rate near 1 stay stable.
+    far as they have as many outputs as inputs.
 
     Args:
         widths: channels of the three groups of two convolutions.
+        divisor: of the features. With 72, steps of the squared loss are stable at learning rates near 1; cross-entropy,
+            whose curvature is smaller, learns faster with 9.
         test_flip: in evaluation mode, use the mean of the features of an image and its mirror image.
 
     >>> FastCNN(10, widths=(8, 16, 16)).eval()(torch.zeros(5, 3, 32, 32)).shape
@@ -47,12 +48,18 @@ class FastCNN(Network):
     """
 
     def __init__(
-        self, num_classes: int, channels: int = 3, widths: Sequence[int] = (64, 256, 256), test_flip: bool = False
+        self,
+        num_classes: int,
+        channels: int = 3,
+        widths: Sequence[int] = (64, 256, 256),
+        divisor: float = 72.0,
+        test_flip: bool = False,
     ) -> None:
         super().__init__()
+        check_positive("divisor", divisor)
         check_count("channels", channels)
         check_counts("widths", widths)
-        self.channels, self.test_flip = channels, test_flip
+        self.channels, self.divisor, self.test_flip = channels, divisor, test_flip
         patch = 4 * channels
         self.whiten = nn.Conv2d(channels, 2 * patch, 2)
         self.whiten.weight.requires_grad = False
@@ -71,7 +78,7 @@ class FastCNN(Network):
         return (self._features(x) + self._features(x.flip(-1))) / 2
 
     def _features(self, x: Tensor) -> Tensor:
-        return self.groups(TF.gelu(self.whiten(x))).amax((2, 3)) / 36  # type: ignore[no-any-return]
+        return self.groups(TF.gelu(self.whiten(x))).amax((2, 3)) / self.divisor  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def fit_whitening(self, x: Tensor) -> None:
