@@ -135,7 +135,7 @@ def _for_images(
         defaults["stem"] = "small"
     if name == FAST:
         usual = LARGE_WIDTHS if size > 32 else GREY_WIDTHS if channels == 1 else FAST_WIDTHS
-        divisor = 72.0 if options.head in ("radial", "cac") else 9.0  # distances, or logits
+        divisor = 36.0 if options.head in ("radial", "cac") else 9.0  # distances, or logits
         defaults |= {"test_flip": augmentation["flip"], "widths": usual, "divisor": divisor}
     merged = _network_options(name, implied, defaults, options)
     return NetworkChoice(name, merged, options.weights, size, channels, **augmentation)

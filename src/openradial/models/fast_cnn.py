@@ -35,11 +35,11 @@ class FastCNN(Network):
     """Six convolutions behind a fixed layer that whitens patches, after airbench94 (Jordan, 2024).
 
     :meth:`fit_whitening` computes the first layer from images before training. Convolutions begin as the identity as
-    far as they have as many outputs as inputs.
+    far as they have as many outputs as inputs. The classifier has no bias.
 
     Args:
         widths: channels of the three groups of two convolutions.
-        divisor: of the features. With 72, steps of the squared loss are stable at learning rates near 1; cross-entropy,
+        divisor: of the features. With 36, steps of the squared loss are stable at learning rates near 1; cross-entropy,
             whose curvature is smaller, learns faster with 9.
         test_flip: in evaluation mode, use the mean of the features of an image and its mirror image.
 
@@ -52,7 +52,7 @@ class FastCNN(Network):
         num_classes: int,
         channels: int = 3,
         widths: Sequence[int] = (64, 256, 256),
-        divisor: float = 72.0,
+        divisor: float = 36.0,
         test_flip: bool = False,
     ) -> None:
         super().__init__()
@@ -97,5 +97,7 @@ class FastCNN(Network):
         super().initialise(layer)
         if isinstance(layer, nn.Conv2d) and layer.kernel_size == (3, 3):
             nn.init.dirac_(layer.weight[: layer.in_channels])
-        elif isinstance(layer, nn.Conv2d) and layer.bias is not None:
+        elif isinstance(layer, nn.Conv2d | nn.Linear) and layer.bias is not None:
             nn.init.zeros_(layer.bias)
+            # the squared loss bends by 2 along a bias of the outputs: it would diverge at learning rates above 0.7
+            layer.bias.requires_grad = isinstance(layer, nn.Conv2d)
