@@ -5,8 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
-from openradial.training import checkpoint
+from openradial import RadialLoss
+from openradial.data import Batches, Examples
+from openradial.errors import TrainingError
+from openradial.training import Objective, Settings, checkpoint, fit
+from openradial.training.sharding import load_optimiser
 
 PROGRAM = Path(__file__).with_name("run_spiral.py")
 STEPS = 21  # 3 epochs of 7 batches
@@ -87,3 +92,31 @@ def test_a_finished_run_that_is_resumed_changes_nothing(tmp_path, run, whole):
     run(tmp_path)
     assert run(tmp_path, "--resume") == "None True"
     assert_same_run(tmp_path, whole)
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_a_run_with_channels_innermost_is_resumed_with_the_same_bits(tmp_path, optimiser):
+    x = torch.randn(24, 3, 5, 5, generator=torch.Generator().manual_seed(1))
+    batches = Batches(Examples(x, torch.arange(24) % 3, tuple("abc")), 8)
+    options = {"optimiser": optimiser, "channels_last": True, "momentum": 0.9 if optimiser == "sgd" else 0.0}
+
+    def train(folder, epochs, *, resume=False):
+        torch.manual_seed(0)
+        convolutions = (nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 3, 3), nn.Flatten())
+        net, settings = nn.Sequential(*convolutions), Settings(epochs=epochs, **options)
+        fit(net, Objective(RadialLoss()), batches, settings=settings, folder=folder, resume=resume)
+        return net
+
+    whole = train(tmp_path / "whole", 4)
+    train(tmp_path / "two", 2)
+    resumed = train(tmp_path / "two", 4, resume=True)
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(tensor, resumed.state_dict()[name]), name
+
+
+def test_the_state_of_an_optimiser_of_other_parameters_is_refused():
+    net = nn.Linear(2, 3)
+    optimiser = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+    for tensors in ({"0.momentum_buffer": torch.zeros(2, 2)}, {"2.momentum_buffer": torch.zeros(3)}):
+        with pytest.raises(TrainingError, match="trained other parameters; start a new run"):
+            load_optimiser(net, optimiser, tensors)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from openradial.errors import OptionError
+from openradial.errors import OptionError, TrainingError
 from openradial.training.settings import Settings
 
 LARGE = 1_000_000  # parameters of a layer that is gathered and released on its own
@@ -108,6 +108,13 @@ def load_optimiser(net: nn.Module, optimiser: Optimizer, tensors: Mapping[str, T
         parameter, _, quantity = name.rpartition(".")
         state.setdefault(parameter if is_sharded(net) else int(parameter), {})[quantity] = tensor.clone()
     if not is_sharded(net):
+        parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+        for number, values in state.items():
+            for quantity, tensor in values.items():
+                if number >= len(parameters) or tensor.shape not in ((), parameters[number].shape):
+                    raise TrainingError("the optimiser of the checkpoint trained other parameters; start a new run")
+                if tensor.ndim:  # in the memory format of the parameter: fused steps read both in the order of memory
+                    values[quantity] = torch.empty_like(parameters[number]).copy_(tensor)
         optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
         return
     groups = _functions().get_optimizer_state_dict(net, optimiser, options=_full_state())["param_groups"]
