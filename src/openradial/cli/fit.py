@@ -283,7 +283,7 @@ def _with_options(command: Callable[..., None]) -> Callable[..., None]:
     parameters = [p for p in inspect.signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
     for panel, options in OPTIONS.items():
         for name, (kind, text) in options.items():
-            flag = (f"--{name.replace('_', '-')}",) if kind is bool else ()
+            flag = (f"--{name.replace('_', '-')}{'/--no-flip' * (name == 'flip')}",) if kind is bool else ()
             kind = Annotated[kind | None, typer.Option(*flag, help=text, rich_help_panel=panel)]
             parameters.append(inspect.Parameter(name, KEYWORD_ONLY, default=None, annotation=kind))
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
