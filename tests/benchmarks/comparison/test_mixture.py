@@ -6,9 +6,9 @@ import pytest
 import torch
 from sklearn.mixture import GaussianMixture
 
+from benchmarks.comparison.mixture import MixtureScorer
 from openradial.errors import MissingError, OptionError
 from openradial.heads import load_head, save_head
-from openradial.scorers import MixtureScorer
 from tests.scorers.feature_data import data, log_mixture
 
 
