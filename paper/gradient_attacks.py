@@ -72,7 +72,7 @@ def pgd(
     """Take small steps from random starts, projected gradient ascent (Madry et al. 2018), ``(b, ...) -> (b, ...)``.
 
     The result is the worst point of each input among all steps of all restarts, the input and the point of
-    :func:`fgsm`: the one with the highest loss, so it is never weaker than :func:`fgsm`. Steps are
+    ``fgsm``: the one with the highest loss, so it is never weaker than ``fgsm``. Steps are
     ``2.5 / steps * epsilon`` long. Random starts are the same change for all inputs: the result of one does not depend
     on the others.
 
@@ -80,7 +80,7 @@ def pgd(
         fooled: outputs and labels to whether an attack has succeeded, ``(b,)`` of bool. Such points come before all
             others, whatever their loss.
 
-    The other arguments are those of :func:`fgsm`.
+    The other arguments are those of ``fgsm``.
     """
     for name, count in (("steps", steps), ("restarts", restarts)):
         if count < 1:
