@@ -221,7 +221,7 @@ def draw_winning_probabilities(known: Tensor, novel: Tensor, ax: Axes) -> None:
 def draw_answers(image: Tensor, answers: dict[str, tuple[str, float]], names: bool, ax: Axes) -> None:
     """Draw an image, and below it the prediction of each method with its probability."""
     below: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top"}
-    ax.imshow(image, cmap="gray_r")
+    ax.imshow(image.numpy(), cmap="gray_r")
     ax.set(xticks=[], yticks=[])
     for line, (method, (label, prob)) in enumerate(answers.items()):
         points = -4 - 12 * line
