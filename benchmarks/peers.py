@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from openradial.evaluation.comparison.methods import (
+from benchmarks.comparison.methods import (
     ENERGY,
     FULLY,
     LAST,

@@ -20,7 +20,7 @@ from paper import report
 
 COMMANDS: dict[str, float] = {  # and the minutes that each may take on two cores, set before measuring
     "python -m paper all --quick --jobs 2": 5.0,
-    "openradial compare --data mnist --quick": 3.0,
+    "python -m benchmarks.comparison --data mnist --quick": 3.0,
 }
 
 

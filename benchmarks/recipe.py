@@ -20,11 +20,8 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from benchmarks.machine import machine
-from benchmarks.run import RESULTS
-from openradial.evaluation.comparison import Comparison, compare
-from openradial.evaluation.comparison.comparison import core_seconds, scores_of, trained
-from openradial.evaluation.comparison.methods import (
+from benchmarks.comparison import Comparison, compare
+from benchmarks.comparison.methods import (
     CONVOLUTION,
     DIRECTION,
     DIRECTION_CONVOLUTION,
@@ -42,8 +39,11 @@ from openradial.evaluation.comparison.methods import (
     Scores,
     measured,
 )
-from openradial.evaluation.comparison.protocols import Protocol
-from openradial.evaluation.comparison.report import groups, markdown, summarised
+from benchmarks.comparison.protocols import Protocol
+from benchmarks.comparison.report import groups, markdown, summarised
+from benchmarks.comparison.runs import core_seconds, scores_of, trained
+from benchmarks.machine import machine
+from benchmarks.run import RESULTS
 from openradial.files import write_text
 from openradial.scorers import MahalanobisScorer, NeighbourScorer
 
@@ -135,7 +135,7 @@ def main() -> None:
     folder = options.work / options.part
     if options.comparison and options.part in JUDGED:
         take(options.comparison, folder, comparison)
-    rows = compare(comparison, folder, resume=True, report=Console().print)
+    rows = compare(comparison, folder, report=Console().print)
     if options.part in JUDGED:
         rows += [
             row for key, seed, make in comparison.protocols() for row in together(comparison, key, seed, make, folder)

@@ -18,6 +18,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -30,7 +32,7 @@ import openradial
 from openradial import metrics
 from openradial.conformal import Rejector
 from openradial.data import Batches, Examples
-from openradial.evaluation import plots
+from openradial.evaluation.plots import KNOWN_COLOR, NOVEL_COLOR
 from openradial.heads import Head, RadialHead, SoftmaxHead
 from openradial.training import Objective, Settings, fit
 
@@ -207,24 +209,44 @@ def pick(split: Split) -> list[int]:
     return [i for digit in range(KNOWN, 10) for i in (split.novel_y == digit).nonzero()[:2, 0].tolist()]
 
 
+def draw_winning_probabilities(known: Tensor, novel: Tensor, ax: Axes) -> None:
+    """Draw histograms of the winning probability of known and novel examples, in % of each group."""
+    for probs, color in ((known, KNOWN_COLOR), (novel, NOVEL_COLOR)):
+        share = np.full(len(probs), 100 / len(probs))
+        style: dict[str, Any] = {"facecolor": to_rgba(color, 0.5), "edgecolor": color, "linewidth": 1.5}
+        ax.hist(probs.numpy(), 20, range=(0, 1), weights=share, histtype="stepfilled", **style)
+    ax.set(xlim=(0, 1), xlabel="winning probability", ylabel="share of examples (%)")
+
+
+def draw_answers(image: Tensor, answers: dict[str, tuple[str, float]], names: bool, ax: Axes) -> None:
+    """Draw an image, and below it the prediction of each method with its probability."""
+    below: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top"}
+    ax.imshow(image.numpy(), cmap="gray_r")
+    ax.set(xticks=[], yticks=[])
+    for line, (method, (label, prob)) in enumerate(answers.items()):
+        points = -4 - 12 * line
+        ax.annotate(f"{label} ({100 * prob:.0f} %)", (0.5, 0), (0, points), ha="center", **below)
+        if names:
+            ax.annotate(method, (0, 0), (-6, points), ha="right", **below)
+
+
 def draw(outcomes: dict[str, Outcomes], split: Split) -> Figure:
     """Draw two histograms, and below them the first two examples of each novel digit with both predictions."""
     figure = plt.figure(figsize=(7.2, 4.8), layout="constrained")
     top, bottom = figure.subfigures(2, 1, squeeze=False, height_ratios=(2.2, 1), hspace=0.04).flat
     panels = top.subplots(1, 2, sharey=True)
     for ax, (method, each) in zip(panels, outcomes.items(), strict=True):
-        plots.plot_winning_probabilities(each.known.probs, each.novel.probs, ax=ax)
+        draw_winning_probabilities(each.known.probs, each.novel.probs, ax)
         ax.set_title(method, fontweight="bold")
         ax.spines[["top", "right"]].set_visible(False)
     panels[0].legend(["known digits (0 to 5)", "novel digits (6 to 9)"], frameon=False, loc="upper center")
-    panels[1].legend().remove()
     panels[1].set_ylabel("")
 
     picks = pick(split)
     bottom.suptitle("Novel digits, and the known digit that each network predicts (probability)", fontsize="medium")
     for column, (ax, i) in enumerate(zip(bottom.subplots(1, len(picks)), picks, strict=True)):
         predicted = {name: (str(a.novel.classes[i].item()), a.novel.probs[i].item()) for name, a in outcomes.items()}
-        plots.plot_answers(split.novel_x[i].reshape(8, 8), predicted, names=column == 0, ax=ax)
+        draw_answers(split.novel_x[i].reshape(8, 8), predicted, column == 0, ax)
         ax.set_title(str(split.novel_y[i].item()), fontsize="medium", pad=3)
     return figure
 

@@ -14,13 +14,13 @@ from openradial.data import (
     Batches,
     Compose,
     Examples,
+    FolderBatches,
     ImageFolder,
     Normalise,
     RandomFlip,
     RandomShift,
     divide,
     load,
-    loader_for,
     random_split,
     train_test_split,
 )
@@ -175,7 +175,7 @@ def tiny_imagenet_parts(root: str, settings: Settings, normalise: Normalise) -> 
 
     def batches(folder: ImageFolder, transform: Any = normalise, shuffle: bool = False) -> BatchSource:
         options: dict[str, Any] = {"size": 64, "batch_size": settings.batch_size, "seed": settings.seed}
-        return loader_for(folder, transform=transform, shuffle=shuffle, **options)
+        return FolderBatches(folder, transform=transform, shuffle=shuffle, **options)
 
     def subset(selected: Tensor) -> ImageFolder:
         return replace(train, paths=[train.paths[i] for i in selected.tolist()], labels=train.labels[selected])

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
 
-from openradial.data import ImageFolder, scan, scan_listed
+from openradial.data import ImageFolder, scan
 from openradial.errors import DataError, MissingError, OptionError
 from paper.imagenet.ilsvrc_classes import wnids
+from paper.imagenet.listed import scan_listed
 
 BASES = ("", "ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "CLS-LOC")
 KAGGLE = "LOC_val_solution.csv"

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 
-from openradial.data import ImageFolder, download, scan, scan_listed
+from openradial.data import ImageFolder, download, scan
 from openradial.errors import DataError
+from paper.imagenet.listed import scan_listed
 
 ANNOTATIONS = "val_annotations.txt"
 NAMES = ("", "tiny-imagenet-200", "tiny-imagenet")  # folders that archives wrap it in

@@ -135,13 +135,13 @@ def test_a_file_that_cannot_be_written_is_named(monkeypatch, capsys):
     assert (code, err) == (1, "error: report/report.json cannot be read or written (Permission denied)\n")
 
 
-@pytest.mark.parametrize("command", ["fit", "export", "evaluate", "compare"])
+@pytest.mark.parametrize("command", ["fit", "export", "evaluate"])
 @pytest.mark.parametrize(("name", "reason"), [("file/below", "Not a directory"), ("n" * 300, "File name too long")])
 def test_an_output_is_checked_before_the_model_is_opened(monkeypatch, capsys, tmp_path, command, name, reason):
     (tmp_path / "file").touch()
     table = tmp_path / "t.csv"
     table.write_text("a,kind\n" + "1,x\n2,y\n" * 30)
-    inputs = {"fit": [table, "--label", "kind"], "export": ["nothere"], "compare": ["--data", "nothere"]}
+    inputs = {"fit": [table, "--label", "kind"], "export": ["nothere"]}
     arguments = inputs.get(command, ["nothere", "--known", "digits"])
     code, _, err = call(monkeypatch, capsys, command, *arguments, "--out", tmp_path / name)
     assert code == 2

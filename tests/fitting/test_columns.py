@@ -12,6 +12,7 @@ import openradial
 from openradial.data import read_table
 from openradial.errors import DataError, OptionError
 from openradial.fitting import FitOptions, prepare
+from openradial.training.settings import read_toml
 
 COLUMNS = ["id", "when", "comment", "site", "zip", "length", "kind"]
 
@@ -141,7 +142,7 @@ def test_both_methods_take_the_same_columns(path):
 
 def test_options_of_columns_are_read_from_toml_and_written_as_json(tmp_path):
     (tmp_path / "run.toml").write_text('data = "t.csv"\nlabel = "kind"\ndrop = ["a,b", "c"]\nnumeric = "d, e"\n')
-    options = FitOptions.from_toml(tmp_path / "run.toml")
+    options = FitOptions.from_mapping(read_toml(tmp_path / "run.toml"))
     assert (options.drop, options.numeric, options.columns) == (("a,b", "c"), ("d", "e"), ())
     assert json.loads(json.dumps(options.as_dict()))["drop"] == ["a,b", "c"]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from openradial.fitting.cross import FOLDS, FeatureSet, assign_folds, cross_fit, reference_rows
 from openradial.heads import ClosedFormRadialHead
 from openradial.models import build
-from openradial.scorers import MahalanobisScorer, NeighbourScorer, ParzenScorer
+from openradial.scorers import MahalanobisScorer, NeighbourScorer
 from tests.heads.naive_ridge import made_data, naive_fit, naive_outputs
 
 NAMES = ("a", "b", "c")
@@ -90,7 +90,6 @@ def test_random_features_alpha_and_weights_are_those_of_the_complete_head(class_
         MahalanobisScorer(),  # Ledoit and Wolf need rows: it is fitted to those of the other folds
         NeighbourScorer(2),
         NeighbourScorer(1, normalise=True),
-        ParzenScorer(bandwidth=0.5),
     ],
     ids=lambda scorer: f"{type(scorer).__name__}-{scorer.settings().get('shrinkage', scorer.settings().get('k'))}",
 )

@@ -4,6 +4,7 @@ import pytest
 
 from openradial.errors import OptionError
 from openradial.fitting import FitOptions
+from openradial.training.settings import read_toml
 
 CLASSES = ("cat", "dog", "owl")
 
@@ -33,7 +34,7 @@ def test_a_class_that_does_not_exist_is_a_wrong_option(option):
 
 def test_a_file_and_options_have_the_same_names_and_options_win(tmp_path):
     (tmp_path / "run.toml").write_text('data = "a"\nlabel = "kind"\n[training]\nepochs = 9\nlearning_rate = 0.5\n')
-    options = FitOptions.from_toml(tmp_path / "run.toml", epochs=2, data="b")
+    options = FitOptions.from_mapping(read_toml(tmp_path / "run.toml") | {"epochs": 2, "data": "b"})
     assert (options.data, options.label, dict(options.training)) == ("b", "kind", {"epochs": 2, "learning_rate": 0.5})
     assert json.loads(json.dumps(options.as_dict()))["training"] == {"epochs": 2, "learning_rate": 0.5}
 

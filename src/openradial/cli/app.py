@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 import openradial
 
-OWN_DATA, RESEARCH, DATA_SETS = "Your own data", "Networks and experiments", "Data sets"
+OWN_DATA, DATA_SETS = "Your own data", "Data sets"
 COMMANDS = {  # help and panel in the list of commands
     "fit": ("Fit a calibrated model to images, texts or a table.", OWN_DATA),
     "evaluate": ("Evaluate a model on known and novel data.", OWN_DATA),
@@ -17,7 +17,6 @@ COMMANDS = {  # help and panel in the list of commands
     "export": ("Export a model to ONNX or torch.export.", OWN_DATA),
     "serve": ("Serve a model over HTTP.", OWN_DATA),
     "play": ("Open a page that compares softmax and radial.", OWN_DATA),
-    "compare": ("Compare methods for open-world classification.", RESEARCH),
     "data": ("List, download and check data sets.", DATA_SETS),
     "cache": ("Show or clear the features of encoders.", DATA_SETS),
 }

@@ -6,14 +6,14 @@ rank)`` alone: a run that was stopped resumes as if it had not been, and the num
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from openradial.data.examples import Examples
-from openradial.data.readers.folder import ImageFolder, free_memory
+from openradial.data.readers.folder import ImageFolder
 from openradial.data.transforms import Transform
 from openradial.data.workers import Outcome, View, decode, default_workers
 from openradial.errors import DataError, OptionError, check_count
@@ -196,29 +196,6 @@ class FolderBatches(_Batches):
         keep = torch.ones(len(indices), dtype=torch.bool)
         keep[list(outcome.broken)] = False
         return keep
-
-
-def loader_for(
-    folder: ImageFolder,
-    size: int,
-    batch_size: int,
-    *,
-    channels: int = 3,
-    crop: float = 1.0,
-    skip_broken: bool = False,
-    workers: int | None = None,
-    memory: float = 0.5,
-    **options: Unpack[BatchOptions],
-) -> Batches | FolderBatches:
-    """Return batches from memory if the decoded folder takes at most a share ``memory`` of it, else from files.
-
-    Both give the same batches.
-    """
-    needed, free = len(folder) * channels * size * size, free_memory()
-    cut: dict[str, Any] = {"channels": channels, "crop": crop, "skip_broken": skip_broken, "workers": workers}
-    if free is not None and needed <= memory * free / options.get("world", 1):
-        return Batches(folder.load(size, **cut), batch_size, **options)
-    return FolderBatches(folder, size, batch_size, **cut, **options)
 
 
 def _rows(inputs: Tensor, indices: Tensor) -> Tensor:

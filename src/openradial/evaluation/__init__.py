@@ -1,4 +1,4 @@
-"""Evaluate a classifier: metrics on known and novel data, an HTML report, and the comparison of methods."""
+"""Evaluate a classifier: metrics on known and novel data, and an HTML report."""
 
 from openradial.evaluation import plots
 from openradial.evaluation.evaluation import Evaluation, Sample, evaluate, evaluate_model, known_sample, novel_sample

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, Self
 
 from openradial.conformal.inputs import check_rate
@@ -11,7 +10,7 @@ from openradial.data.splits import Split, named_split, parse_known
 from openradial.errors import OptionError, check_choice, check_count, check_positive, listed, nearest
 from openradial.recipe import ClassWeightName, HeadName, LossName, MethodName, Recipe
 from openradial.training import Settings
-from openradial.training.settings import checked_names, read_toml
+from openradial.training.settings import checked_names
 
 COLUMNS = ("columns", "drop", "numeric", "categorical")  # options that name columns of a table
 
@@ -167,11 +166,6 @@ class FitOptions:
             raise OptionError("a model needs data: name a folder, a table or a data set, such as data = 'digits'")
         training = {**values.get("training", {}), **{name: values[name] for name in values if name in settings}}
         return cls(**{name: value for name, value in values.items() if name in names} | {"training": training})
-
-    @classmethod
-    def from_toml(cls, path: Path | str, **overrides: Any) -> Self:
-        """Make options from a file; ``overrides`` replace single values."""
-        return cls.from_mapping({**read_toml(path), **overrides})
 
     def recipe_options(self) -> dict[str, Any]:
         """Return the options that replace values of the recipe."""

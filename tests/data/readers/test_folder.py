@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from openradial.data.readers import folder as module
-from openradial.data.readers.folder import compare_classes, scan, scan_listed
+from openradial.data.readers.folder import compare_classes, scan
 from openradial.errors import DataError
 from tests.data.pictures import encoded, jpeg, noise, read_image, tree
 
@@ -133,7 +133,7 @@ def test_chosen_classes_keep_their_order(pets):
         ),
         (
             {"cat/1.jpg": b"x", "dog/notes.txt": b"x", "fox/.1.jpg": b"x"},
-            "{root}: 2 of 3 class folders hold no images: dog, fox; remove them, or keep them with allow_empty=True",
+            "{root}: 2 of 3 class folders hold no images: dog, fox; remove them",
         ),
         (
             {"Cat/1.jpg": b"x", "cat/1.jpg": b"x"},
@@ -158,13 +158,6 @@ def test_a_missing_folder_a_file_and_missing_classes_are_named(pets):
         scan(pets / "cat" / "0.jpg")
     with pytest.raises(DataError, match="pets: there is no folder for 2 of 3 classes: ant, bee"):
         scan(pets, classes=["ant", "bee", "cat"])
-
-
-def test_empty_classes_are_kept_by_choice_and_reported(pets):
-    (pets / "fox").mkdir()
-    folder = scan(pets, allow_empty=True)
-    assert folder.counts().tolist() == [3, 3, 0]
-    assert "  empty: 1 (fox)" in str(folder.report)
 
 
 def test_folders_that_differ_in_case_are_taken_when_named(tmp_path):
@@ -276,14 +269,3 @@ def test_equal_classes_pass_and_differing_ones_are_listed(tmp_path):
         compare_classes(train, other)
     with pytest.raises(DataError, match="the same but in another order: their labels differ; scan the validation"):
         compare_classes(train, scan(same.root, classes=["cat", "dog", "Fox"]))
-
-
-def test_images_side_by_side_get_the_labels_of_a_list(tmp_path):
-    root = tree(tmp_path, dict.fromkeys(["1.jpg", "2.jpg", "3.jpg", "notes.txt"], b"x"))
-    folder = scan_listed(root, {"1.jpg": "dog", "2.jpg": "cat", "9.jpg": "cat"})
-    assert folder.classes == ("cat", "dog")
-    assert folder.labels.tolist() == [1, 0]
-    assert folder.report.findings["of another class"] == ["3.jpg"]
-    assert folder.report.findings["listed but absent"] == ["9.jpg"]
-    with pytest.raises(DataError, match=r"none of the 3 images is listed with a wanted class; check that the list"):
-        scan_listed(root, {"7.jpg": "dog"})

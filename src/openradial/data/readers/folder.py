@@ -137,7 +137,7 @@ class ImageFolder:
         return folder.reported("empty", _without_images(folder.labels, self.classes))
 
 
-def scan(root: str | PathLike[str], *, classes: Iterable[str] | None = None, allow_empty: bool = False) -> ImageFolder:
+def scan(root: str | PathLike[str], *, classes: Iterable[str] | None = None) -> ImageFolder:
     """Find the images in ``root/class/``, sub-folders included; classes and files are sorted by name.
 
     Only files that may be animated or do not have the ending of an image are opened. ``classes`` keeps these classes
@@ -155,12 +155,11 @@ def scan(root: str | PathLike[str], *, classes: Iterable[str] | None = None, all
             labels += [label] * (len(paths) - len(labels))
             advance(1)
     empty = _without_images(torch.tensor(labels, dtype=torch.int64), names)
-    if empty and not allow_empty:
+    if empty:
         message = f"{len(empty)} of {len(names)} class folders hold no images"
-        way_out = "remove them, or keep them with allow_empty=True"
-        raise DataError(f"{message}: {listed(empty, SHOWN)}; {way_out}", path=root)
+        raise DataError(f"{message}: {listed(empty, SHOWN)}; remove them", path=root)
     others |= dict.fromkeys(loose, "outside of a class folder")
-    return _folder(root, paths, labels, names, others).reported("empty", empty)
+    return _folder(root, paths, labels, names, others)
 
 
 def scan_unlabelled(root: str | PathLike[str]) -> ImageFolder:
@@ -185,23 +184,6 @@ def _folder(
     for kind, files in {**groups, "animated": filter(is_animated, paths)}.items():
         folder = folder.reported(kind, [os.path.relpath(path, root) for path in files])
     return folder
-
-
-def scan_listed(root: Path, names: dict[str, str], *, classes: Iterable[str] | None = None) -> ImageFolder:
-    """Find images directly in ``root``, with the class of each file name; others are left out and counted."""
-    order = tuple(sorted(set(names.values())) if classes is None else classes)
-    index = {name: i for i, name in enumerate(order)}
-    entries = (entry for entry in os.scandir(root) if not _is_hidden(entry.name))
-    files = sorted(entry.name for entry in entries if _kind(entry) == "file" and is_image(entry.path))
-    kept = [name for name in files if names.get(name) in index]
-    if not kept:
-        message = f"none of the {len(files)} images is listed with a wanted class"
-        raise DataError(f"{message}; check that the list of labels belongs to this folder", path=root)
-    others = {str(root / name): "of another class" for name in files if name not in set(kept)}
-    folder = _folder(root, [str(root / name) for name in kept], [index[names[name]] for name in kept], order, others)
-    absent = sorted(name for name in set(names) - set(files) if names[name] in index)
-    folder = folder.reported("listed but absent", absent)
-    return folder.reported("empty", _without_images(folder.labels, order))
 
 
 def compare_classes(train: ImageFolder | Examples, validation: ImageFolder | Examples) -> None:

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from openradial.errors import DTypeError, OptionError, ShapeError, check_count
-from openradial.nn.hidden import evaluating
+from openradial.errors import DTypeError, OptionError, ShapeError
 
 __all__ = ["fgsm", "pgd"]
 
@@ -73,7 +72,7 @@ def pgd(
     """Take small steps from random starts, projected gradient ascent (Madry et al. 2018), ``(b, ...) -> (b, ...)``.
 
     The result is the worst point of each input among all steps of all restarts, the input and the point of
-    :func:`fgsm`: the one with the highest loss, so it is never weaker than :func:`fgsm`. Steps are
+    ``fgsm``: the one with the highest loss, so it is never weaker than ``fgsm``. Steps are
     ``2.5 / steps * epsilon`` long. Random starts are the same change for all inputs: the result of one does not depend
     on the others.
 
@@ -81,10 +80,11 @@ def pgd(
         fooled: outputs and labels to whether an attack has succeeded, ``(b,)`` of bool. Such points come before all
             others, whatever their loss.
 
-    The other arguments are those of :func:`fgsm`.
+    The other arguments are those of ``fgsm``.
     """
-    check_count("steps", steps)
-    check_count("restarts", restarts)
+    for name, count in (("steps", steps), ("restarts", restarts)):
+        if count < 1:
+            raise OptionError(f"{name} must be a whole number of at least 1, got {count!r}")
     generator = torch.Generator().manual_seed(seed)
     with _undisturbed(net, x):
         x, y = x.detach().clone(), y.clone()
@@ -148,8 +148,14 @@ def _bounds(x: Tensor, y: Tensor, epsilon: Limit, low: Limit, high: Limit) -> tu
 def _undisturbed(net: OutputFunction, x: Tensor) -> Iterator[None]:
     """Set evaluation mode; restore the modes and the random state afterwards. No parameter gets a gradient."""
     network = net if isinstance(net, nn.Module) else nn.Identity()
-    with torch.random.fork_rng([x.device] if x.is_cuda else []), torch.inference_mode(False), evaluating(network):
-        yield
+    training = [module for module in network.modules() if module.training]
+    with torch.random.fork_rng([x.device] if x.is_cuda else []), torch.inference_mode(False):
+        network.eval()
+        try:
+            yield
+        finally:
+            for module in training:
+                module.training = True
 
 
 def _gradients(net: OutputFunction, x: Tensor, y: Tensor, loss: AttackLoss) -> tuple[Tensor, Tensor, Tensor]:

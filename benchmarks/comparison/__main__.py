@@ -1,8 +1,9 @@
-"""A whole comparison, with pytorch-ood's detectors in the same table.
+"""Compare methods for open-world classification: one network per loss, every score on the same outputs.
 
-python -m benchmarks.comparison --work DIR [--data cifar10] [--peers PATH]; killed, it goes on.
+python -m benchmarks.comparison --out DIR [--data cifar10] [--peers PATH]; killed, it goes on.
 
-Writes benchmarks/results/comparison_{mnist,cifar10}.{json,md,png}.
+Writes comparison.{json,md,png} to the folder. The comparison with the usual seeds, splits and novel sets also writes
+benchmarks/results/comparison_{mnist,cifar10}.{json,md,png}; with --peers, pytorch-ood's detectors are in the table too.
 """
 
 import argparse
@@ -15,41 +16,52 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from benchmarks.comparison import METHODS, Comparison, compare
+from benchmarks.comparison.methods import measured
+from benchmarks.comparison.report import draw, groups, markdown, summarised
+from benchmarks.comparison.runs import core_seconds, scores_of, trained
 from benchmarks.machine import machine
 from benchmarks.peers import agreement, detectors, methods, peers, summary, version
 from benchmarks.run import RESULTS, table
-from openradial.evaluation.comparison import Comparison, compare
-from openradial.evaluation.comparison.comparison import core_seconds, scores_of, trained
-from openradial.evaluation.comparison.methods import METHODS, measured
-from openradial.evaluation.comparison.report import draw, groups, markdown, summarised
 from openradial.files import write_text
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.comparison", description=__doc__)
     parser.add_argument("--data", default="mnist", help="digits, mnist or cifar10")
-    parser.add_argument("--work", type=Path, default=Path("runs/comparison"), help="folder for networks and rows")
+    parser.add_argument("--out", "--work", type=Path, default=Path("runs/comparison"), help="folder for all files")
+    parser.add_argument("--seeds", type=int, help="networks per loss with all classes known (5)")
+    parser.add_argument("--splits", type=int, help="splits into six known and the other classes (5)")
+    parser.add_argument("--novel", type=novel_set, action="append", help="another novel set, as NAME=FILE (NPZ or idx)")
+    parser.add_argument("--quick", action="store_true", help="few epochs, one seed, one split")
     parser.add_argument("--peers", type=Path, help="folder that pip installed pytorch-ood into")
-    parser.add_argument("--quick", action="store_true", help="one epoch, one seed, one split; writes nothing")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     console = Console()
-    few: dict[str, Any] = {"seeds": 1, "splits": 1, "quick": True} if options.quick else {}
-    comparison = Comparison(options.data, **few)
-    rows = compare(comparison, options.work, resume=True, report=console.print)
-    peer_runs = with_peers(comparison, options.work, options.peers, console) if options.peers else {}
+    usual = 1 if options.quick else 5
+    seeds, splits = (usual if runs is None else runs for runs in (options.seeds, options.splits))
+    comparison = Comparison(options.data, seeds, splits, quick=options.quick, novel=dict(options.novel or []))
+    rows = compare(comparison, options.out, report=console.print)
+    peer_runs = with_peers(comparison, options.out, options.peers, console) if options.peers else {}
     rows += [row for run in peer_runs.values() for row in run["rows"]]
-    if options.quick:
-        console.print(markdown(rows))
-        return
     command = f"python -m benchmarks.comparison --data {options.data}"
     facts: dict[str, Any] = {"machine": machine(command), "threads": options.threads}
-    facts["minutes"] = round(sum(seconds(options.work, key) for key, *_ in comparison.protocols()) / 60, 1)
+    facts["minutes"] = round(sum(seconds(options.out, key) for key, *_ in comparison.protocols()) / 60, 1)
     if peer_runs:
         facts["peers"] = f"pytorch-ood {version(options.peers)}"
         facts["agreement"] = summary({key: run["agreement"] for key, run in peer_runs.items()})
-    save(f"comparison_{options.data}", facts, rows)
+    save(options.out / "comparison", facts, rows)
+    console.print(markdown(rows))
+    if comparison == Comparison(options.data):
+        publish(options.out, f"comparison_{options.data}")
+
+
+def novel_set(text: str) -> tuple[str, Path]:
+    name, _, path = text.partition("=")
+    if not (name and path):
+        raise argparse.ArgumentTypeError(f"a novel set must be NAME=FILE, got {text!r}")
+    return name, Path(path)
 
 
 def with_peers(comparison: Comparison, work: Path, path: Path, console: Console) -> dict[str, dict[str, Any]]:
@@ -79,9 +91,9 @@ def seconds(work: Path, key: str) -> float:
     return float(json.loads((work / f"{key}.json").read_text())["run"]["seconds"])
 
 
-def save(name: str, facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+def save(path: Path, facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     summaries = {group: summarised(own) for group, own in groups(rows).items()}
-    write_text(RESULTS / f"{name}.json", json.dumps(facts | {"summary": summaries, "rows": rows}, indent=1) + "\n")
+    write_text(path.with_suffix(".json"), json.dumps(facts | {"summary": summaries, "rows": rows}, indent=1) + "\n")
     where = facts["machine"]
     lines = [
         f"Written by `{where['command']}` on {where['date']}: {where['cpu']}, {where['cores']} cores, "
@@ -98,9 +110,15 @@ def save(name: str, facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
             *table(["detector", "smallest", "largest"], cells),
             "",
         ]
-    write_text(RESULTS / f"{name}.md", "\n".join(lines))
-    draw(summaries, RESULTS / f"{name}.png")
-    shutil.copy(RESULTS / f"{name}.png", RESULTS.parents[1] / "docs" / "images" / f"{name}.png")
+    write_text(path.with_suffix(".md"), "\n".join(lines))
+    draw(summaries, path.with_suffix(".png"))
+
+
+def publish(folder: Path, name: str) -> None:
+    """Copy the results to benchmarks/results, and the figure to the documentation."""
+    for suffix in (".json", ".md", ".png"):
+        shutil.copy(folder / f"comparison{suffix}", RESULTS / f"{name}{suffix}")
+    shutil.copy(folder / "comparison.png", RESULTS.parents[1] / "docs" / "images" / f"{name}.png")
 
 
 def lead(name: str, rows: list[dict[str, Any]]) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from openradial.evaluation.comparison.comparison import MethodRow
-from openradial.evaluation.comparison.methods import METHODS
+from benchmarks.comparison.methods import METHODS
+from benchmarks.comparison.runs import MethodRow
 from openradial.evaluation.plots.colors import BLUE, GREEN, MARKS, ORANGE, PURPLE
 
 NUMBERS = ("auroc", "fpr95", "oscr", "detected")

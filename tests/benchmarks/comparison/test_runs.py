@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchmarks.comparison import METHODS, Comparison, LayerScore, compare
+from benchmarks.comparison import runs as steps
+from benchmarks.comparison.methods import DISTANCE, NEAR, RECIPE, Method, Scores, measured
+from benchmarks.comparison.report import groups, markdown, summarised
 from openradial import metrics
 from openradial.errors import OptionError, TrainingError
-from openradial.evaluation.comparison import METHODS, Comparison, LayerScore, compare
-from openradial.evaluation.comparison import comparison as steps
-from openradial.evaluation.comparison.methods import DISTANCE, NEAR, RECIPE, Method, Scores, measured
-from openradial.evaluation.comparison.report import groups, markdown, summarised
 from openradial.heads import RadialHead
 from openradial.scorers import MahalanobisScorer, NeighbourScorer
 
@@ -30,25 +30,23 @@ def test_a_comparison_measures_every_method_and_goes_on_without_training_again(t
         numbers = [row["accuracy"], row["ece"], row["false_reject_rate"], *row["novel"]["other classes"].values()]
         assert all(0 <= number <= 1 for number in numbers)
     monkeypatch.setattr(steps, "trained", None)
-    assert compare(short, tmp_path, resume=True) == rows
+    assert compare(short, tmp_path) == rows
 
 
 def test_the_cost_of_a_network_is_known_after_a_stop_too(tmp_path, short):
     (softmax, *_) = compare(short, tmp_path)
     (tmp_path / "digits-split0.json").unlink()  # stopped between training and measuring
-    (again, *_) = compare(short, tmp_path, resume=True)
+    (again, *_) = compare(short, tmp_path)
     assert 0 < softmax["training_seconds"] <= again["training_seconds"]
 
 
-def test_a_folder_that_holds_a_comparison_is_not_overwritten(tmp_path, short):
+def test_a_folder_that_holds_another_comparison_is_not_overwritten(tmp_path, short):
     (tmp_path / "digits-split0.json").write_text("{}")
-    with pytest.raises(TrainingError, match=r"holds a comparison already; resume it \(--resume\)"):
-        compare(short, tmp_path)
     with pytest.raises(TrainingError, match=r"digits-split0.json is not the result of a run .*; delete it"):
-        compare(short, tmp_path, resume=True)
+        compare(short, tmp_path)
     (tmp_path / "digits-split0.json").write_text(json.dumps({"run": {"job": {}}, "rows": []}))
     with pytest.raises(TrainingError, match="was made with other settings; set them back"):
-        compare(short, tmp_path, resume=True)
+        compare(short, tmp_path)
 
 
 def test_choosing_runs_on_left_out_classes_alone(short):

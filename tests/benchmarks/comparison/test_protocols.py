@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.comparison.protocols import all_known, class_split, left_out, read_novel, shortened
 from openradial.data import load
 from openradial.errors import DataError, OptionError
-from openradial.evaluation.comparison.protocols import all_known, class_split, left_out, read_novel, shortened
 
 
 def rows(inputs):

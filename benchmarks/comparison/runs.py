@@ -10,11 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from openradial import models
-from openradial.data.batches import Batches
-from openradial.data.splits import train_test_split
-from openradial.errors import DataError, OptionError, TrainingError, check_choice, check_count
-from openradial.evaluation.comparison.methods import (
+from benchmarks.comparison.methods import (
     METHODS,
     NETWORKS,
     Contender,
@@ -23,7 +19,11 @@ from openradial.evaluation.comparison.methods import (
     Scores,
     measured,
 )
-from openradial.evaluation.comparison.protocols import SETS, Protocol, all_known, class_split, left_out, shortened
+from benchmarks.comparison.protocols import SETS, Protocol, all_known, class_split, left_out, shortened
+from openradial import models
+from openradial.data.batches import Batches
+from openradial.data.splits import train_test_split
+from openradial.errors import DataError, OptionError, TrainingError, check_choice, check_count
 from openradial.files import write_text
 from openradial.nn import hidden_layers
 from openradial.training import Settings, fit
@@ -89,18 +89,14 @@ class Comparison:
             yield f"{self.data}-{name}{split}", split, lambda split=split: make(self.data, split)  # type: ignore[misc]
 
 
-def compare(
-    comparison: Comparison, folder: Path, *, resume: bool = False, report: Callable[[str], None] | None = None
-) -> list[MethodRow]:
-    """Return the rows of all runs; they are kept in ``folder``, with the networks."""
+def compare(comparison: Comparison, folder: Path, *, report: Callable[[str], None] | None = None) -> list[MethodRow]:
+    """Return the rows of all runs; they are kept in ``folder``, with the networks, and not measured again."""
     rows: list[MethodRow] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OptionError(f"the folder {folder} cannot be created ({error.strerror}); choose another one") from error
     runs = list(comparison.protocols())
-    if not resume and any((folder / f"{key}.json").exists() for key, *_ in runs):
-        raise TrainingError(f"{folder} holds a comparison already; resume it (--resume) or choose another folder")
     for number, (key, seed, make) in enumerate(runs, 1):
         kept = folder / f"{key}.json"
         if not kept.exists():
@@ -142,7 +138,7 @@ def trained(contender: Contender, protocol: Protocol, training: NetworkSettings,
     history = fit(net, objective, batches, settings=settings, folder=folder, resume=True)
     write_text(folder / SECONDS, f"{before + time.process_time() - began:.3f}\n")
     if not history.finished:
-        raise TrainingError(f"stopped by {history.stopped_by}; run the same command with --resume")
+        raise TrainingError(f"stopped by {history.stopped_by}; run the same command again to resume")
     return net.eval()
 
 
