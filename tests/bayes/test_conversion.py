@@ -128,10 +128,11 @@ def test_weights_start_anew_by_choice():
     assert not any(torch.equal(dict(anew.named_parameters())[name], value) for name, value in own.items())
 
 
-def test_prior_and_spread_reach_every_layer():
+def test_prior_spread_and_sampling_reach_every_layer():
     net = nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 3))
-    bayesian = to_bayesian(net, GaussianPrior(0.5), sigma=0.1)
+    bayesian = to_bayesian(net, GaussianPrior(0.5), sigma=0.1, sampling="flipout")
     assert [layer.prior for layer in bayesian] == [GaussianPrior(0.5)] * 2
+    assert [layer.sampling for layer in bayesian] == ["weights", "flipout"]
     rhos = torch.cat([p.flatten() for name, p in bayesian.named_parameters() if name.endswith("_rho")])
     torch.testing.assert_close(rhos, torch.full_like(rhos, rho_of(0.1)))
 

@@ -32,6 +32,7 @@ LAYERS = {
     ),
 }
 every_layer = pytest.mark.parametrize("name", LAYERS)
+every_sampling = pytest.mark.parametrize("sampling", ["weights", "local", "flipout"])
 
 
 def made(name, **options):
@@ -53,8 +54,9 @@ def test_in_evaluation_a_layer_is_the_plain_one_with_its_means(name):
 
 
 @every_layer
-def test_outputs_have_the_moments_of_the_weights(name):
-    layer, x = made(name)
+@every_sampling
+def test_outputs_have_the_moments_of_the_weights(name, sampling):
+    layer, x = made(name, sampling=sampling)
     x = x[:1]
     with torch.no_grad():
         draws = torch.cat([layer(x) for _ in range(3000)])
@@ -69,14 +71,26 @@ def test_outputs_have_the_moments_of_the_weights(name):
 
 @every_layer
 def test_one_draw_of_weights_serves_the_whole_batch(name):
-    layer, x = made(name)
+    layer, x = made(name, sampling="weights")
     with torch.no_grad():
         o = layer(x[:1].expand_as(x))
     torch.testing.assert_close(o, o[:1].expand_as(o))
 
 
-def test_gradients_are_those_of_finite_differences():
-    layer = BayesLinear(3, 2, dtype=torch.float64)
+@every_layer
+@pytest.mark.parametrize("sampling", ["local", "flipout"])
+def test_noise_per_example_differs_between_examples(name, sampling):
+    layer, x = made(name, sampling=sampling)
+    with torch.no_grad():
+        draws = torch.stack([layer(x[:1].expand(2, *x.shape[1:])) for _ in range(1500)])  # (draws, 2, ...)
+    first, second = (draws[:, i].flatten(1) - draws[:, i].flatten(1).mean(0) for i in (0, 1))
+    correlation = (first * second).mean(0) / (first.std(0) * second.std(0))
+    assert correlation.abs().max() < 0.15
+
+
+@every_sampling
+def test_gradients_are_those_of_finite_differences(sampling):
+    layer = BayesLinear(3, 2, dtype=torch.float64, sampling=sampling)
     x = torch.randn(4, 3, dtype=torch.float64)
     start = [parameter.detach().clone().requires_grad_() for parameter in layer.parameters()]
     names = [name for name, _ in layer.named_parameters()]
@@ -88,9 +102,16 @@ def test_gradients_are_those_of_finite_differences():
     assert torch.autograd.gradcheck(run, start)
 
 
+def test_local_noise_has_a_gradient_where_nothing_varies():
+    layer = BayesLinear(3, 2, bias=False, sampling="local")
+    layer(torch.zeros(4, 3)).sum().backward()
+    assert all(torch.isfinite(parameter.grad).all() for parameter in layer.parameters())
+
+
 @every_layer
-def test_nothing_that_was_drawn_stays_on_the_layer(name, tmp_path):
-    layer, x = made(name)
+@every_sampling
+def test_nothing_that_was_drawn_stays_on_the_layer(name, sampling, tmp_path):
+    layer, x = made(name, sampling=sampling)
     before = {key: value for key, value in vars(layer).items() if key != "_parameters"}
     layer(x).sum().backward()
     assert {key: value for key, value in vars(layer).items() if key != "_parameters"} == before
@@ -111,8 +132,9 @@ def test_two_calls_in_one_graph_are_two_draws():
     assert layer.weight_rho.grad.abs().sum() > 0
 
 
-def test_torch_func_can_differentiate_and_stack_a_layer():
-    layer, x = made("linear")
+@every_sampling
+def test_torch_func_can_differentiate_and_stack_a_layer(sampling):
+    layer, x = made("linear", sampling=sampling)
     parameters = {name: parameter.detach() for name, parameter in layer.named_parameters()}
 
     def loss(parameters):
@@ -159,11 +181,12 @@ def test_the_row_for_padding_stays_as_it_is():
 def test_a_frozen_parameter_is_not_random():
     plain, x = nn.Linear(4, 3), torch.randn(6, 4)
     plain.weight.requires_grad_(False)
-    mixed = to_bayesian(plain)
-    assert mixed.random == ("bias",)
-    assert (mixed(x) != mixed(x)).all()
-    noise = mixed(x) - mixed.eval()(x)
-    assert noise.abs().max() < 0.2  # 10 of the bias's deviations
+    for sampling in ("weights", "local", "flipout"):
+        mixed = to_bayesian(plain, sampling=sampling)
+        assert mixed.random == ("bias",)
+        assert (mixed(x) != mixed(x)).all()
+        noise = mixed(x) - mixed.eval()(x)
+        assert noise.abs().max() < 0.2  # 10 of the bias's deviations
 
 
 def test_a_layer_shows_its_prior():
@@ -182,6 +205,7 @@ def test_the_default_prior_is_the_papers():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"sampling": "locally"}, "sampling must be one of 'weights', 'local', 'flipout', got 'locally'"),
         ({"prior": 1.0}, "prior must be a ScaleMixturePrior or a GaussianPrior, got float"),
         ({"sigma": 0.0}, "sigma must be a finite number above 0, got 0.0"),
     ],

@@ -2,6 +2,7 @@ import json
 import os
 import re
 import signal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from torch.func import functional_call
 
 from openradial import RadialLoss
 from openradial.bayes import (
+    BatchCounter,
     BayesLinear,
     ElboObjective,
     GaussianPrior,
     elbo,
+    kl_weight,
     posterior,
     to_bayesian,
 )
@@ -75,8 +78,9 @@ def test_several_draws_are_averaged():
         torch.testing.assert_close(getattr(together, name), sum(getattr(part, name) for part in single) / 4)
 
 
-def test_gradients_are_those_of_finite_differences():
-    model = net(width=3).double()
+@pytest.mark.parametrize("sampling", ["weights", "local", "flipout"])
+def test_gradients_are_those_of_finite_differences(sampling):
+    model = net(width=3, sampling=sampling).double()
     x, y = batch()
     names = [name for name, _ in model.named_parameters()]
     start = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
@@ -114,13 +118,35 @@ def test_two_objectives_in_one_graph_do_not_disturb_each_other():
     torch.testing.assert_close(*slopes)
 
 
+def test_noise_per_example_is_not_drawn_in_evaluation():
+    model, (x, y) = net(sampling="local").eval(), batch()
+    twice = x[:1].expand(6, 2)
+    o = elbo(model, twice, y[:6], RadialLoss(), batches=1).outputs
+    torch.testing.assert_close(o, o[:1].expand_as(o))
+    o = elbo(model.train(), twice, y[:6], RadialLoss(), batches=1).outputs
+    assert not torch.allclose(o, o[:1].expand_as(o))
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3, 40, 60])
+def test_blundells_shares_are_his_and_sum_to_one(batches):
+    exact = [Fraction(2 ** (batches - i), 2**batches - 1) for i in range(1, batches + 1)]
+    found = [kl_weight(batches, i) for i in range(1, batches + 1)]
+    assert found == pytest.approx([float(share) for share in exact], rel=1e-14)
+    assert sum(found) == pytest.approx(1, rel=1e-12)
+    assert batches * kl_weight(batches) == pytest.approx(1)
+
+
+def test_very_many_batches_do_not_overflow():
+    assert kl_weight(100_000, 1) == 0.5
+    assert kl_weight(100_000, 100_000) == 0
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda: elbo(net(), *batch(), RadialLoss(), batches=0),
-            "batches must be a whole number of at least 1, got 0",
-        ),
+        (lambda: kl_weight(0), "batches must be a whole number of at least 1, got 0"),
+        (lambda: kl_weight(4, 0), "batch must be a whole number of at least 1, got 0"),
+        (lambda: kl_weight(4, 5), "batch must be at most batches = 4, got 5; batches are counted from 1"),
         (lambda: ElboObjective(RadialLoss(), 40, 0), "batch_size must be a whole number of at least 1, got 0"),
         (lambda: ElboObjective(RadialLoss(), 0, 50), "batches must be a whole number of at least 1, got 0"),
         (
@@ -154,15 +180,16 @@ def test_the_objective_of_the_loop_is_the_papers_per_example():
     torch.testing.assert_close(measured["accuracy"], (part.outputs.argmax(-1) == y).float().mean())
 
 
-def trained(folder=None, *, epochs=3, resume=False, stop_at=-1):
-    model = net()
+def trained(folder=None, *, epochs=3, resume=False, counter=False, stop_at=-1, **options):
+    model = net(**options)
     source = Batches(POINTS, 30, shuffle=True, seed=3)
-    objective = Trap(RadialLoss(beta=5.0), 7, 30)
+    counting = BatchCounter(source) if counter else None
+    objective = Trap(RadialLoss(beta=5.0), 7, 30, counting)
     object.__setattr__(objective, "steps", iter(range(10**6)))
     object.__setattr__(objective, "stop_at", stop_at)
     chosen = Settings(epochs=epochs, batch_size=30, learning_rate=0.01, seed=3, checkpoint_seconds=1000.0)
     history = fit(
-        model, objective, source, Batches(spiral(n=60, seed=1), 60), settings=chosen, folder=folder,
+        model, objective, counting or source, Batches(spiral(n=60, seed=1), 60), settings=chosen, folder=folder,
         resume=resume, show_progress=False,
     )  # fmt: skip
     return model, history
@@ -187,15 +214,31 @@ def test_the_loop_logs_the_two_parts():
     assert history.records[-1]["loss"] < history.records[0]["loss"]
 
 
-def test_a_run_that_was_stopped_goes_on_with_the_same_draws(tmp_path):
-    whole, history = trained()
-    _, first = trained(tmp_path, stop_at=9)
+@pytest.mark.parametrize("options", [{}, {"counter": True}, {"sampling": "flipout"}], ids=str)
+def test_a_run_that_was_stopped_goes_on_with_the_same_draws(tmp_path, options):
+    whole, history = trained(**options)
+    _, first = trained(tmp_path, stop_at=9, **options)
     assert first.stopped_by == "SIGTERM"
     assert checkpoint.load(tmp_path / "last.safetensors")[1]["position"]["batch"] == 3
-    resumed, second = trained(tmp_path, resume=True)
+    resumed, second = trained(tmp_path, resume=True, **options)
     own, other = whole.state_dict(), resumed.state_dict()
     assert all(torch.equal(own[name], other[name]) for name in own)
     assert [record["kl"] for record in second.records] == [record["kl"] for record in history.records]
+
+
+def test_blundells_weights_follow_the_batches_of_an_epoch():
+    counter = BatchCounter(Batches(POINTS, 30))
+    objective = ElboObjective(RadialLoss(), 7, 30, counter)
+    model = net(prior=GaussianPrior(1.0))  # whose divergence does not depend on the draw
+    shares = [objective(model, x, y)[1][0, -1].item() for x, y in counter.epoch(0)]
+    kl = float(posterior(model).kl(torch.zeros(())).detach())
+    assert shares == pytest.approx([kl * kl_weight(7, i) / 30 for i in range(1, 8)], rel=1e-5)
+    later = [objective(model, x, y)[1][0, -1].item() for x, y in counter.epoch(0, start_batch=4)]
+    assert later == pytest.approx(shares[4:])
+    even = objective(model.eval(), *batch(30))[1][0, -1].item()
+    assert even == pytest.approx(kl / 7 / 30)
+    assert len(counter) == 7
+    assert counter.labels is POINTS.labels
 
 
 @pytest.mark.distributed
@@ -210,21 +253,31 @@ def test_two_processes_weigh_the_divergence_as_one_does(tmp_path, programs):
         assert [record[part] for record in two] == pytest.approx([record[part] for record in one], rel=1e-4)
 
 
-def regression():
-    """Independent inputs, targets, and the exact posterior of the weights of y = x w + noise: mean and precision."""
+def regression(design):
+    """Inputs, targets, and the exact posterior of the weights of y = x w + noise: mean and precision."""
     generator = torch.Generator().manual_seed(0)
-    x = torch.linalg.qr(torch.randn(64, 3, generator=generator))[0] * torch.tensor([6.0, 4.0, 2.0])
+    x = torch.randn(64, 3, generator=generator)
+    if design == "orthogonal":
+        x = torch.linalg.qr(x)[0] * torch.tensor([6.0, 4.0, 2.0])
+    else:
+        x = x @ torch.tensor([[1.0, 0.6, 0.0], [0.0, 1.0, 0.6], [0.0, 0.0, 0.5]])
     y = x @ torch.tensor([1.0, -0.5, 0.3]) + 0.5 * torch.randn(64, generator=generator)
     precision = x.T @ x / 0.5**2 + torch.eye(3) / 0.7**2
     return x, y, torch.linalg.solve(precision, x.T @ y / 0.5**2), precision
 
 
-def test_a_linear_regression_finds_its_exact_posterior():
-    x, y, mean, precision = regression()
+@pytest.mark.parametrize(
+    ("design", "sampling"),
+    [("orthogonal", "weights"), ("correlated", "local"), ("correlated", "flipout")],
+)
+def test_a_linear_regression_finds_its_exact_posterior(design, sampling):
+    x, y, mean, precision = regression(design)
+    # For independent inputs the posterior itself; else the factorised Gaussian that is nearest to it.
     deviations = precision.diagonal().rsqrt()
-    torch.testing.assert_close(torch.linalg.inv(precision).diagonal().sqrt(), deviations)
+    if design == "orthogonal":
+        torch.testing.assert_close(torch.linalg.inv(precision).diagonal().sqrt(), deviations)
     torch.manual_seed(1)
-    layer = BayesLinear(3, 1, bias=False, prior=GaussianPrior(0.7), sigma=0.3)
+    layer = BayesLinear(3, 1, bias=False, prior=GaussianPrior(0.7), sigma=0.3, sampling=sampling)
     steps = 1000
     optimiser = torch.optim.Adam(layer.parameters(), 0.05)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: (1 - step / steps) ** 2)

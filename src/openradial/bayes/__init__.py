@@ -11,7 +11,7 @@ from openradial.bayes.layers import (
     BayesLSTM,
     BayesRNN,
 )
-from openradial.bayes.objective import Elbo, ElboObjective, elbo
+from openradial.bayes.objective import BatchCounter, Elbo, ElboObjective, elbo, kl_weight
 from openradial.bayes.posterior import Posterior, posterior
 from openradial.bayes.prediction import (
     MCDropout,
@@ -25,8 +25,8 @@ from openradial.bayes.prediction import (
 )
 from openradial.bayes.priors import GaussianPrior, Prior, ScaleMixturePrior
 
-__all__ = ["BayesConv1d", "BayesConv2d", "BayesEmbedding", "BayesGRU", "BayesLSTM", "BayesLayer"]
+__all__ = ["BatchCounter", "BayesConv1d", "BayesConv2d", "BayesEmbedding", "BayesGRU", "BayesLSTM", "BayesLayer"]
 __all__ += ["BayesLinear", "BayesRNN", "Elbo", "ElboObjective", "GaussianPrior", "MCDropout", "Posterior"]
 __all__ += ["Prior", "SampledPrediction", "ScaleMixturePrior", "elbo", "expected_entropy", "expected_missing_mass"]
-__all__ += ["freeze", "mutual_information", "posterior", "predict", "predictive_entropy", "to_bayesian"]
+__all__ += ["freeze", "kl_weight", "mutual_information", "posterior", "predict", "predictive_entropy", "to_bayesian"]
 __all__ += ["with_missing_mass"]

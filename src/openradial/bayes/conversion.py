@@ -2,14 +2,15 @@
 
 import copy
 from collections.abc import Iterator
+from typing import get_args
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.utils.parametrize import is_parametrized
 
-from openradial.bayes.layers import KINDS, START, BayesLayer, check_network, trained_names
+from openradial.bayes.layers import KINDS, START, AffineLayer, BayesLayer, Sampling, check_network, trained_names
 from openradial.bayes.priors import PAPER_PRIOR, Prior
-from openradial.errors import OptionError
+from openradial.errors import OptionError, check_choice
 from openradial.nn.prototypes import Prototypes
 
 FIXED = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.PReLU, Prototypes)
@@ -17,7 +18,12 @@ INDIVISIBLE = (nn.MultiheadAttention,)  # use the weights of their parts without
 
 
 def to_bayesian(
-    network: nn.Module, prior: Prior = PAPER_PRIOR, *, keep_weights: bool = True, sigma: float = START
+    network: nn.Module,
+    prior: Prior = PAPER_PRIOR,
+    *,
+    keep_weights: bool = True,
+    sigma: float = START,
+    sampling: Sampling = "weights",
 ) -> nn.Module:
     """Return a Bayesian copy of a network: every weight becomes a Gaussian, see :class:`~openradial.bayes.BayesLayer`.
 
@@ -30,6 +36,8 @@ def to_bayesian(
         network: any network; it is not changed.
         keep_weights: the means start at the weights of the network; if False each layer is initialised again.
         sigma: standard deviation with which every weight starts.
+        sampling: how linear and convolutional layers draw in training: ``"weights"``, ``"local"`` or ``"flipout"``;
+            all other layers draw weights.
 
     >>> import torch
     >>> net = nn.Sequential(nn.Linear(2, 50), nn.ReLU(), nn.Linear(50, 3))
@@ -40,6 +48,7 @@ def to_bayesian(
     True
     """
     check_network(network)
+    check_choice("sampling", sampling, get_args(Sampling))
     twin = copy.deepcopy(network)
     made: dict[Tensor, nn.Parameter] = {}
     layers = dict.fromkeys(_layers(twin))  # each once, wherever it is used
@@ -59,7 +68,7 @@ def to_bayesian(
             type(f"Bayes{kind.__name__}", (BayesLayer, kind), {"__doc__": doc})
         layer.__class__ = KINDS[kind]
         assert isinstance(layer, BayesLayer)
-        layer.make_random(names, prior, sigma, made)
+        layer.make_random(names, prior, sigma, sampling if isinstance(layer, AffineLayer) else "weights", made)
     return twin
 
 
@@ -77,7 +86,7 @@ def freeze(network: nn.Module) -> nn.Module:
             for name in layer.random:
                 path, _, last = name.rpartition(".")
                 delattr(layer.get_submodule(path), f"{last}_rho")
-            for extra in ("prior", "random", "start"):
+            for extra in ("prior", "random", "start", "sampling"):
                 layer.__dict__.pop(extra, None)
             layer.__class__ = layer.plain  # type: ignore[assignment]
     return twin

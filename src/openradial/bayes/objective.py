@@ -1,6 +1,6 @@
 """The objective of a Bayesian network: its divergence from the prior, divided among the batches, plus its loss."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from openradial.bayes.layers import given
 from openradial.bayes.posterior import posterior
 from openradial.bayes.vectorised import run_with
-from openradial.errors import ShapeError, check_count
-from openradial.nn.objective import Loss, Metric, correct
+from openradial.errors import OptionError, ShapeError, check_count
+from openradial.nn.objective import BatchSource, Loss, Metric, correct
 
 
 class Elbo(NamedTuple):
-    """The mini-batch objective ``loss = kl / batches + nll`` with its two parts, and the outputs it came from."""
+    """The mini-batch objective ``loss = kl_weight * kl + nll`` with its two parts, and the outputs it came from."""
 
     loss: Tensor
     nll: Tensor  # summed over the examples of the batch
@@ -23,7 +23,27 @@ class Elbo(NamedTuple):
     outputs: Tensor  # (b, ...) of the last draw
 
 
-def elbo(network: nn.Module, x: Tensor, y: Tensor, loss: Loss, *, batches: int, samples: int = 1) -> Elbo:
+def kl_weight(batches: int, batch: int | None = None) -> float:
+    r"""Return the share of the divergence that a mini-batch carries; the shares of an epoch sum to 1.
+
+    ``1 / batches``, the paper's :math:`1/M`; or, if ``batch`` is its number in the epoch from 1 to ``batches``,
+    Blundell's :math:`2^{M-i} / (2^M - 1)`: the prior first, the data later.
+
+    >>> kl_weight(4), [round(kl_weight(4, i), 3) for i in (1, 2, 3, 4)]
+    (0.25, [0.533, 0.267, 0.133, 0.067])
+    """
+    check_count("batches", batches)
+    if batch is None:
+        return 1 / batches
+    check_count("batch", batch)
+    if batch > batches:
+        raise OptionError(f"batch must be at most batches = {batches}, got {batch}; batches are counted from 1")
+    return float(2.0**-batch / (1 - 2.0**-batches))
+
+
+def elbo(
+    network: nn.Module, x: Tensor, y: Tensor, loss: Loss, *, batches: int, batch: int | None = None, samples: int = 1
+) -> Elbo:
     r"""Return the objective of the paper for one mini-batch, estimated with newly drawn weights.
 
     .. math:: \frac{1}{M} D_{KL}[q(w) \| p(w)] - \sum_i \log p(y_i \mid x_i; w)
@@ -32,6 +52,7 @@ def elbo(network: nn.Module, x: Tensor, y: Tensor, loss: Loss, *, batches: int, 
         loss: of outputs and targets, averaged over the examples: minus the mean of :math:`\log p`, such as
             :class:`~openradial.RadialLoss` or ``nn.CrossEntropyLoss``.
         batches: the paper's M; with a batch of 50 of 2,000 examples, 40.
+        batch: number of this batch, from 1, for Blundell's weights; see :func:`kl_weight`.
         samples: draws of the weights to average over.
 
     >>> from openradial import RadialLoss
@@ -40,17 +61,18 @@ def elbo(network: nn.Module, x: Tensor, y: Tensor, loss: Loss, *, batches: int, 
     >>> bool(part.loss == part.kl / 40 + part.nll)
     True
     """
-    check_count("batches", batches)
     check_count("samples", samples)
+    weight = kl_weight(batches, batch)
     q = posterior(network)
     kls, nlls = [], []
     for _ in range(samples):
         noise = q.noise()
-        o = run_with(network, given(q.named(q.weights(noise))), x)
+        drawn = q.named(q.weights(noise), per_example=network.training)
+        o = run_with(network, given(drawn), x)
         nlls.append(loss(o, y) * len(y))
         kls.append(q.kl(noise))
     kl, nll = sum(kls[1:], kls[0]) / samples, sum(nlls[1:], nlls[0]) / samples
-    return Elbo(kl / batches + nll, nll, kl, o)
+    return Elbo(weight * kl + nll, nll, kl, o)
 
 
 @dataclass(frozen=True)
@@ -65,6 +87,7 @@ class ElboObjective:
         loss: of outputs and targets, averaged over the examples.
         batches: mini-batches per epoch, of all processes together: the paper's M.
         batch_size: examples per mini-batch, of all processes together.
+        counter: the training batches as a :class:`BatchCounter`, for Blundell's weights; None for the paper's.
         samples: draws of the weights per step.
 
     >>> from openradial import RadialLoss
@@ -76,6 +99,7 @@ class ElboObjective:
     loss: Loss
     batches: int
     batch_size: int
+    counter: "BatchCounter | None" = None
     samples: int = 1
     measured: Mapping[str, Metric] = field(default_factory=lambda: {"accuracy": correct})
 
@@ -92,9 +116,30 @@ class ElboObjective:
         }
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        part = elbo(model, x, y, self.loss, batches=self.batches, samples=self.samples)
-        nll, kl = part.nll / len(y), part.kl / (self.batches * self.batch_size)
+        batch = self.counter.batch if self.counter is not None and model.training else None
+        part = elbo(model, x, y, self.loss, batches=self.batches, batch=batch, samples=self.samples)
+        nll, kl = part.nll / len(y), part.kl * (kl_weight(self.batches, batch) / self.batch_size)
         if part.outputs.ndim != 2:
             raise ShapeError(f"the network must give outputs of shape (b, k), got {tuple(part.outputs.shape)}")
         columns = torch.stack([nll, kl]).detach().expand(len(y), 2)
         return nll + kl, torch.cat([part.outputs, columns], 1)
+
+
+class BatchCounter:
+    """Batches that record the number of the last one in the epoch, from 1; also where an epoch is resumed.
+
+    Blundell's weights depend on that number: give the counter to :class:`ElboObjective` and, instead of the batches, to
+    :func:`openradial.training.fit`.
+    """
+
+    def __init__(self, source: BatchSource) -> None:
+        self.source, self.labels = source, source.labels
+        self.batch: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def epoch(self, epoch: int, *, start_batch: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        for batch, (x, y) in enumerate(self.source.epoch(epoch, start_batch=start_batch), start_batch + 1):
+            self.batch = batch
+            yield x, y

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from openradial.bayes.layers import BayesLayer, tensor_of
+from openradial.bayes.layers import BayesLayer, Sampling, tensor_of
 from openradial.bayes.priors import Prior, sigma_of
 from openradial.errors import OptionError
 
@@ -19,6 +19,7 @@ class RandomWeight(NamedTuple):
     shape: torch.Size
     dtype: torch.dtype
     prior: Prior
+    sampling: Sampling
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +49,19 @@ class Posterior:
         drawn = torch.randn(count, *self.mean.shape, dtype=self.mean.dtype, device=self.mean.device)
         return torch.addcmul(self.mean.detach(), self.sigma.detach(), drawn, out=drawn)
 
-    def named(self, weights: Tensor) -> dict[str, Tensor]:
-        """Return weights ``(..., n)`` by name, for ``functional_call`` of the network in evaluation mode."""
+    def named(self, weights: Tensor, *, per_example: bool = False) -> dict[str, Tensor]:
+        """Return weights ``(..., n)`` by name, for ``functional_call`` of the network in evaluation mode.
+
+        With ``per_example``, layers that draw noise for each example are left out: they draw when they are called.
+        """
         pieces = zip(self.parts, torch.split(weights, [part.shape.numel() for part in self.parts], -1), strict=True)
         shaped = [(part, piece.view(*piece.shape[:-1], *part.shape).to(part.dtype)) for part, piece in pieces]
-        return {name: piece for part, piece in shaped for name in part.names}
+        return {
+            name: piece
+            for part, piece in shaped
+            if not (per_example and part.sampling != "weights")
+            for name in part.names
+        }
 
     def kl(self, noise: Tensor) -> Tensor:
         r"""Return the divergence :math:`D_{KL}[q \| p]` from the prior, summed over all weights, estimated at one draw.
@@ -105,4 +114,4 @@ def _random_weights(network: nn.Module) -> Iterator[tuple[RandomWeight, Tensor, 
         _, layer, name = shared[0]
         mean, rho = tensor_of(layer, name), tensor_of(layer, f"{name}_rho")
         names = tuple(full_name for full_name, _, _ in shared)
-        yield RandomWeight(names, mean.shape, mean.dtype, layer.prior), mean, rho, layer.counted(name)
+        yield RandomWeight(names, mean.shape, mean.dtype, layer.prior, layer.sampling), mean, rho, layer.counted(name)
