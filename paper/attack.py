@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from openradial.attacks import fgsm, pgd
 from openradial.conformal import Rejector
 from openradial.data import Examples
 from openradial.heads import Head
 from paper.attacks import Attack, HeadLoss, accuracy_under_attack, losses_for, outcomes, worst
 from paper.experiment import Experiment
 from paper.fig8 import draw_band, single_step
-from paper.gradient_attacks import fgsm, pgd
 from paper.mnist_nets import TRAINING, MnistRun, MnistTraining, other_images, some_images
 from paper.plan import Plan, Results, Size
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from openradial.attacks import fgsm
 from paper.attacks import HeadLoss, accuracy_under_attack
 from paper.experiment import Experiment
-from paper.gradient_attacks import fgsm
 from paper.mnist_nets import TRAINING, VARIANTS, MnistRun, MnistTraining, some_images
 from paper.plan import Plan, Results, Size
 

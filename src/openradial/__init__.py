@@ -15,7 +15,7 @@ _NAMES |= {"OpenRadialError": "errors", "RadialClassifier": "estimator", "Recipe
 _NAMES |= {"load": "bundle"}
 
 __all__ = ["AxisPrototypes", "FixedPrototypes", "LearnedPrototypes", "OpenClassifier", "OpenRadialError"]
-__all__ += ["RadialClassifier", "RadialLayer", "RadialLinear", "RadialLoss", "Recipe", "SimplexPrototypes"]
+__all__ += ["RadialClassifier", "RadialLayer", "RadialLinear", "RadialLoss", "Recipe", "SimplexPrototypes", "attacks"]
 __all__ += ["bayes", "bundle", "classifier", "conformal", "data", "encoders", "errors", "estimator", "evaluation"]
 __all__ += ["export", "fit", "fitting", "functional", "heads", "load", "metrics", "models", "nn", "recipe", "reference"]
 __all__ += ["replace_head", "scorers", "server", "training"]
@@ -23,6 +23,7 @@ MODULES = tuple(name for name in __all__ if name not in _NAMES)
 
 if TYPE_CHECKING:
     from openradial import (
+        attacks,
         bayes,
         bundle,
         classifier,

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
+from openradial.attacks import pgd
 from openradial.conformal import Rejector
 from openradial.heads import RadialHead, SoftmaxHead
 from paper import attacks as module
 from paper.attacks import HeadLoss, Outcomes, accuracy_under_attack, losses_for, outcomes, worst
 from paper.fig8 import single_step as fgsm
-from paper.gradient_attacks import pgd
 
 K = 3
 HEADS = {"radial": RadialHead(K), "softmax": SoftmaxHead(K)}

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "paper").rglob("*.py"))
 MODULES = {
-    "bayes", "bundle", "conformal", "data", "errors", "evaluation", "export", "functional", "heads",
+    "attacks", "bayes", "bundle", "conformal", "data", "errors", "evaluation", "export", "functional", "heads",
     "metrics", "models", "nn", "reference", "scorers", "training",
 }  # fmt: skip
 DOCUMENTED = {"openradial", "openradial.evaluation.plots", *(f"openradial.{name}" for name in MODULES)}

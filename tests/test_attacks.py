@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from openradial import RadialLoss
+from openradial.attacks import fgsm, pgd
 from openradial.errors import DTypeError, OptionError, ShapeError
-from paper.gradient_attacks import fgsm, pgd
 
 K = 3
 RADIAL, SOFTMAX = RadialLoss(reduction="none"), nn.CrossEntropyLoss(reduction="none")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from paper.gradient_attacks import fgsm, pgd
+from openradial.attacks import fgsm, pgd
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # foolbox 3.3 imports from old places of scipy

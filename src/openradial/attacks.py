@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from openradial.errors import DTypeError, OptionError, ShapeError
+from openradial.errors import DTypeError, OptionError, ShapeError, check_count
+from openradial.nn.hidden import evaluating
 
 __all__ = ["fgsm", "pgd"]
 
@@ -82,9 +83,8 @@ def pgd(
 
     The other arguments are those of ``fgsm``.
     """
-    for name, count in (("steps", steps), ("restarts", restarts)):
-        if count < 1:
-            raise OptionError(f"{name} must be a whole number of at least 1, got {count!r}")
+    check_count("steps", steps)
+    check_count("restarts", restarts)
     generator = torch.Generator().manual_seed(seed)
     with _undisturbed(net, x):
         x, y = x.detach().clone(), y.clone()
@@ -148,14 +148,8 @@ def _bounds(x: Tensor, y: Tensor, epsilon: Limit, low: Limit, high: Limit) -> tu
 def _undisturbed(net: OutputFunction, x: Tensor) -> Iterator[None]:
     """Set evaluation mode; restore the modes and the random state afterwards. No parameter gets a gradient."""
     network = net if isinstance(net, nn.Module) else nn.Identity()
-    training = [module for module in network.modules() if module.training]
-    with torch.random.fork_rng([x.device] if x.is_cuda else []), torch.inference_mode(False):
-        network.eval()
-        try:
-            yield
-        finally:
-            for module in training:
-                module.training = True
+    with torch.random.fork_rng([x.device] if x.is_cuda else []), torch.inference_mode(False), evaluating(network):
+        yield
 
 
 def _gradients(net: OutputFunction, x: Tensor, y: Tensor, loss: AttackLoss) -> tuple[Tensor, Tensor, Tensor]:
