@@ -7,14 +7,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks.comparison.mixture import MixtureScorer
-from benchmarks.comparison.parzen import ParzenScorer
 from openradial import metrics
 from openradial.conformal import Rejector, fit_beta
 from openradial.errors import HeadError, ShapeError
 from openradial.heads import CACHead, DOCHead, Head, OpenMaxHead, RadialHead, SoftmaxHead
 from openradial.recipe import LAYERS, Recipe
-from openradial.scorers import Combination, MahalanobisScorer, NeighbourScorer, Scorer
+from openradial.scorers import Combination, MahalanobisScorer, MixtureScorer, NeighbourScorer, ParzenScorer, Scorer
 from openradial.training import Settings
 from openradial.training.outliers import DEFAULTS
 

@@ -13,7 +13,7 @@ from openradial.data.inputs import PointInputs
 from openradial.heads import CACHead, DOCHead, OpenMaxHead, RadialHead, SoftmaxHead
 from openradial.models import build
 from openradial.nn.prototypes import LearnedPrototypes, SimplexPrototypes
-from openradial.scorers import MahalanobisScorer, NeighbourScorer
+from openradial.scorers import MahalanobisScorer, NeighbourScorer, ParzenScorer
 
 
 def assert_equal_bundles(found, expected):
@@ -68,7 +68,7 @@ def test_a_head_that_saw_no_example_of_a_class_comes_back(tmp_path):
 
 def test_every_scorer_comes_back(tmp_path):
     layers = ("inputs", "hidden.relu1", "classifier:input")
-    scorers = [MahalanobisScorer(normalise=True), MahalanobisScorer(relative=True), NeighbourScorer(2, "cosine")]
+    scorers = [ParzenScorer(0.5), MahalanobisScorer(relative=True), NeighbourScorer(2, "cosine")]
     bundle = image_bundle(scorers=dict(zip(layers, scorers, strict=True)))
     loaded = load(save(bundle, tmp_path / "model"))
     assert_equal_bundles(loaded, bundle)

@@ -12,7 +12,7 @@ from openradial.data import Normalise
 from openradial.data.inputs import ImageInputs
 from openradial.export.graph import Graph, GraphRejector, count_below, normalisation, traceable
 from openradial.heads import CACHead, DOCHead, OpenMaxHead, SoftmaxHead
-from openradial.scorers import Combination, MahalanobisScorer, NeighbourScorer
+from openradial.scorers import Combination, MahalanobisScorer, MixtureScorer, NeighbourScorer, ParzenScorer
 
 scores = st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 7.0]), min_size=1, max_size=40)
 
@@ -66,6 +66,7 @@ SCORERS = {
     "normalised": NeighbourScorer(1, normalise=True),
     "mahalanobis": MahalanobisScorer(relative=True),
     "mahalanobis++": MahalanobisScorer(relative=True, normalise=True),
+    "parzen": ParzenScorer(0.4),
 }
 
 
@@ -96,6 +97,15 @@ def test_a_mahalanobis_score_of_directions_is_traced(relative):
     rows = torch.export.Dim("rows", max=1000)
     program = torch.export.export(Scored(scorer), (torch.randn(5, 4),), dynamic_shapes={"z": {0: rows}})
     torch.testing.assert_close(program.module()(asked), expected, equal_nan=True)
+
+
+def test_a_mixture_in_a_graph_scores_alike():
+    torch.manual_seed(0)
+    parts = {"log_weights": torch.tensor([0.3, 0.7]).log(), "means": torch.randn(2, 4), "factors": torch.rand(2, 4)}
+    mixture = MixtureScorer(2, "diag").restore(parts)  # found without scikit-learn
+    asked = torch.randn(20, 4)
+    expected = mixture.unknown_score(asked)
+    torch.testing.assert_close(traceable(mixture).unknown_score(asked), expected)
 
 
 @pytest.mark.parametrize("method", ["fisher", "mean", "min", "cauchy", "standardised"])
@@ -155,7 +165,7 @@ def test_a_graph_without_rejector_decides_for_the_nearest():
 
 
 def test_making_a_graph_leaves_the_bundle_alone():
-    bundle = image_bundle(scorers={"inputs": MahalanobisScorer()})
+    bundle = image_bundle(scorers={"inputs": ParzenScorer(0.4)})
     Graph(bundle)
     scorer = bundle.scorers[0]
     assert scorer._rows_at_once() < 10**6

@@ -73,9 +73,7 @@ def test_what_the_user_says_of_the_network_wins():
     [(FitOptions("x", size=32), pictures(28)), (FitOptions("x", flip=True), sources.open("spiral"))],
 )
 def test_a_size_or_a_flip_where_there_is_none_is_refused(options, source):
-    with pytest.raises(
-        OptionError, match=r"size is for folders of images|flip is for images, and spiral holds points"
-    ):
+    with pytest.raises(OptionError, match=r"size is for folders of images|flip is for images, and spiral holds points"):
         choose_network(options, source)
 
 

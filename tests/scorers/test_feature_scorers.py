@@ -7,10 +7,15 @@ import torch
 
 from openradial.errors import DTypeError, HeadError, ShapeError
 from openradial.heads import load_head, save_head
-from openradial.scorers import MahalanobisScorer
+from openradial.scorers import MahalanobisScorer, MixtureScorer, ParzenScorer
 from tests.scorers.feature_data import data
 
 MAKERS = {
+    "parzen": lambda: ParzenScorer(),
+    "parzen, given": lambda: ParzenScorer(0.7),
+    "parzen, subset": lambda: ParzenScorer(centres=20, seed=3),
+    "mixture": lambda: MixtureScorer(2),
+    "mixture, diag": lambda: MixtureScorer(3, "diag", seed=1),
     "mahalanobis": lambda: MahalanobisScorer(),
     "mahalanobis, relative": lambda: MahalanobisScorer(relative=True, shrinkage=0.1),
 }

@@ -1,12 +1,14 @@
 import re
+import sys
 
 import numpy as np
 import pytest
 import torch
 from sklearn.mixture import GaussianMixture
 
-from benchmarks.comparison.mixture import MixtureScorer
-from openradial.errors import OptionError
+from openradial.errors import MissingError, OptionError
+from openradial.heads import load_head, save_head
+from openradial.scorers import MixtureScorer
 from tests.scorers.feature_data import data, log_mixture
 
 
@@ -19,6 +21,22 @@ def test_a_mixture_scores_what_scikit_learn_and_the_definition_do(covariance):
     covariances = oracle.covariances_ if covariance == "full" else [np.diag(v) for v in oracle.covariances_]
     expected = [-log_mixture(row, oracle.weights_, oracle.means_, covariances) for row in x.numpy()]
     np.testing.assert_allclose(scores, expected, rtol=1e-10)
+
+
+def test_a_loaded_mixture_scores_without_scikit_learn(tmp_path, monkeypatch):
+    z, _, x = data()
+    model = MixtureScorer(2).fit(z)
+    save_head(model, tmp_path / "head")
+    for name in ("sklearn", "sklearn.mixture"):
+        monkeypatch.setitem(sys.modules, name, None)
+    loaded = load_head(tmp_path / "head")
+    assert torch.equal(loaded.unknown_score(x), model.unknown_score(x))
+    message = (
+        "fitting a MixtureScorer needs the package sklearn, which is not installed; run: pip install "
+        "'openradial[sklearn]'"
+    )
+    with pytest.raises(MissingError, match=f"^{re.escape(message)}$"):
+        loaded.fit(z)
 
 
 @pytest.mark.parametrize(

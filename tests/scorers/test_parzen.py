@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import KernelDensity
 
-from benchmarks.comparison import parzen
-from benchmarks.comparison.parzen import ParzenScorer
 from openradial.errors import OptionError
+from openradial.scorers import ParzenScorer, parzen
 from tests.scorers.feature_data import data, log_mixture
 
 
