@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # fmt: off
 IDS = (
     "fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "tab1", "fig7", "fig8",
-    "sup1", "sup2", "sup3", "sup4", "err", "rnn", "attack",
+    "sup1", "sup2", "sup3", "sup4", "err", "rnn", "imbalance", "attack",
 )
 # fmt: on
 

@@ -14,7 +14,6 @@ from paper.report_html import page
 
 RunRecord = dict[str, Any]
 KEYS = {"experiment", "size", "settings", "numbers", "seconds", "parts", "finished", "versions"}
-FIRST = 4  # measures of a claim that the table itself shows
 STYLE: Any = {
     "font.size": 9.0,
     "axes.titlesize": 9.5,
@@ -38,12 +37,12 @@ class Row:
     @property
     def ours(self) -> list[str]:
         """Our first measures as text, mean and error over seeds; a claim begins with those its rule is about."""
-        return self._texts()[:FIRST]
+        return self._texts()[: self.claim.first]
 
     @property
     def others(self) -> list[str]:
         """All our other measures as text."""
-        return self._texts()[FIRST:]
+        return self._texts()[self.claim.first :]
 
     def _texts(self) -> list[str]:
         return [f"{name}: {shown(values)}" for name, values in self.measures.items()]

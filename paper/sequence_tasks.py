@@ -15,7 +15,7 @@ from openradial.training import Settings
 from paper.japanese_vowels import japanese_vowels
 from paper.plan import Plan, Size
 from paper.reuters import reuters
-from paper.trained_nets import Trained, trained
+from paper.trained_nets import LossFunction, Trained, trained
 
 HEADS: Mapping[str, Callable[[int], Head]] = {
     "softmax": SoftmaxHead,
@@ -42,14 +42,20 @@ class Task:
 
     def net(self, plan: Plan, head: str, examples: Examples, seed: int, part: str) -> Trained:
         """Return the network of a head trained on examples of the known classes; ``part`` names these classes."""
+        return self.fit(
+            plan, f"{part}-{head.replace(', ', '-')}", HEADS[head](len(examples.classes)).loss, examples, seed
+        )
+
+    def fit(self, plan: Plan, part: str, loss: LossFunction, examples: Examples, seed: int) -> Trained:
+        """Return the network trained on examples with a loss; ``part`` names both."""
         k, steps_each = len(examples.classes), math.ceil(len(examples) / self.training.batch_size)
         settings = replace(self.training, seed=seed, epochs=math.ceil(self.steps / steps_each))
 
         def batches() -> Batches:
             return Batches(examples, settings.batch_size, shuffle=True, seed=seed)
 
-        name = f"{self.name}-{part}-{head.replace(', ', '-')}-{self.steps}-{seed}"
-        return trained(plan, name, partial(self.build, k), HEADS[head](k).loss, batches, settings)
+        name = f"{self.name}-{part}-{self.steps}-{seed}"
+        return trained(plan, name, partial(self.build, k), loss, batches, settings)
 
 
 def _digits(split: str) -> Examples:

@@ -134,6 +134,16 @@ def test_classes_are_weighted_in_the_loss():
     torch.testing.assert_close(loss, (weight[y] * squares).sum() / weight[y].sum())
 
 
+@pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 5.0, 1.0, 2.0])])
+def test_the_rescaled_loss_counts_the_axis_of_the_target_sqrt_k_times(weight):
+    recipe = Recipe(loss="rescaled", scale=2.0, beta=0.5)
+    o, y = torch.randn(6, 4), torch.arange(6) % 4
+    squares = (o - 2 * torch.eye(4)[y]).square() * (1 + torch.eye(4)[y])  # sqrt(4) is 2
+    w = torch.ones(6) if weight is None else weight[y]
+    loss = recipe.make_objective(recipe.make_head(4), weight).loss(o, y)
+    torch.testing.assert_close(loss, (w * squares.sum(1)).sum() / w.sum())
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

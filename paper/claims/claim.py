@@ -23,6 +23,7 @@ class Claim:
         experiments: ids of those whose numbers it needs.
         measure: the numbers of these experiments, by id, to named measures with one number per seed.
         verdict: measures to a verdict.
+        first: number of measures that the table itself shows.
     """
 
     number: int
@@ -32,6 +33,7 @@ class Claim:
     experiments: tuple[str, ...]
     measure: Callable[[Mapping[str, Results]], Measures]
     verdict: Callable[[Mapping[str, Sequence[float]]], Verdict]
+    first: int = 4
 
 
 def error_of(values: Sequence[float]) -> float | None:

@@ -192,6 +192,14 @@ def check_label_smoothing(label_smoothing: float) -> None:
         raise OptionError(f"label_smoothing must lie in 0..1, got {label_smoothing!r}; 0.0 turns it off")
 
 
+def check_target_weight(target_weight: float, metric: str, has_axes: bool) -> None:
+    """Raise unless the factor of the target's axis is positive, and 1 where there is no such axis."""
+    check_positive("target_weight", target_weight)
+    if target_weight != 1 and not (has_axes and metric == "squared_euclidean"):
+        needs = f"target_weight={target_weight!r} needs metric='squared_euclidean' and axis prototypes"
+        raise OptionError(f"{needs}, got metric={metric!r}; use both, or target_weight=1.0")
+
+
 def batch_shape(outputs: Shape) -> Shape:
     """Return the shape of outputs ``(d,)``, ``(n, d)`` or ``(n, d, d1, ...)`` without ``d``: that of class targets."""
     return outputs[:-1] if len(outputs) <= 2 else (outputs[0], *outputs[2:])

@@ -22,7 +22,7 @@ from openradial.training.outliers import DEFAULTS, OutlierObjective, check_kinds
 __all__ = ["Recipe", "closed_form_recipe", "default_recipe", "hidden_layer_names"]
 
 HeadName = Literal["radial", "softmax", "doc", "cac"]
-LossName = Literal["squared", "distance"]
+LossName = Literal["squared", "distance", "rescaled"]
 MethodName = Literal["gradient", "closed-form"]
 ClassWeightName = Literal["balanced", "auto"]
 CombinationName = Literal["standardised", "fisher"]
@@ -30,8 +30,8 @@ CombinationName = Literal["standardised", "fisher"]
 HEADS: dict[str, Callable[[int], Head]] = {"softmax": SoftmaxHead, "doc": DOCHead, "cac": CACHead}
 OUTPUTS, LAST = "outputs", "classifier"
 MIDDLE = "middle"  # a layer of image encoders: it does not tell classes apart, but inputs of another kind
+METRICS = {"distance": "euclidean", "squared": "squared_euclidean", "rescaled": "squared_euclidean"}
 LAYERS = {"mnist": ("fc2", "fc1"), "mlp": ("hidden.fc2",), "spiral": ("hidden.fc2",)}  # by the start of the name
-METRICS = {"distance": "euclidean", "squared": "squared_euclidean"}
 REFERENCES = 10_000  # training examples among which neighbours are searched
 MIN_COMBINATION = 20  # held-out examples that a combination of scores needs
 RANDOM_FEATURES = {  # up to so many examples, so many random features
@@ -48,7 +48,8 @@ class Recipe:
 
     Args:
         head: ``"radial"``, ``"softmax"``, ``"doc"`` or ``"cac"``; the other settings are for the radial head.
-        loss: ``"squared"``, the squared distance to the prototype of the label, or ``"distance"``, as in the paper.
+        loss: ``"squared"``, the squared distance to the prototype of the label, ``"distance"``, as in the paper, or
+            ``"rescaled"``, see :class:`openradial.heads.RadialHead`.
         scale: distance of the prototypes from the origin.
         beta: a number; ``"safe"``, see :func:`openradial.functional.safe_beta`; or ``"fit"``, fitted to held-out data.
         outliers: kinds of outliers that are made from each batch while training, see
@@ -138,7 +139,8 @@ class Recipe:
         if self.head == "softmax":
             loss = nn.CrossEntropyLoss(**options)
         elif self.head == "radial":  # without beta, which only scales the loss and may be fitted after training
-            loss = RadialLoss(scale=self.scale, metric=METRICS[self.loss], **options)  # type: ignore[arg-type]
+            options |= {"metric": METRICS[self.loss], "target_weight": head.target_weight}
+            loss = RadialLoss(scale=self.scale, **options)
         if self.mixup:
             return MixupObjective(loss, self.mixup)
         has_outliers = self.outliers and self.outlier_weight

@@ -32,6 +32,7 @@ from openradial.errors import (
     check_cutoff,
     check_outputs,
     check_positive,
+    check_target_weight,
     check_targets,
     check_unscaled,
     target_error,
@@ -173,6 +174,7 @@ def radial_loss(
     prototypes: ArrayLike | None = None,
     metric: MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
+    target_weight: float = 1.0,
 ) -> Doubles | float:
     """Return ``beta`` times the distance to the target's prototype, or the expected one under a target distribution.
 
@@ -180,7 +182,7 @@ def radial_loss(
     or distributions of floating point, ``(k,)``, ``(n, k)`` or ``(n, k, d1, ...)``.
     """
     check_choice("reduction", reduction, ("mean", "sum", "none"))
-    options = beta, scale, weight, ignore_index, label_smoothing, prototypes, metric, axis_scale
+    options = beta, scale, weight, ignore_index, label_smoothing, prototypes, metric, axis_scale, target_weight
     rows, t, used, share, differences = _targets(o, target, *options)
     loss = np.zeros(len(rows))
     for k, at in enumerate(used.T):
@@ -204,10 +206,11 @@ def radial_loss_grad(
     prototypes: ArrayLike | None = None,
     metric: MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
+    target_weight: float = 1.0,
 ) -> Doubles:
     """Return the gradient of :func:`radial_loss` with respect to ``o``; zero on the prototype."""
     check_choice("reduction", reduction, ("mean", "sum"))
-    options = beta, scale, weight, ignore_index, label_smoothing, prototypes, metric, axis_scale
+    options = beta, scale, weight, ignore_index, label_smoothing, prototypes, metric, axis_scale, target_weight
     rows, t, used, share, differences = _targets(o, target, *options)
     grad = np.zeros_like(rows)
     for k, at in enumerate(used.T):
@@ -227,11 +230,13 @@ def _targets(
     prototypes: ArrayLike | None,
     metric: MetricName,
     axis_scale: ArrayLike | None,
+    target_weight: float,
 ) -> tuple[Doubles, Doubles, NDArray[np.bool_], np.float64, Callable[[Doubles, int], tuple[Doubles, Doubles]]]:
     """Return outputs, the factor of each distance, which ones count (n, k), the divisor of "mean", and ``o - p_k``."""
     check_positive("beta", beta)
     check_positive("scale", scale)
     check_choice("metric", metric, METRIC_NAMES)
+    check_target_weight(target_weight, metric, prototypes is None)
     rows = _outputs(np.moveaxis(np.asarray(o), 1, -1) if np.ndim(o) > 2 else o)
     d = rows.shape[-1]
     rows, unit = rows.reshape(-1, d), _axis_scale(axis_scale, d)
@@ -239,8 +244,10 @@ def _targets(
     classes = d if matrix is None else len(matrix)
 
     def differences(o: Doubles, k: int) -> tuple[Doubles, Doubles]:
-        point = np.where(np.arange(d) == k, scale, 0.0) if matrix is None else matrix[k]
-        return (o - point) / unit, unit
+        is_k = np.arange(d) == k
+        point = np.where(is_k, scale, 0.0) if matrix is None else matrix[k]
+        u = unit / np.where(is_k, math.sqrt(target_weight), 1.0)
+        return (o - point) / u, u
 
     factors = np.ones(classes) if weight is None else np.asarray(weight, dtype=np.float64)
     y = np.asarray(target)

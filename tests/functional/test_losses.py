@@ -336,3 +336,72 @@ def test_bad_input_gets_one_clear_sentence(arguments, options, error, message):
     with pytest.raises(error) as caught:
         functional.radial_loss(*arguments, **options)
     assert str(caught.value) == message
+
+
+RESCALED = {"metric": "squared_euclidean"}
+
+
+@pytest.mark.parametrize("kind", ["classes", "distributions"])
+@given(o=outputs(), factor=st.floats(0.1, 50), scale=scales, smoothing=smoothings, data=st.data())
+def test_the_rescaled_square_loss_and_its_gradient_equal_the_definition(kind, o, factor, scale, smoothing, data):
+    target = draw_targets(data, o) if kind == "classes" else draw_distributions(data, *o.shape)
+    options = RESCALED | {"scale": scale, "target_weight": factor, "label_smoothing": smoothing}
+    expected = reference.radial_loss(o.numpy(), target.numpy(), **options)
+    o.requires_grad_()
+    loss = functional.radial_loss(o, target, **options)
+    np.testing.assert_allclose(loss.detach(), expected, rtol=1e-9, atol=1e-12)
+    loss.backward()
+    gradient = reference.radial_loss_grad(o.detach().numpy(), target.numpy(), **options)
+    np.testing.assert_allclose(o.grad, gradient, rtol=1e-8, atol=1e-9 * factor * scale)
+
+
+def test_the_rescaled_square_loss_is_that_of_hui_and_belkin():
+    o, y, factor, length = torch.randn(7, 5, dtype=torch.float64, requires_grad=True), torch.arange(7) % 5, 3.0, 2.0
+    options = RESCALED | {"scale": length, "target_weight": factor, "reduction": "none"}
+    loss = functional.radial_loss(o, y, **options)
+    for row, label, found in zip(o.tolist(), y.tolist(), loss.tolist(), strict=True):
+        others = sum(value**2 for j, value in enumerate(row) if j != label)
+        assert found == pytest.approx(factor * (row[label] - length) ** 2 + others, rel=1e-12)
+    assert torch.autograd.gradcheck(lambda o: functional.radial_loss(o, y, **options), o)
+    plain, one = (functional.radial_loss(o, y, **RESCALED, **each) for each in ({}, {"target_weight": 1.0}))
+    assert torch.equal(plain, one)
+
+
+def test_at_60_to_40_the_distance_sits_on_a_prototype_and_the_square_at_the_mean():
+    """Why rare classes lose: the distance has its minimum at the geometric median, the square at the mean."""
+    probs, p = torch.tensor([0.6, 0.4, 0.0], dtype=torch.float64), torch.eye(3, dtype=torch.float64)
+    noise = 1e-3 * torch.randn(50, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    def is_minimum(at, **options):  # a local one, and so the global one of a convex function
+        o = torch.cat([at + noise, (1 - 1e-3) * at + 1e-3 * p, at[None]])  # around it, towards each prototype, and it
+        losses = functional.radial_loss(o, probs.expand_as(o), reduction="none", **options)
+        return bool((losses[:-1] > losses[-1] - 1e-15).all())
+
+    assert is_minimum(p[0])
+    assert not is_minimum(probs)
+    assert is_minimum(probs, **RESCALED)
+    assert not is_minimum(p[0], **RESCALED)
+    assert is_minimum(p[1], weight=torch.tensor([1.0, 2.0, 1.0]))  # class weights move the majority: 0.6 to 0.8
+
+
+@given(factor=st.floats(0.5, 20), share=st.floats(0.01, 0.99))
+def test_rescaling_multiplies_the_odds_of_every_class(factor, share):
+    probs = torch.tensor([[share, 1 - share]], dtype=torch.float64)
+    o = (factor * probs / (factor * probs + 1 - probs)).requires_grad_()
+    (gradient,) = torch.autograd.grad(functional.radial_loss(o, probs, target_weight=factor, **RESCALED), o)
+    assert gradient.abs().max() < 1e-14 * 2 * factor * 10
+
+
+@pytest.mark.parametrize("of", [functional, reference], ids=lambda of: of.__name__)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "target_weight=2.0 needs metric='squared_euclidean' and axis prototypes, got metric='euclidean'"),
+        (RESCALED | {"prototypes": torch.eye(3)}, "needs metric='squared_euclidean' and axis prototypes"),
+        (RESCALED | {"target_weight": 0.0}, "target_weight must be a finite number above 0, got 0.0"),
+    ],
+)
+def test_rescaling_is_refused_where_there_is_no_axis_of_the_target(of, options, message):
+    o, y = torch.zeros(2, 3, dtype=torch.float64), torch.tensor([0, 1])
+    with pytest.raises(OptionError, match=message):
+        of.radial_loss(o, y, **{"target_weight": 2.0} | options)

@@ -212,7 +212,7 @@ def test_restore_takes_what_tensors_gave():
     ("options", "message"),
     [
         ({"score": "energy"}, "score must be one of 'distance', 'probability', 'projection', got 'energy'"),
-        ({"loss": "hinge"}, "loss must be one of 'distance', 'squared', got 'hinge'"),
+        ({"loss": "hinge"}, "loss must be one of 'distance', 'squared', 'rescaled', got 'hinge'"),
         ({"beta": 0}, "beta must be a finite number above 0, got 0; the paper uses beta=1.0"),
         ({"prototypes": MATRIX[:2]}, "num_classes and prototypes must agree: num_classes=3 but 2 prototypes"),
         ({"cutoff": "joint"}, "cutoff must be None, a radius above 0 or 'disjoint', got 'joint'"),

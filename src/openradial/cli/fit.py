@@ -94,7 +94,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "calibration": (str, "split, cross (nothing is held out; closed-form only) or auto, the default."),
         "class_weight": (str, "balanced, or auto (closed-form only); by default none."),
         "random_features": (int, "closed-form: number of random Fourier features; by default by the data."),
-        "loss": (str, "squared or distance (the paper's)."),
+        "loss": (str, "squared, distance (the paper's) or rescaled (for many classes)."),
         "scale": (float, "Distance of the prototypes from the origin."),
         "beta": (float, "Decay of probabilities; by default fitted."),
         "outliers": (float, "Weight of outliers made from each batch; 0 for none."),

@@ -28,7 +28,7 @@ from openradial.fitting.options import FitOptions
 from openradial.fitting.preparation import is_cross
 from openradial.heads import ClosedFormRadialHead, RadialHead
 from openradial.models.features import Features
-from openradial.recipe import ClassWeightName, MethodName, Recipe
+from openradial.recipe import ClassWeightName, LossName, MethodName, Recipe
 from openradial.training import Record
 from openradial.training.settings import OptimiserName, ScheduleName
 
@@ -57,7 +57,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         beta: how fast probabilities fall with the distance; it changes no label. A number; ``"safe"``, see
             :func:`openradial.functional.safe_beta`; or ``"fit"``, fitted to the held-out part.
         scale: distance of the prototypes to the origin.
-        loss: ``"squared"``, the squared distance to the prototype of the label, or ``"distance"``, as in the paper.
+        loss: ``"squared"``, the squared distance to the prototype of the label, ``"distance"`` or ``"rescaled"``.
         outliers: weight of outliers, made from two rows of different classes each, whose outputs are pulled to the
             origin (see :func:`openradial.training.make_outliers`); 0 for none.
         class_weight: None, ``"balanced"``, a dict with a weight for each label, or in closed form ``"auto"``: the
@@ -111,7 +111,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         module: nn.Module | Factory | None = None,
         beta: float | Literal["safe", "fit"] = "safe",
         scale: float = 1.0,
-        loss: Literal["distance", "squared"] = "squared",
+        loss: LossName = "squared",
         outliers: float = 0.3,
         class_weight: dict[Any, float] | ClassWeightName | None = None,
         standardise: bool = True,

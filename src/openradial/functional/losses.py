@@ -11,6 +11,7 @@ from openradial.errors import (
     batch_shape,
     check_choice,
     check_positive,
+    check_target_weight,
     check_targets,
     target_error,
 )
@@ -35,6 +36,7 @@ def radial_loss(
     prototypes: PrototypesLike | None = None,
     metric: MetricName = "euclidean",
     axis_scale: Tensor | None = None,
+    target_weight: float = 1.0,
 ) -> Tensor:
     r"""Return the negative log-probability of the target, used like :func:`torch.nn.functional.cross_entropy`.
 
@@ -57,6 +59,8 @@ def radial_loss(
         ignore_index: targets with this value do not count; for classes only.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         label_smoothing: from 0 to 1.
+        target_weight: :math:`\kappa` of the rescaled square loss :math:`\kappa (o_y - a)^2 + \sum_{j \ne y} o_j^2` (Hui
+            and Belkin, 2021) with ``scale`` a; needs ``metric="squared_euclidean"`` and axis prototypes.
 
     The other arguments are those of :func:`radial_distances`.
 
@@ -68,7 +72,7 @@ def radial_loss(
     check_positive("beta", beta)
     check_choice("reduction", reduction, ("mean", "sum", "none"))
     is_default = weight is None and axis_scale is None and metric == "euclidean" and label_smoothing == 0
-    if is_default and ignore_index < 0 and reduction != "none" and _fast_path_applies(o, target):
+    if is_default and target_weight == 1 and ignore_index < 0 and reduction != "none" and _fast_path_applies(o, target):
         geometry = make_geometry(prototypes, scale, o.shape[1])
         if isinstance(geometry, Axes):
             factor = beta / len(o) if reduction == "mean" else beta
@@ -78,8 +82,17 @@ def radial_loss(
     classes, is_distribution = geometry.num_classes(rows.shape[1]), _is_distribution(target)
     shapes = tuple(target.shape), tuple(o.shape), classes, (classes,) if weight is None else tuple(weight.shape)
     check_targets(*shapes, ignore_index, label_smoothing, ".long()" if is_distribution else None)
+    check_target_weight(target_weight, metric, isinstance(geometry, Axes))
+
+    def distances(y: Tensor | None = None) -> Tensor:  # times beta, (n, k), or to y alone, (n,)
+        d = geometry.distances(rows, measure) if y is None else geometry.distances_to(rows, y, measure)
+        if target_weight != 1:
+            squares = measure.divide(rows - geometry.scale).square()  # type: ignore[attr-defined]
+            d = d + (target_weight - 1) * (squares if y is None else squares.gather(-1, y.unsqueeze(-1)).squeeze(-1))
+        return eager.scaled(d, float(beta))
+
     if is_distribution:
-        d = eager.scaled(geometry.distances(rows, measure), float(beta))  # (n, k)
+        d = distances()  # (n, k)
         t = (target.movedim(1, -1) if target.ndim > 2 else target).reshape(-1, classes)
         t = t.to(rows.dtype) * (1 - label_smoothing) + label_smoothing / classes
         loss = (d * t if weight is None else d * t * weight.to(d)).sum(-1)  # (n,)
@@ -88,9 +101,9 @@ def radial_loss(
         y, kept = _classes(target, classes, ignore_index)
         share = kept.to(rows.dtype) if weight is None else weight.to(rows)[y] * kept
         if label_smoothing == 0:
-            loss = eager.scaled(geometry.distances_to(rows, y, measure), float(beta)) * share
+            loss = distances(y) * share
         else:
-            d = eager.scaled(geometry.distances(rows, measure), float(beta))
+            d = distances()
             to_target = d.gather(-1, y.unsqueeze(-1)).squeeze(-1) * share
             to_all = (d if weight is None else d * weight.to(d)).mean(-1)
             loss = (1 - label_smoothing) * to_target + label_smoothing * to_all

@@ -1,12 +1,13 @@
 """The radial head: distances to the prototypes of the classes."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor
 
 from openradial.errors import DataError, MetricName, OptionError, check_choice
+from openradial.functional import radial_loss
 from openradial.functional.norms import make_metric
 from openradial.functional.probabilities import Cutoff
 from openradial.heads.base import Head, HeadOutput
@@ -14,7 +15,7 @@ from openradial.nn import RadialLayer
 from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, Prototypes, SimplexPrototypes
 
 RadialScore = Literal["distance", "probability", "projection"]
-RadialLossName = Literal["distance", "squared"]
+RadialLossName = Literal["distance", "squared", "rescaled"]
 POINTS = "prototypes.points"
 
 
@@ -28,7 +29,8 @@ class RadialHead(Head):
             nearest prototype, with the cut-off. In float32 the second is 1 for all inputs beyond ``17.4 / beta``. Or
             ``"projection"``, ``exp(-o_k / scale)`` of the largest output, with axis prototypes: after the squared loss
             ``o_k / scale`` estimates the probability of class k. An output beyond a prototype is then not unknown.
-        loss: ``"distance"``, the paper's :math:`\beta d_y`, or ``"squared"``, :math:`d_y^2`.
+        loss: ``"distance"``, the paper's :math:`\beta d_y`; ``"squared"``, :math:`d_y^2`; or ``"rescaled"``, that with
+            :math:`\sqrt K` as ``target_weight``, for many classes, see :func:`openradial.functional.radial_loss`.
 
     The other arguments are those of :class:`~openradial.RadialLayer`. There is nothing to fit.
 
@@ -53,8 +55,9 @@ class RadialHead(Head):
     ) -> None:
         super().__init__(num_classes)
         check_choice("score", score, ("distance", "probability", "projection"))
-        check_choice("loss", loss, ("distance", "squared"))
+        check_choice("loss", loss, get_args(RadialLossName))
         self.score, self.loss_name = score, loss
+        self.target_weight = self.num_classes**0.5 if loss == "rescaled" else 1.0
         self.layer = RadialLayer(
             self.num_classes, beta, scale, cutoff=cutoff, metric=metric, axis_scale=axis_scale, prototypes=prototypes
         )
@@ -95,6 +98,9 @@ class RadialHead(Head):
         o = self._outputs(o, y)
         if self.loss_name == "squared":
             return (self.layer.loss(o, y.long(), "none") / self.layer.beta).square().mean()
+        if self.loss_name == "rescaled":
+            options: Any = {"metric": "squared_euclidean", "prototypes": self.layer.prototypes}
+            return radial_loss(o, y, target_weight=self.target_weight, **options)
         return self.layer.loss(o, y.long())
 
     def settings(self) -> dict[str, Any]:

@@ -21,6 +21,9 @@ from openradial.functional.norms import make_metric
 from openradial.functional.probabilities import Cutoff
 from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, Prototypes
 
+LOSS_OPTIONS = ("beta", "scale", "weight", "ignore_index", "reduction", "label_smoothing")
+LOSS_OPTIONS += ("prototypes", "metric", "axis_scale", "target_weight")
+
 
 class _Measure(TypedDict):
     prototypes: Prototypes
@@ -119,6 +122,7 @@ class RadialLoss(nn.Module):
         metric: MetricName = "euclidean",
         axis_scale: Tensor | None = None,
         prototypes: Prototypes | Tensor | None = None,
+        target_weight: float = 1.0,
     ) -> None:
         super().__init__()
         check_positive("beta", beta)
@@ -126,7 +130,7 @@ class RadialLoss(nn.Module):
         check_label_smoothing(label_smoothing)
         self.prototypes = as_prototypes(prototypes, scale)
         self.beta, self.scale, self.ignore_index = float(beta), float(scale), ignore_index
-        self.label_smoothing = label_smoothing
+        self.label_smoothing, self.target_weight = label_smoothing, float(target_weight)
         self.reduction: Reduction = reduction
         self.metric: MetricName = metric
         self.register_buffer("weight", weight)
@@ -135,19 +139,7 @@ class RadialLoss(nn.Module):
 
     def forward(self, o: Tensor, target: Tensor) -> Tensor:
         """Return the loss of outputs ``(n, outputs)`` and targets ``(n,)``."""
-        return F.radial_loss(
-            o,
-            target,
-            beta=self.beta,
-            scale=self.scale,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-            prototypes=self.prototypes,
-            metric=self.metric,
-            axis_scale=self.axis_scale,
-        )
+        return F.radial_loss(o, target, **{name: getattr(self, name) for name in LOSS_OPTIONS})
 
     def extra_repr(self) -> str:
         settings = f"beta={self.beta:g}, scale={self.scale:g}, metric={self.metric!r}, reduction={self.reduction!r}"
