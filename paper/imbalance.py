@@ -44,7 +44,7 @@ class Imbalance:
     seeds: int
 
 
-SETTINGS: dict[Size, Imbalance] = {"tiny": Imbalance(seeds=2), "quick": Imbalance(seeds=2), "full": Imbalance(seeds=3)}
+SETTINGS: dict[Size, Imbalance] = {"tiny": Imbalance(seeds=1), "quick": Imbalance(seeds=1), "full": Imbalance(seeds=3)}
 
 
 def run(plan: Plan) -> Results:

@@ -1,0 +1,58 @@
+"""Write the table of losses and class weights on texts of unequal classes: python -m benchmarks.imbalance.
+
+The numbers are those of python -m paper run imbalance --out DIR, which python -m benchmarks.reproduction DIR copies to
+benchmarks/results/reproduction. Writes benchmarks/results/imbalance.md.
+"""
+
+import json
+from typing import Any
+
+from benchmarks.run import RESULTS, table
+from openradial.files import write_text
+from paper.claims import shown
+
+NUMBERS = RESULTS / "reproduction" / "imbalance.json"
+HEADINGS = ["loss", "class weights", "validation macro-F1", "test macro-F1", "test accuracy", "test recall, rarest 5"]
+
+
+def main() -> None:
+    record = json.loads(NUMBERS.read_text(encoding="utf-8"))
+    write_text(RESULTS / "imbalance.md", markdown(record))
+    print((RESULTS / "imbalance.md").read_text(encoding="utf-8"))
+
+
+def markdown(record: dict[str, Any]) -> str:
+    """Return the tables: losses and weights with 80 % of the documents, a balanced subset, and the choice with all."""
+    numbers, seeds = record["numbers"], record["settings"]["seeds"]
+    sizes = numbers["training_documents"]
+    rarest = sorted(range(len(sizes)), key=lambda k: sizes[k])[:5]
+    least = min(sizes)
+    parts = {
+        f"{100 * (1 - numbers['held_out']):g} % of the {sum(sizes):,} training documents, {min(sizes)} to "
+        f"{max(sizes):,} per class in all": numbers["compared"],
+        f"A balanced subset, {least} documents of each class": numbers["balanced"],
+        "The radial loss and weights with the best validation macro-F1, trained on all documents": [numbers["chosen"]],
+    }
+    texts = [
+        f"Written by `python -m paper run imbalance` and `python -m benchmarks.imbalance`: {numbers['title']}, {seeds} "
+        f"seeds, mean ± 2 standard deviations; finished {record['finished']}, torch {record['versions']['torch']}."
+    ]
+    for title, rows in parts.items():
+        cells = [row_of(row, rarest) for row in rows]
+        texts += [f"**{title}**", "\n".join(table(HEADINGS, cells))]
+    return "\n\n".join(texts) + "\n"
+
+
+def row_of(row: dict[str, Any], rarest: list[int]) -> list[str]:
+    validation = row.get("validation_macro_f1")
+    recall = [sum(each[k] for k in rarest) / len(rarest) for each in row["recall"]]
+    return [
+        row["loss"],
+        row["weights"],
+        "" if validation is None else shown(validation),
+        *(shown(each) for each in (row["macro_f1"], row["accuracy"], recall)),
+    ]
+
+
+if __name__ == "__main__":
+    main()
