@@ -22,7 +22,7 @@ def main() -> None:
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """Return the tables: losses and weights with 80 % of the documents, a balanced subset, and the choice with all."""
+    """Return the tables: losses and weights with 80 % of the documents, on a balanced subset, and with all."""
     numbers, seeds = record["numbers"], record["settings"]["seeds"]
     sizes = numbers["training_documents"]
     rarest = sorted(range(len(sizes)), key=lambda k: sizes[k])[:5]
@@ -31,7 +31,7 @@ def markdown(record: dict[str, Any]) -> str:
         f"{100 * (1 - numbers['held_out']):g} % of the {sum(sizes):,} training documents, {min(sizes)} to "
         f"{max(sizes):,} per class in all": numbers["compared"],
         f"A balanced subset, {least} documents of each class": numbers["balanced"],
-        "The radial loss and weights with the best validation macro-F1, trained on all documents": [numbers["chosen"]],
+        "All documents, each loss with the class weights of its best validation macro-F1": numbers["chosen"],
     }
     texts = [
         f"Written by `python -m paper run imbalance` and `python -m benchmarks.imbalance`: {numbers['title']}, {seeds} "

@@ -60,7 +60,6 @@ def run(plan: Plan) -> Results:
         ]
 
     compared = rows("validation", [(loss, weights) for loss in LOSSES for weights in POWERS])
-    loss, weights = chosen(compared)
     return {
         "title": task.title,
         "classes": list(train.classes),
@@ -69,7 +68,7 @@ def run(plan: Plan) -> Results:
         "held_out": VALIDATION,
         "compared": compared,
         "balanced": rows(BALANCED, [(loss, "none") for loss in LOSSES]),
-        "chosen": rows(FULL, [(loss, weights)])[0],
+        "chosen": rows(FULL, list(chosen(compared).items())),
     }
 
 
@@ -122,11 +121,11 @@ def balanced_subset(labels: Tensor, seed: int) -> Tensor:
     return torch.cat([order[labels[order] == label][:least] for label in labels.unique()])
 
 
-def chosen(rows: list[Results]) -> tuple[str, str]:
-    """Return the radial loss and the class weights with the highest mean macro-F1 on held-out training documents."""
-    radial = [row for row in rows if row["loss"] != "softmax"]
-    best = max(radial, key=lambda row: sum(row["validation_macro_f1"]))
-    return best["loss"], best["weights"]
+def chosen(rows: list[Results]) -> dict[str, str]:
+    """Return for each loss the class weights with the highest mean macro-F1 on held-out training documents."""
+    scores = {(row["loss"], row["weights"]): sum(row["validation_macro_f1"]) for row in rows}
+    losses = dict.fromkeys(row["loss"] for row in rows)
+    return {loss: max((way for way in scores if way[0] == loss), key=scores.__getitem__)[1] for loss in losses}
 
 
 def draw(numbers: Results) -> "Figure":
@@ -142,8 +141,12 @@ def draw(numbers: Results) -> "Figure":
 
 def _draw_scores(ax: "Axes", numbers: Results, score: str, label: str) -> None:
     """Draw mean and error of each loss: with each kind of class weights, then on the subsets."""
+    groups: dict[str, tuple[str, str | None]]
     groups = {f"80 % of the documents,\nweights: {weights}": ("compared", weights) for weights in POWERS}
-    groups |= {"balanced subset,\nweights: none": ("balanced", "none")}
+    groups |= {
+        "balanced subset,\nweights: none": ("balanced", "none"),
+        "all documents,\nbest weights": ("chosen", None),
+    }
     for shift, (loss, (color, mark)) in enumerate(_styles().items()):
         for index, (part, weights) in enumerate(groups.values()):
             values = [100 * value for value in row_of(numbers[part], loss, weights)[score]]
@@ -170,9 +173,9 @@ def _draw_recall(ax: "Axes", numbers: Results) -> None:
     ax.legend(loc="lower right", fontsize=8)
 
 
-def row_of(rows: list[Results], loss: str, weights: str) -> Results:
-    """Return the row of a loss and class weights."""
-    return next(row for row in rows if (row["loss"], row["weights"]) == (loss, weights))
+def row_of(rows: list[Results], loss: str, weights: str | None) -> Results:
+    """Return the row of a loss and class weights, or its only row."""
+    return next(row for row in rows if row["loss"] == loss and weights in (None, row["weights"]))
 
 
 def _name(loss: str) -> str:

@@ -18,14 +18,13 @@ def measure(results: Mapping[str, Results]) -> Measures:
 
 
 def losses(results: Results) -> Measures:
-    """Return accuracy and macro-F1 on the texts: of each loss with fewer documents, and of the chosen one with all."""
+    """Return macro-F1 and accuracy on the texts: of each loss alone, and with the class weights chosen for it."""
     rows = [(f"{row['loss']}, 80 % of them", row) for row in results["compared"] if row["weights"] == "none"]
-    chosen = results["chosen"]
-    rows += [(f"{chosen['loss']} with class weights ({chosen['weights']}), all", chosen)]
+    rows += [(f"{row['loss']}, all, class weights {row['weights']}", row) for row in results["chosen"]]
     return {
         f"texts, {name}, {label}": row[score]
         for name, row in rows
-        for score, label in (("accuracy", "accuracy"), ("macro_f1", "macro-F1"))
+        for score, label in (("macro_f1", "macro-F1"), ("accuracy", "accuracy"))
     }
 
 
@@ -45,11 +44,11 @@ CLAIM = Claim(
         "digits, convolutional on Reuters' topics, recurrent on JapaneseVowels. Radial works if its mean is not below "
         "that of softmax by more than the error over seeds, the larger of both. Reproduced: with all three. Partly: "
         "with one or two. Not reproduced: with none. Rows that begin with texts were added later and do not count: the "
-        "convolutional network with other losses, and with the loss and class weights that were best on held-out "
-        "training documents."
+        "convolutional network with other losses on 80 % of the training documents, and on all of them with the class "
+        "weights that were best on the other 20 %."
     ),
     experiments=("rnn",),
     measure=measure,
     verdict=verdict,
-    first=6,
+    first=22,
 )

@@ -31,13 +31,13 @@ def test_a_balanced_subset_has_as_many_examples_of_each_class_as_the_rarest():
     assert not torch.equal(subset, balanced_subset(labels, seed=2))
 
 
-def test_the_choice_is_made_on_validation_documents_and_among_radial_losses():
+def test_weights_are_chosen_for_each_loss_on_validation_documents():
     rows = [
         {"loss": "softmax", "weights": "none", "validation_macro_f1": [0.99], "macro_f1": [0.1]},
         {"loss": "squared", "weights": "none", "validation_macro_f1": [0.5], "macro_f1": [0.9]},
         {"loss": "squared", "weights": "root", "validation_macro_f1": [0.6], "macro_f1": [0.2]},
     ]
-    assert chosen(rows) == ("squared", "root")
+    assert chosen(rows) == {"softmax": "none", "squared": "root"}
 
 
 def test_every_loss_and_weight_is_measured_drawn_and_in_the_table(tiny_record, tiny_figure):
@@ -46,7 +46,7 @@ def test_every_loss_and_weight_is_measured_drawn_and_in_the_table(tiny_record, t
     ways = [(loss, weights) for loss in LOSSES for weights in POWERS]
     assert [(row["loss"], row["weights"]) for row in found["compared"]] == ways
     assert [row["loss"] for row in found["balanced"]] == list(LOSSES)
-    assert (found["chosen"]["loss"], found["chosen"]["weights"]) == chosen(found["compared"])
+    assert {row["loss"]: row["weights"] for row in found["chosen"]} == chosen(found["compared"])
     *scores, recall = figure.axes
     assert ["accuracy" in scores[0].get_ylabel(), "macro-F1" in scores[1].get_ylabel()] == [True, True]
     order = np.argsort(found["training_documents"], kind="stable")
