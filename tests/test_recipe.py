@@ -125,6 +125,13 @@ def test_the_closed_form_head_has_the_settings_of_the_recipe():
     assert Recipe(method="closed-form", beta=0.5).make_closed_form_head(("a", "b"), 4).layer.beta == 0.5
 
 
+def test_trained_texts_have_class_weights_by_default():
+    net = models.build("mlp", 2, inputs=2)
+    kinds = {kind: default_recipe(net, "mlp", kind).class_weight for kind in ("texts", "images", "points")}
+    assert kinds == {"texts": "sqrt", "images": None, "points": None}
+    assert default_recipe(net, "mlp", "texts", class_weight=None).class_weight is None
+
+
 def test_classes_are_weighted_in_the_loss():
     recipe = Recipe(loss="squared", outliers=())
     head, weight = recipe.make_head(2), torch.tensor([1.0, 5.0])
@@ -159,8 +166,8 @@ def test_the_rescaled_loss_counts_the_axis_of_the_target_sqrt_k_times(weight):
         ({"random_features": 8}, "random_features is for method='closed-form', got method='gradient'; leave it out"),
         ({"weights": (0.0, 1.0, 1.0)}, "weights must be three numbers of at least 0, the first above 0, got"),
         ({"weights": (1.0, -1.0, 1.0)}, "weights must be three numbers of at least 0, the first above 0, got"),
-        ({"class_weight": "equal"}, "class_weight must be one of 'balanced', 'auto', got 'equal'"),
-        ({"class_weight": "auto"}, "class_weight='auto' is for method='closed-form'; use 'balanced' or None"),
+        ({"class_weight": "equal"}, "class_weight must be one of 'balanced', 'sqrt', 'auto', got 'equal'"),
+        ({"class_weight": "auto"}, "class_weight='auto' is for method='closed-form'; use 'balanced', 'sqrt' or None"),
         ({"method": "closed-form", "head": "cac"}, "head='cac' and loss='squared'; use method='gradient'"),
         ({"method": "closed-form", "loss": "distance"}, "loss='distance'; use method='gradient'"),
         ({"neighbours": 0}, "neighbours must be a whole number of at least 1"),

@@ -196,8 +196,8 @@ def check_target_weight(target_weight: float, metric: str, has_axes: bool) -> No
     """Raise unless the factor of the target's axis is positive, and 1 where there is no such axis."""
     check_positive("target_weight", target_weight)
     if target_weight != 1 and not (has_axes and metric == "squared_euclidean"):
-        needs = f"target_weight={target_weight!r} needs metric='squared_euclidean' and axis prototypes"
-        raise OptionError(f"{needs}, got metric={metric!r}; use both, or target_weight=1.0")
+        needs = "metric='squared_euclidean' and axis prototypes"
+        raise OptionError(f"target_weight={target_weight!r} needs {needs}, got metric={metric!r}; use both or 1.0")
 
 
 def batch_shape(outputs: Shape) -> Shape:

@@ -24,7 +24,7 @@ __all__ = ["Recipe", "closed_form_recipe", "default_recipe", "hidden_layer_names
 HeadName = Literal["radial", "softmax", "doc", "cac"]
 LossName = Literal["squared", "distance", "rescaled"]
 MethodName = Literal["gradient", "closed-form"]
-ClassWeightName = Literal["balanced", "auto"]
+ClassWeightName = Literal["balanced", "sqrt", "auto"]
 CombinationName = Literal["standardised", "fisher"]
 
 HEADS: dict[str, Callable[[int], Head]] = {"softmax": SoftmaxHead, "doc": DOCHead, "cac": CACHead}
@@ -48,8 +48,7 @@ class Recipe:
 
     Args:
         head: ``"radial"``, ``"softmax"``, ``"doc"`` or ``"cac"``; the other settings are for the radial head.
-        loss: ``"squared"``, the squared distance to the prototype of the label, ``"distance"``, as in the paper, or
-            ``"rescaled"``, see :class:`openradial.heads.RadialHead`.
+        loss: ``"squared"``, ``"distance"`` (the paper's) or ``"rescaled"``, see :class:`openradial.heads.RadialHead`.
         scale: distance of the prototypes from the origin.
         beta: a number; ``"safe"``, see :func:`openradial.functional.safe_beta`; or ``"fit"``, fitted to held-out data.
         outliers: kinds of outliers that are made from each batch while training, see
@@ -67,8 +66,8 @@ class Recipe:
         weights: in closed form, those of the radial distance, the Mahalanobis distance and the nearest neighbour; 0
             leaves a score out. With six classes or more, :func:`openradial.fit` chooses others if they are clearly
             better for known classes that are left out.
-        class_weight: None, ``"balanced"``, or in closed form ``"auto"``, by the leave-one-out macro error, or a weight
-            per class.
+        class_weight: None, ``"balanced"``, its root ``"sqrt"``, or in closed form ``"auto"``, by the leave-one-out
+            macro error, or a weight per class.
     """
 
     head: HeadName = "radial"
@@ -94,7 +93,7 @@ class Recipe:
         if len(self.weights) != 3 or min(self.weights) < 0 or not 0 < self.weights[0] < float("inf"):
             raise OptionError(f"weights must be three numbers of at least 0, the first above 0, got {self.weights!r}")
         if isinstance(self.class_weight, str):
-            check_choice("class_weight", self.class_weight, ("balanced", "auto"))
+            check_choice("class_weight", self.class_weight, ("balanced", "sqrt", "auto"))
         self._check_method()
         check_choice("head", self.head, ("radial", *HEADS))
         check_choice("loss", self.loss, METRICS)
@@ -174,9 +173,9 @@ class Recipe:
         if self.method == "gradient":
             if self.random_features:
                 raise OptionError("random_features is for method='closed-form', got method='gradient'; leave it out")
-            if self.class_weight not in (None, "balanced"):
+            if self.class_weight not in (None, "balanced", "sqrt"):
                 raise OptionError(
-                    f"class_weight={self.class_weight!r} is for method='closed-form'; use 'balanced' or None"
+                    f"class_weight={self.class_weight!r} is for method='closed-form'; use 'balanced', 'sqrt' or None"
                 )
         elif self.head != "radial" or self.loss != "squared":
             raise OptionError(
@@ -200,6 +199,7 @@ def default_recipe(net: nn.Module, network: str, kind: str, **options: Any) -> R
         return Recipe(**defaults | options)
     has_convolutions = any(isinstance(layer, nn.Conv2d) for layer in net.modules())
     defaults = {"outliers": DEFAULTS[kind], "layers": hidden_layer_names(net, network)}
+    defaults["class_weight"] = "sqrt" if kind == "texts" else None  # topics are of unequal size: see docs/recipe.md
     if has_convolutions:
         defaults |= {"cosine": True, "combination": "fisher"}
     if network == "fast_cnn":  # outliers double the work, which longer training uses better

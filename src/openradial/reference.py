@@ -244,9 +244,8 @@ def _targets(
     classes = d if matrix is None else len(matrix)
 
     def differences(o: Doubles, k: int) -> tuple[Doubles, Doubles]:
-        is_k = np.arange(d) == k
-        point = np.where(is_k, scale, 0.0) if matrix is None else matrix[k]
-        u = unit / np.where(is_k, math.sqrt(target_weight), 1.0)
+        point = np.where(np.arange(d) == k, scale, 0.0) if matrix is None else matrix[k]
+        u = unit / np.where(np.arange(d) == k, math.sqrt(target_weight), 1.0)
         return (o - point) / u, u
 
     factors = np.ones(classes) if weight is None else np.asarray(weight, dtype=np.float64)

@@ -223,9 +223,10 @@ def test_a_heavy_class_wins_where_classes_overlap():
 
 def test_balanced_weights_are_those_of_rare_classes(blobs):
     X, y = blobs[0][:, :1], (np.arange(150) % 10 == 0).astype(int)
-    balanced = RadialClassifier(**QUICK, class_weight="balanced").fit(X, y)
-    by_hand = RadialClassifier(**QUICK, class_weight={0: 150 / (2 * 135), 1: 150 / (2 * 15)}).fit(X, y)
-    torch.testing.assert_close(weights(balanced), weights(by_hand))
+    for rule, power in (("balanced", 1.0), ("sqrt", 0.5)):
+        found = RadialClassifier(**QUICK, class_weight=rule).fit(X, y)
+        by_hand = {0: (150 / (2 * 135)) ** power, 1: (150 / (2 * 15)) ** power}
+        torch.testing.assert_close(weights(found), weights(RadialClassifier(**QUICK, class_weight=by_hand).fit(X, y)))
 
 
 def test_numbers_of_numpy_are_taken_as_options(blobs):

@@ -38,7 +38,7 @@ def fit(**options):
         ({"beta": "best"}, "beta must be one of 'safe', 'fit', got 'best'"),
         ({"beta": -1.0}, "beta must be a finite number above 0, got -1.0; the paper uses beta=1.0"),
         ({"scale": 0.0}, "scale must be a finite number above 0, got 0.0; the paper uses scale=1.0"),
-        ({"loss": "hinge"}, "loss must be one of 'squared', 'distance', 'rescaled', got 'hinge'"),
+        ({"loss": "hinge"}, "loss must be one of 'distance', 'squared', 'rescaled', got 'hinge'"),
         ({"outliers": -0.1}, "outliers must have a finite weight of at least 0, got -0.1; 0 makes none"),
         ({"outliers": math.inf}, "outliers must have a finite weight of at least 0, got inf; 0 makes none"),
         ({"outliers": True}, "outliers must have a finite weight of at least 0, got True; 0 makes none"),

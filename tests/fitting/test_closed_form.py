@@ -203,15 +203,16 @@ def test_very_few_examples_are_decided_by_the_head_alone():
         fit(rows_and_labels(18))
 
 
-@pytest.mark.parametrize("class_weight", ["balanced", "auto"])
+@pytest.mark.parametrize("class_weight", ["balanced", "sqrt", "auto"])
 def test_class_weights_and_what_was_chosen_are_in_the_report(class_weight):
     rng = np.random.default_rng(0)
     y = (rng.random(400) < 0.06).astype(int)
     z = rng.normal(size=(400, 3)) + 1.3 * y[:, None]
     model = fit((z, y), class_weight=class_weight, random_features=0)
-    assert model.report.closed_form["class_weight"] == "balanced"
+    used = "balanced" if class_weight == "auto" else class_weight
+    assert model.report.closed_form["class_weight"] == used
     assert model.metadata["recipe"]["class_weight"] == class_weight
-    assert model.metadata["training"]["class_weight"] == "balanced"
+    assert model.metadata["training"]["class_weight"] == used
     plain = fit((z, y), random_features=0)
     assert plain.report.closed_form["class_weight"] is None
     assert model.report.matrix[1][1] > plain.report.matrix[1][1]  # the rare class is found more often

@@ -52,7 +52,7 @@ def test_a_file_and_options_have_the_same_names_and_options_win(tmp_path):
         ({"data": "x", "seed": -1}, "seed must be a whole number of at least 0"),
         ({"data": "x", "flip": "yes"}, "flip must be true or false, got 'yes'"),
         ({"data": "x", "head": "sigmoid"}, "head must be one of 'radial', 'softmax', 'doc', 'cac', got 'sigmoid'"),
-        ({"data": "x", "loss": "cubed"}, "loss must be one of 'squared', 'distance', 'rescaled'"),
+        ({"data": "x", "loss": "cubed"}, "loss must be one of 'distance', 'squared', 'rescaled'"),
         ({"data": "x", "beta": 0}, "beta must be a finite number above 0"),
         ({"data": "x", "scale": -1}, "scale must be a finite number above 0"),
         ({"data": "x", "outliers": -1.0}, "outliers must have a finite weight of at least 0"),

@@ -14,6 +14,7 @@ def test_balanced_weights_are_those_of_scikit_learn():
     expected = compute_class_weight("balanced", classes=np.arange(3), y=y)
     assert balanced_weights(COUNTS).tolist() == pytest.approx(expected)
     assert (balanced_weights(COUNTS) * COUNTS).tolist() == pytest.approx([10 / 3] * 3)
+    assert balanced_weights(COUNTS, "sqrt").tolist() == pytest.approx(expected**0.5)
 
 
 def test_a_class_without_examples_has_weight_one():
@@ -29,7 +30,7 @@ def test_numbers_of_any_kind_are_taken(value):
     assert given_weights(kept).dtype == torch.float64
 
 
-@pytest.mark.parametrize("value", [None, "balanced", "auto"])
+@pytest.mark.parametrize("value", [None, "balanced", "sqrt", "auto"])
 def test_words_and_none_are_kept(value):
     assert checked_class_weight(value, 3) == value
     assert given_weights(value) is None
@@ -39,7 +40,9 @@ def test_words_and_none_are_kept(value):
     "value", [[1.0, 2.0], [], 2.0, {"a": 1.0, "b": 1.0, "c": 1.0}, np.ones((2, 3)), torch.tensor(1.0)]
 )
 def test_another_number_of_weights_is_refused(value):
-    with pytest.raises(OptionError, match=r"^class_weight must be None, 'balanced', 'auto' or 3 numbers, got \w+$"):
+    with pytest.raises(
+        OptionError, match=r"^class_weight must be None, 'balanced', 'sqrt', 'auto' or 3 numbers, got \w+$"
+    ):
         checked_class_weight(value, 3)
 
 
@@ -50,7 +53,7 @@ def test_weights_that_are_not_positive_are_refused(wrong):
 
 
 def test_another_word_is_refused():
-    with pytest.raises(OptionError, match="class_weight must be one of 'balanced', 'auto', got 'even'"):
+    with pytest.raises(OptionError, match="class_weight must be one of 'balanced', 'sqrt', 'auto', got 'even'"):
         checked_class_weight("even", 3)
 
 
@@ -58,6 +61,7 @@ def test_the_weights_to_try():
     assert weights_to_try(None, COUNTS) == [None]
     assert weights_to_try((1.0, 2.0, 3.0), COUNTS)[0].tolist() == [1, 2, 3]
     assert torch.equal(weights_to_try("balanced", COUNTS)[0], balanced_weights(COUNTS))
+    assert torch.equal(weights_to_try("sqrt", COUNTS)[0], balanced_weights(COUNTS).sqrt())
     plain, balanced = weights_to_try("auto", COUNTS)
     assert plain is None
     assert torch.equal(balanced, balanced_weights(COUNTS))

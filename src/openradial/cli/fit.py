@@ -92,7 +92,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "finetune": (bool, "Train the encoder of photographs too; kept only if that is better on held-out data."),
         "method": (str, "gradient, closed-form, best of both, or auto, the default: closed-form where it can."),
         "calibration": (str, "split, cross (nothing is held out; closed-form only) or auto, the default."),
-        "class_weight": (str, "balanced, or auto (closed-form only); by default none."),
+        "class_weight": (str, "balanced, its square root sqrt, or auto (closed-form only)."),
         "random_features": (int, "closed-form: number of random Fourier features; by default by the data."),
         "loss": (str, "squared, distance (the paper's) or rescaled (for many classes)."),
         "scale": (float, "Distance of the prototypes from the origin."),

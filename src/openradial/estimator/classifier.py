@@ -60,8 +60,8 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         loss: ``"squared"``, the squared distance to the prototype of the label, ``"distance"`` or ``"rescaled"``.
         outliers: weight of outliers, made from two rows of different classes each, whose outputs are pulled to the
             origin (see :func:`openradial.training.make_outliers`); 0 for none.
-        class_weight: None, ``"balanced"``, a dict with a weight for each label, or in closed form ``"auto"``: the
-            better of None and ``"balanced"`` by the leave-one-out macro error.
+        class_weight: None, ``"balanced"``, its root ``"sqrt"``, a dict with a weight for each label, or in closed
+            form ``"auto"``: the better of None and ``"balanced"`` by the leave-one-out macro error.
         standardise: scale every column to mean 0 and standard deviation 1 first.
         false_reject_rate: the share of known rows that may be rejected; None rejects no row. A rate of 0.05 needs 19
             held-out rows, or 22 rows in closed form.

@@ -57,9 +57,10 @@ def train_rows(estimator: "RadialClassifier", known: Examples, validation: Examp
         estimator.classifier_ = OpenClassifier(network, head)  # an earlier calibration no longer holds
         known = scaled(known, estimator.scaler_)
         weight, classes = None, estimator.classes_
-        if estimator.class_weight is not None:
-            weight = compute_class_weight(estimator.class_weight, classes=classes, y=classes[known.labels.numpy()])
-            weight = torch.tensor(weight).float()
+        if (rule := estimator.class_weight) is not None:
+            given = "balanced" if isinstance(rule, str) else rule
+            weight = compute_class_weight(given, classes=classes, y=classes[known.labels.numpy()])
+            weight = torch.tensor(weight ** (0.5 if rule == "sqrt" else 1.0)).float()
         history = fit(
             network,
             recipe.make_objective(head, weight),

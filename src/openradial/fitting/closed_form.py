@@ -101,7 +101,8 @@ def selected_values(head: Head) -> dict[str, Any] | None:
         return None
     width = None if head.features is None else float(head.features.width)
     values = {"alpha": head.fitted_alpha, "random_features": head.random_features, "width": width}
-    return values | {"class_weight": None if head.sums.class_weight is None else "balanced"}
+    weight = "sqrt" if head.class_weight == "sqrt" else "balanced"
+    return values | {"class_weight": None if head.sums.class_weight is None else weight}
 
 
 def _decided(result: OutOfFold, scores: Tensor, rate: float) -> Decided:

@@ -142,7 +142,8 @@ def _fit(
         on_start(prepared, settings)
     net, recipe = build_network(wanted, prepared)
     head = recipe.make_head(len(prepared.split.known))
-    counts = torch.bincount(prepared.train.labels, minlength=head.num_classes)
+    counts, rule = torch.bincount(prepared.train.labels, minlength=head.num_classes), recipe.class_weight
+    weight = None if rule is None else balanced_weights(counts, rule).float()
     # checkpoints hold the weights, two averages of the optimiser, and the previous ones until they are replaced
     size = 8 * sum(tensor.nbytes for tensor in net.state_dict().values())
     checkpoints = None if folder is None else training_folder(writable(folder, size))
@@ -153,7 +154,7 @@ def _fit(
         _check_same_run(checkpoints, facts)
     history = train(
         net,
-        recipe.make_objective(head, None if recipe.class_weight is None else balanced_weights(counts).float()),
+        recipe.make_objective(head, weight),
         _training_batches(wanted, prepared, settings, run_devices),
         None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK),
         settings=settings,

@@ -8,22 +8,22 @@ from torch import Tensor
 
 from openradial.errors import OptionError, check_choice, check_positive
 
-ClassWeight = Literal["balanced", "auto"] | Sequence[float] | None
+ClassWeight = Literal["balanced", "sqrt", "auto"] | Sequence[float] | None
 
 
 def checked_class_weight(
     class_weight: ClassWeight, num_classes: int
-) -> Literal["balanced", "auto"] | tuple[float, ...] | None:
+) -> Literal["balanced", "sqrt", "auto"] | tuple[float, ...] | None:
     """Return class weights as they are kept; raise unless there is a positive number for each class."""
     if class_weight is None:
         return None
     if isinstance(class_weight, str):
-        check_choice("class_weight", class_weight, ("balanced", "auto"))
+        check_choice("class_weight", class_weight, ("balanced", "sqrt", "auto"))
         return class_weight
     given = class_weight.tolist() if hasattr(class_weight, "tolist") else class_weight  # of an array or a tensor
     if not isinstance(given, Sequence) or len(given) != num_classes:
         came = len(given) if isinstance(given, Sequence) else type(class_weight).__name__
-        raise OptionError(f"class_weight must be None, 'balanced', 'auto' or {num_classes} numbers, got {came}")
+        raise OptionError(f"class_weight must be None, 'balanced', 'sqrt', 'auto' or {num_classes} numbers, got {came}")
     for weight in given:
         check_positive("class_weight", weight)
     return tuple(map(float, given))
@@ -39,10 +39,10 @@ def weights_to_try(class_weight: ClassWeight, counts: Tensor) -> list[Tensor | N
     """Return the weights to choose from, for classes with so many examples, ``(k,)``."""
     if class_weight == "auto":
         return [None, balanced_weights(counts)]
-    return [balanced_weights(counts) if class_weight == "balanced" else given_weights(class_weight)]
+    return [balanced_weights(counts, class_weight) if isinstance(class_weight, str) else given_weights(class_weight)]
 
 
-def balanced_weights(counts: Tensor) -> Tensor:
-    """Return weights with which every class counts alike, ``(k,)``; 1 for a class without examples."""
+def balanced_weights(counts: Tensor, rule: object = "balanced") -> Tensor:
+    """Return weights with which every class counts alike, ``(k,)``, or their roots; 1 for a class without examples."""
     weights = counts.sum() / ((counts > 0).sum() * counts.clamp_min(1).double())
-    return torch.where(counts > 0, weights, 1.0)
+    return torch.where(counts > 0, weights.sqrt() if rule == "sqrt" else weights, 1.0)

@@ -41,7 +41,7 @@ class ClosedFormRadialHead(RadialHead):
         scale: distance of the prototypes to the origin.
         alpha: the ridge penalty, as in scikit-learn's ``Ridge``. ``"auto"`` chooses it by the leave-one-out error in
             :meth:`fit`; after :meth:`partial_fit` alone, by generalised cross-validation, which needs no examples.
-        class_weight: None; ``"balanced"``, ``n / (k * n_k)`` at the time of :meth:`fit`; a weight per class; or
+        class_weight: None; ``"balanced"``, ``n / (k * n_k)`` in :meth:`fit`; its root ``"sqrt"``; one per class; or
             ``"auto"``, which takes the better of None and ``"balanced"`` by the leave-one-out macro error.
         random_features: number of random Fourier features of z that replace z; 0 for none.
         width: of the Gaussian kernel that they approximate; ``"auto"`` chooses it by the leave-one-out error in
