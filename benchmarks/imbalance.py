@@ -23,23 +23,24 @@ def main() -> None:
 
 def markdown(record: dict[str, Any]) -> str:
     """Return the tables: losses and weights with 80 % of the documents, on a balanced subset, and with all."""
-    numbers, seeds = record["numbers"], record["settings"]["seeds"]
+    numbers, versions = record["numbers"], record["versions"]
     sizes = numbers["training_documents"]
     rarest = sorted(range(len(sizes)), key=lambda k: sizes[k])[:5]
-    least = min(sizes)
-    parts = {
-        f"{100 * (1 - numbers['held_out']):g} % of the {sum(sizes):,} training documents, {min(sizes)} to "
-        f"{max(sizes):,} per class in all": numbers["compared"],
-        f"A balanced subset, {least} documents of each class": numbers["balanced"],
-        "All documents, each loss with the class weights of its best validation macro-F1": numbers["chosen"],
+    titles = {
+        "compared": f"{100 * (1 - numbers['held_out']):g} % of the {sum(sizes):,} training documents",
+        "balanced": f"A balanced subset, {min(sizes)} documents of each class",
+        "final": "All documents, with the class weights that were best on held-out documents",
     }
     texts = [
-        f"Written by `python -m paper run imbalance` and `python -m benchmarks.imbalance`: {numbers['title']}, {seeds} "
-        f"seeds, mean ± 2 standard deviations; finished {record['finished']}, torch {record['versions']['torch']}."
+        f"Written by `python -m paper run imbalance` and `python -m benchmarks.imbalance`: {numbers['title']}, "
+        f"{min(sizes)} to {max(sizes):,} training documents per topic; mean ± 2 standard deviations over seeds; finished "
+        f"{record['finished']}, torch {versions['torch']}."
     ]
-    for title, rows in parts.items():
-        cells = [row_of(row, rarest) for row in rows]
-        texts += [f"**{title}**", "\n".join(table(HEADINGS, cells))]
+    for part, title in titles.items():
+        rows = numbers[part]
+        seeds = len(rows[0]["accuracy"])
+        texts += [f"**{title}** ({seeds} seed{'s' if seeds > 1 else ''})"]
+        texts += ["\n".join(table(HEADINGS, [row_of(row, rarest) for row in rows]))]
     return "\n\n".join(texts) + "\n"
 
 
