@@ -33,8 +33,8 @@ def markdown(record: dict[str, Any]) -> str:
     }
     texts = [
         f"Written by `python -m paper run imbalance` and `python -m benchmarks.imbalance`: {numbers['title']}, "
-        f"{min(sizes)} to {max(sizes):,} training documents per topic; mean ± 2 standard deviations over seeds; finished "
-        f"{record['finished']}, torch {versions['torch']}."
+        f"{min(sizes)} to {max(sizes):,} training documents per topic; mean ± 2 standard deviations over seeds; "
+        f"finished {record['finished']}, torch {versions['torch']}."
     ]
     for part, title in titles.items():
         rows = numbers[part]

@@ -322,9 +322,9 @@ def test_every_architecture_counts_for_claim_9(radial, verdict):
     ]
     results = {"rnn": {"architectures": found}}
     assert architectures.verdict(architectures.measure(results)) == verdict
-    rows = [{"loss": "squared", "weights": weights, "accuracy": BAD, "macro_f1": BAD} for weights in ("none", "root")]
+    rows = [{"loss": "squared", "weights": weights, "accuracy": BAD, "macro_f1": BAD} for weights in ("none", "sqrt")]
     measures = architectures.measure(results | {"imbalance": {"compared": rows, "final": rows[1:]}})
-    names = ("squared, 80 % of them", "squared, all, class weights root")
+    names = ("squared, 80 % of them", "squared, all, class weights sqrt")
     assert list(measures)[6:] == [f"texts, {name}, {score}" for name in names for score in ("macro-F1", "accuracy")]
     assert architectures.verdict(measures) == verdict  # later rows do not count
 
