@@ -47,7 +47,7 @@ class Imbalance:
     subset_seeds: int  # of those trained on the balanced subset
 
 
-SETTINGS: dict[Size, Imbalance] = {"tiny": Imbalance(1, 1, 1), "quick": Imbalance(1, 1, 1), "full": Imbalance(3, 2, 1)}
+SETTINGS: dict[Size, Imbalance] = {"tiny": Imbalance(1, 1, 1), "quick": Imbalance(1, 1, 1), "full": Imbalance(3, 2, 2)}
 
 
 def run(plan: Plan) -> Results:
@@ -123,7 +123,7 @@ def balanced_subset(labels: Tensor, seed: int) -> Tensor:
     """Return as many examples of each class as the rarest one has, drawn at random."""
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     least = int(torch.bincount(labels).min())
-    return torch.cat([order[labels[order] == label][:least] for label in labels.unique()])
+    return torch.cat([order[labels[order] == label][:least] for label in range(int(labels.max()) + 1)])
 
 
 def select_weights(rows: list[Results]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from openradial.functional.norms import make_metric
 from openradial.functional.probabilities import Cutoff
 from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, Prototypes
 
-LOSS_OPTIONS = ("beta", "scale", "weight", "ignore_index", "reduction", "label_smoothing")
+LOSS_OPTIONS: tuple[str, ...] = ("beta", "scale", "weight", "ignore_index", "reduction", "label_smoothing")
 LOSS_OPTIONS += ("prototypes", "metric", "axis_scale", "target_weight")
 
 
