@@ -186,7 +186,6 @@ def test_help_lists_all_commands_in_groups(call):
     assert code == 0
     for text in (
         "Your own data",
-        "Networks and experiments",
         "Data sets",
         "Exit codes: 0 success, 1 failure, 2 wrong use",
     ):
