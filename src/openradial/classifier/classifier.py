@@ -92,9 +92,7 @@ class OpenClassifier(nn.Module):
         if len(self.layers) < 2 and combination is not None:
             raise OptionError(f"a combination needs at least two scores, got {len(self.layers)}")
         if far_axis is not None and not isinstance(head, RadialHead):
-            raise OptionError(
-                f"a far axis needs a radial head, whose outputs have distances, got {type(head).__name__}"
-            )
+            raise OptionError(f"a far axis needs a radial head, got {type(head).__name__}; leave it out")
         self.net, self.head, self.combination, self.rejector = net, head, combination, rejector
         self.far_axis, self.far_layer = far_axis, far_layer
         self.scorers = nn.ModuleList(scorer for _, scorer in pairs)
