@@ -95,16 +95,16 @@ def behaviour(net: MLP, far_axis: NormScorer, test: Examples, radius: float) -> 
         z = layer(z)
         if isinstance(layer, torch.nn.ReLU):
             is_off |= (z == 0).all(1)
-    found: dict[str, Any] = {"accuracy": accuracy(net, Examples(test.inputs.double(), test.labels, test.classes))}
-    found["layer_off"], found["constant"] = is_off.tolist(), (slope == 0).tolist()
-    found["slope"] = [round(value, 6) for value in slope.tolist()]
+    measured: dict[str, Any] = {"accuracy": accuracy(net, Examples(test.inputs.double(), test.labels, test.classes))}
+    measured["layer_off"], measured["constant"] = is_off.tolist(), (slope == 0).tolist()
+    measured["slope"] = [round(value, 6) for value in slope.tolist()]
     for name, axis in (("radial", None), ("radial + axis", far_axis)):
         probs = torch.stack([largest_prob(net, r * radius * u, axis) for r in RADII])
-        found[name] = {"confident": (probs > CONFIDENT).double().mean(1).tolist(), "largest": probs.amax(1).tolist()}
+        measured[name] = {"confident": (probs > CONFIDENT).double().mean(1).tolist(), "largest": probs.amax(1).tolist()}
         if axis is None:
-            found["confident_far"] = (probs[-1] > CONFIDENT).tolist()
+            measured["confident_far"] = (probs[-1] > CONFIDENT).tolist()
     outside = far_axis.unknown_score(test.inputs)
-    return found | {"test_beyond": int((outside > 0).sum())}
+    return measured | {"test_beyond": int((outside > 0).sum())}
 
 
 def largest_prob(net: MLP, x: Tensor, far_axis: NormScorer | None) -> Tensor:
@@ -118,24 +118,24 @@ def spiral(folder: Path) -> dict[str, Any]:
     nets = spiral_nets(5e-4)
     train_data, test = nets.data(), nets.data("test")
     radius, far_axis = float(train_data.inputs.norm(dim=1).max()), NormScorer().fit(train_data.inputs)
-    found: list[dict[str, Any]] = []
+    measured: list[dict[str, Any]] = []
     for rate, (epochs, every) in RUNS.items():
         for epoch in range(every, epochs + 1, every):
             if snapshot(folder, rate, epoch).exists():
                 each = [behaviour(net, far_axis, test, radius) for net in networks(folder, rate, epoch)]
-                found.append({"rate": rate, "epoch": epoch, "networks": each})
-    return {"radius": radius, "snapshots": found, "map": prediction_maps(folder, found, far_axis)}
+                measured.append({"rate": rate, "epoch": epoch, "networks": each})
+    return {"radius": radius, "snapshots": measured, "map": prediction_maps(folder, measured, far_axis)}
 
 
 @torch.no_grad()
-def prediction_maps(folder: Path, found: list[dict[str, Any]], far_axis: NormScorer) -> dict[str, Any]:
+def prediction_maps(folder: Path, measured: list[dict[str, Any]], far_axis: NormScorer) -> dict[str, Any]:
     """Return maps of the network that is confident in most directions at 100 radii."""
-    nets = [(i, k, net) for i, each in enumerate(found) for k, net in enumerate(each["networks"])]
+    nets = [(i, k, net) for i, each in enumerate(measured) for k, net in enumerate(each["networks"])]
     i, k, _ = max(nets, key=lambda each: each[2]["radial"]["confident"][-1])
-    net, x = networks(folder, found[i]["rate"], found[i]["epoch"])[k], grid(CELLS, EXTENT).double()
+    net, x = networks(folder, measured[i]["rate"], measured[i]["epoch"])[k], grid(CELLS, EXTENT).double()
     winners = radial_distances(net(x)).argmin(-1)
     maps = {name: rows(largest_prob(net, x, axis), CELLS) for name, axis in (("radial", None), ("axis", far_axis))}
-    where = {"rate": found[i]["rate"], "epoch": found[i]["epoch"], "seed": k, "extent": EXTENT}
+    where = {"rate": measured[i]["rate"], "epoch": measured[i]["epoch"], "seed": k, "extent": EXTENT}
     return where | {"winners": rows(winners, CELLS), **maps}
 
 
@@ -157,17 +157,30 @@ def mnist(seed: int) -> dict[str, Any]:
     }
     directions = {name: each / each.flatten(1).norm(dim=1).view(-1, 1, 1, 1) for name, each in directions.items()}
     without = radial.replace(far_axis=None)
-    found: dict[str, Any] = {"radius": radius, "models": {}}
+    measured: dict[str, Any] = {"radius": radius, "models": {}}
     for name, model in (("softmax", models["softmax"]), ("radial", without), ("radial + axis", radial)):
         of_head = model.replace(scorers=None, combination=None, rejector=Rejector(0.05))
         of_head.calibrate([model._network_inputs(held_out.inputs)])
-        found["models"][name] = known_data(model, of_head, x, y) | {
+        measured["models"][name] = known_data(model, of_head, x, y) | {
             rays: [along(model, of_head, mean + r * radius * u) for r in RADII] for rays, u in directions.items()
         }
     assert radial.far_axis is not None
-    found["test_beyond"] = int((radial.far_axis.unknown_score(x.flatten(1)) > 0).sum())
-    found["beta"] = radial.head.layer.beta  # type: ignore[union-attr]
-    return found
+    measured["test_beyond"] = int((radial.far_axis.unknown_score(x.flatten(1)) > 0).sum())
+    measured["beta"] = radial.head.layer.beta  # type: ignore[union-attr]
+    return measured
+
+
+def shrinkages() -> list[dict[str, float]]:
+    """Return norms of 10,000 training images of MNIST, and of noise, in units of the largest, for some shrinkages."""
+    known = load("mnist").inputs[:10_000].flatten(1).double() / 255
+    noise = torch.randn(1000, known.shape[1], generator=torch.Generator().manual_seed(0)).double()
+    noise *= (known - known.mean(0)).norm(dim=1).max() / noise.norm(dim=1, keepdim=True)
+    made = []
+    for share in (0.001, 0.01, 0.1, 0.3, 1.0):
+        scorer = NormScorer(share).fit(known)
+        norms = [float(scorer._norms(x).median() / scorer.largest) for x in (known, known.mean(0) + noise)]
+        made.append({"shrinkage": share, "median_image": norms[0], "median_noise": norms[1]})
+    return made
 
 
 def known_data(model: OpenClassifier, of_head: OpenClassifier, x: Tensor, y: Tensor) -> dict[str, float]:
@@ -231,6 +244,11 @@ def markdown(results: dict[str, Any]) -> str:
                 shares = [f"{100 * fmean(a[n] for a in at):.1f}" for n in ("confident", "accepted", "accepted_head")]
                 body.append([rays, m, f"{r:g}", f"{max(a['largest'] for a in at):.2g}", *shares])
     lines += table(["rays", "model", "radius", "largest p", "p > 0.9", "accepted", "accepted, score of the head"], body)
+    lines += ["", "## Norms of MNIST by shrinkage, in units of the largest norm of a training image", ""]
+    norms = [
+        [f"{s['shrinkage']:g}", f"{s['median_image']:.2f}", f"{s['median_noise']:.2f}"] for s in results["shrinkage"]
+    ]
+    lines += table(["shrinkage", "median training image", "median noise at the radius of the data"], norms)
     where = results["environment"]
     return "\n".join([*lines, "", f"`{COMMAND}`, {where['cpu']}, {where['date']}", ""])
 
@@ -238,11 +256,11 @@ def markdown(results: dict[str, Any]) -> str:
 MODELS = ("softmax", "radial", "radial + axis")
 
 
-def explanation(found: dict[str, Any]) -> dict[str, Any]:
+def explanation(measured: dict[str, Any]) -> dict[str, Any]:
     """Return how many of the directions that are confident at 100 radii have constant outputs and a layer off."""
     counts = dict.fromkeys(("directions", "constant", "constant_off", "confident", "confident_constant", "slow"), 0)
-    bound = 2 * 0.10536 / BETA / (RADII[-1] * found["radius"])  # slopes above cross the ball of p > 0.9 before 100
-    for net in (net for each in found["snapshots"] for net in each["networks"]):
+    bound = 2 * 0.10536 / BETA / (RADII[-1] * measured["radius"])  # slopes above cross the ball of p > 0.9 before 100
+    for net in (net for each in measured["snapshots"] for net in each["networks"]):
         columns = (net[name] for name in ("constant", "layer_off", "confident_far", "slope"))
         for is_constant, is_off, is_confident, slope in zip(*columns, strict=True):
             counts["directions"] += 1
@@ -265,7 +283,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path(gettempdir()) / "openradial-far-away")
     parser.add_argument("--seeds", type=int, default=3, help="of MNIST")
-    parser.add_argument("--no-training", action="store_true", help="measure the networks on the spiral that are there")
+    parser.add_argument("--no-training", action="store_true", help="measure the existing networks on the spiral")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     arguments.folder.mkdir(parents=True, exist_ok=True)
@@ -273,15 +291,16 @@ def main() -> None:
     for rate, (epochs, _) in RUNS.items():
         if not arguments.no_training and not snapshot(arguments.folder, rate, epochs).exists():
             train(arguments.folder, rate)
-    found = spiral(arguments.folder)
-    results = {"environment": machine(COMMAND), "spiral": found, "mnist": runs, "explanation": explanation(found)}
+    measured = spiral(arguments.folder)
+    results = {"environment": machine(COMMAND), "spiral": measured, "mnist": runs}
+    results |= {"explanation": explanation(measured), "shrinkage": shrinkages()}
     draw(results, RADII, FIGURE)
     write_text(RESULTS / "far_away.md", markdown(results))
-    for each in found["snapshots"]:  # a number per network is enough in the file
+    for each in measured["snapshots"]:  # a number per network is enough in the file
         for net in each["networks"]:
             net |= {name: fmean(net[name]) for name in ("layer_off", "constant", "confident_far")}
             net["slope"] = sorted(net["slope"])[:: DIRECTIONS // 8]
-    found.pop("map")
+    measured.pop("map")
     write_text(RESULTS / "far_away.json", json.dumps(results, indent=1) + "\n")
 
 

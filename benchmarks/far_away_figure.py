@@ -19,15 +19,15 @@ def draw(results: dict[str, Any], radii: Sequence[float], path: Path) -> None:
     """Draw maps of the plane, the explanation, and probabilities along rays."""
     figure = Figure(figsize=(11, 6.8), layout="constrained")
     panels = figure.subplots(2, 3)
-    found = results["spiral"]
-    plane = found["map"]
+    measured = results["spiral"]
+    plane = measured["map"]
     titles = ("radial layer", "with the far axis")
     for ax, name, title in zip(panels[0], ("radial", "axis"), titles, strict=False):
         plot_prediction_map(np.array(plane["winners"], dtype=int), plane[name], plane["extent"], ax=ax)
-        ax.add_patch(_circle(found["radius"]))
+        ax.add_patch(_circle(measured["radius"]))
         ax.set(title=f"Spiral, {title}", xlabel="$x_1$", ylabel="$x_2$")
-    draw_slopes(panels[0, 2], found)
-    draw_spiral(panels[1, 0], found, radii)
+    draw_slopes(panels[0, 2], measured)
+    draw_spiral(panels[1, 0], measured, radii)
     for ax, rays in zip(panels[1, 1:], ("random", "through test images"), strict=True):
         draw_mnist(ax, results["mnist"], rays, radii)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,9 +40,9 @@ def _circle(radius: float) -> Any:
     return Circle((0, 0), radius, fill=False, color=colors.BLACK, linewidth=1, linestyle=":")
 
 
-def draw_slopes(ax: Axes, found: dict[str, Any]) -> None:
+def draw_slopes(ax: Axes, measured: dict[str, Any]) -> None:
     """Draw how fast the outputs of all networks grow along rays, for confident directions and for the others."""
-    nets = [net for each in found["snapshots"] for net in each["networks"]]
+    nets = [net for each in measured["snapshots"] for net in each["networks"]]
     slope = np.concatenate([net["slope"] for net in nets]).clip(SMALLEST, None)
     confident = np.concatenate([net["confident_far"] for net in nets]).astype(bool)
     ax.set_ylim(0.5, 2e5)
@@ -59,9 +59,9 @@ def draw_slopes(ax: Axes, found: dict[str, Any]) -> None:
     ax.legend(loc="upper left", bbox_to_anchor=(0.1, 1.0), fontsize=8)
 
 
-def draw_spiral(ax: Axes, found: dict[str, Any], radii: Sequence[float]) -> None:
+def draw_spiral(ax: Axes, measured: dict[str, Any], radii: Sequence[float]) -> None:
     """Draw the share of confident points of each network, and their mean, against the radius."""
-    nets = [net for each in found["snapshots"] for net in each["networks"]]
+    nets = [net for each in measured["snapshots"] for net in each["networks"]]
     for name in ("radial", "radial + axis"):
         shares = 100 * np.array([net[name]["confident"] for net in nets])  # (networks, radii)
         color, line = STYLES[name]
