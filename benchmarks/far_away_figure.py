@@ -54,7 +54,7 @@ def draw_slopes(ax: Axes, measured: dict[str, Any]) -> None:
         if mask.any():
             ax.hist(slope[mask], bins, color=color, alpha=0.8, label=f"{name} ({mask.sum():,})")
     ax.set(xscale="log", yscale="log", title="Why: outputs that stay constant")
-    ax.set(xlabel="growth of the outputs along a ray (left end: 0)")
+    ax.set(xlabel="growth of outputs along rays (left: 0)")
     ax.set(ylabel="directions of all networks")
     ax.legend(loc="upper left", bbox_to_anchor=(0.1, 1.0), fontsize=8)
 
@@ -68,7 +68,7 @@ def draw_spiral(ax: Axes, measured: dict[str, Any], radii: Sequence[float]) -> N
         ax.plot(radii, shares.T, color=color, linewidth=0.4, alpha=0.3)
         ax.plot(radii, shares.mean(0), line, color=color, linewidth=2, marker="o", label=f"{name}, mean")
     ax.set(xscale="log", xlabel="radius / radius of the data", ylabel="points with p > 0.9 (%)")
-    ax.set(title=f"Spiral, {len(nets)} networks", ylim=(-2, None))
+    ax.set(title=f"Spiral, {len(nets)} snapshots of networks", ylim=(-2, None))
     ax.legend(fontsize=8)
 
 
