@@ -43,7 +43,7 @@ RADII = (1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)  # in radii of the tr
 INFINITY = 1e6  # beyond it no unit of a network on the spiral changes between on and off
 CELLS, EXTENT = 200, (-6.0, 6.0, -6.0, 6.0)
 IMAGES, CALIBRATION, RAYS = 20_000, 2_000, 300  # of MNIST: to fit, to calibrate the score of the head alone, rays
-MNIST = {"model": "mlp", "model_options": {"hidden": [128, 128]}, "epochs": 4, "baseline": False}
+MNIST: dict[str, Any] = {"model": "mlp", "model_options": {"hidden": [128, 128]}, "epochs": 4, "baseline": False}
 
 
 def spiral_nets(rate: float) -> Nets:

@@ -52,7 +52,7 @@ def draw_slopes(ax: Axes, measured: dict[str, Any]) -> None:
         (confident, "p > 0.9 at 100 radii", colors.SOFTMAX),
     ):
         if mask.any():
-            ax.hist(slope[mask], bins, color=color, alpha=0.8, label=f"{name} ({mask.sum():,})")
+            ax.hist(slope[mask], bins.tolist(), color=color, alpha=0.8, label=f"{name} ({mask.sum():,})")
     ax.set(xscale="log", yscale="log", title="Why: outputs that stay constant")
     ax.set(xlabel="growth of outputs along rays (left: 0)")
     ax.set(ylabel="directions of all networks")
