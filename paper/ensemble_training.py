@@ -32,6 +32,7 @@ def train_ensemble(
     decay: float = 0.9,
     dtype: torch.dtype = torch.float32,
     compile: bool | None = None,
+    on_epoch: Callable[[int, Tensor], None] | None = None,
 ) -> tuple[list[nn.Module], Tensor]:
     """Train one network per seed with RMSprop; return the networks and the loss of every step, ``(steps, seeds)``.
 
@@ -44,6 +45,7 @@ def train_ensemble(
         build: returns a new network; all its parameters are trained, and its buffers must not change in training.
         objective: as for :func:`openradial.training.fit`.
         compile: whether to compile the training step; None decides by the number of steps.
+        on_epoch: called with the number of finished epochs and the parameters of all networks, ``(seeds, p)``.
     """
     with torch.random.fork_rng(devices=[]), _small_arithmetic():
         networks = [_build(build, seed, dtype) for seed in seeds]
@@ -60,6 +62,8 @@ def train_ensemble(
                 losses.append(torch.stack([step(x.contiguous(), y.contiguous()) for x, y in zip(xs, ys, strict=True)]))
                 if not losses[-1].isfinite().all():
                     raise TrainingError(f"a loss became infinite or NaN in epoch {epoch + 1}; lower the learning rate")
+                if on_epoch is not None:
+                    on_epoch(epoch + 1, rows.detach())
                 advance(1)
     for network, row in zip(networks, rows.detach(), strict=True):
         vector_to_parameters(row, network.parameters())

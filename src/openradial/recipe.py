@@ -61,6 +61,8 @@ class Recipe:
         neighbours: the distance to this nearest training example counts.
         cosine: compare the directions of activations instead of their positions.
         combination: how the scores of the outputs and of the layers become one.
+        far_axis: give the outputs one more axis, so that no class is probable far from the training data, see
+            :class:`openradial.scorers.NormScorer`; not for texts and sequences that a network is trained on.
         method: ``"gradient"``, or ``"closed-form"``, which solves the radial head on features that are not trained, see
             :class:`openradial.heads.ClosedFormRadialHead`; and so ``random_features``.
         weights: in closed form, those of the radial distance, the Mahalanobis distance and the nearest neighbour; 0
@@ -82,6 +84,7 @@ class Recipe:
     neighbours: int = 1
     cosine: bool = False
     combination: CombinationName = "standardised"
+    far_axis: bool = True
     method: MethodName = "gradient"
     random_features: int = 0
     weights: tuple[float, float, float] = (1.0, 0.0, 1.0)

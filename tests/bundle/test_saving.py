@@ -14,6 +14,7 @@ from openradial.data.inputs import PointInputs
 from openradial.errors import BundleError, OptionError
 from openradial.heads import DOCHead, RadialHead
 from openradial.models import build
+from openradial.scorers import NormScorer
 
 
 def changed(bundle):
@@ -228,3 +229,17 @@ def test_a_model_saves_itself(tmp_path):
         point_bundle().save(folder)
     changed(point_bundle()).save(folder, overwrite=True)
     assert load(folder).classes == CLASSES[::-1]
+
+
+@pytest.mark.parametrize("layer", ["inputs", "outputs"])
+def test_a_far_axis_is_saved_with_its_layer(tmp_path, layer):
+    model = point_bundle()
+    x = torch.randn(50, 2)
+    rows = x if layer == "inputs" else model(x).detach()
+    model = model.replace(far_axis=NormScorer().fit(rows), far_layer=layer)
+    again = load(save(model, tmp_path / "model"))
+    assert again.far_layer == layer
+    for mine, theirs in zip(again.decide(100 * x), model.decide(100 * x), strict=True):
+        assert torch.equal(mine, theirs)
+    assert "far axis" in (tmp_path / "model" / "card.md").read_text()
+    assert load(save(point_bundle(), tmp_path / "other")).far_axis is None

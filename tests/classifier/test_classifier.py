@@ -5,9 +5,9 @@ from torch import nn
 from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
 from openradial.errors import HeadError, OptionError
-from openradial.heads import RadialHead
+from openradial.heads import RadialHead, SoftmaxHead
 from openradial.models import MLP
-from openradial.scorers import Combination, NeighbourScorer
+from openradial.scorers import Combination, NeighbourScorer, NormScorer
 
 
 @pytest.fixture
@@ -151,3 +151,43 @@ def test_predicting_puts_the_network_into_evaluation_mode(parts):
     model = OpenClassifier(MLP(3, inputs=4, hidden=(8, 8), dropout=0.5), RadialHead(3)).train()
     x = parts[0][0]
     assert (model.predict(x).unknown_score == model.predict(x).unknown_score).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_class_is_probable_far_away_along_any_ray_of_any_network(parts, seed):
+    train = torch.cat(parts[0])
+    torch.manual_seed(seed)
+    net, head = MLP(3, inputs=4, hidden=(8, 8)), RadialHead(3, beta=2.0)
+    with torch.no_grad():  # a constant output on a prototype: the most confident network there is
+        net.classifier.weight *= seed  # 0 for the first
+        net.classifier.bias.copy_(torch.eye(3)[seed % 3])
+    model = OpenClassifier(net, head, far_axis=NormScorer().fit(train), rejector=Rejector(0.1)).calibrate(parts[3])
+    plain = OpenClassifier(net, head)
+    for t in (0.5, 2.0, 10.0, 1e3, 1e30):
+        x = t * torch.randn(50, 4)
+        far, decided = model.far_axis.unknown_score(x), model.decide(x)
+        largest = decided.log_probs.double().amax(1)
+        assert (largest <= -2.0 * far.double() * (1 - 4 * torch.finfo(torch.float32).eps)).all()
+        assert torch.equal(decided.nearest, plain.decide(x).nearest)
+        assert t < 1e3 or (largest.exp() < 1e-9).all()
+        assert t < 1e3 or (decided.labels == -1).all()
+    known = plain.decide(train)
+    assert torch.equal(model.decide(train).log_probs, known.log_probs)
+    assert seed or (known.log_probs.amax(1) > -1e-3).all()  # without the axis it is confident everywhere
+
+
+@pytest.mark.parametrize("method", ["fisher", "standardised", "min", "cauchy"])
+def test_a_combination_rejects_what_is_far_enough_whatever_the_other_scores_say(parts, method):
+    train = torch.cat(parts[0])
+    head = RadialHead(3)
+    scorers = {"outputs": head, "classifier:input": NeighbourScorer(k=3)}
+    model = made(parts, head, scorers=scorers, combination=Combination(method), far_axis=NormScorer().fit(train))
+    with torch.no_grad():
+        for weight in (model.net.hidden.fc1.weight, model.net.classifier.weight):
+            weight *= 0  # all hidden layers and outputs are those of one input, near the training data
+    assert (model.decide(1e30 * torch.randn(20, 4)).labels == -1).all()
+
+
+def test_a_far_axis_needs_a_radial_head():
+    with pytest.raises(OptionError, match="radial head, got SoftmaxHead"):
+        OpenClassifier(nn.Identity(), SoftmaxHead(2), far_axis=NormScorer())

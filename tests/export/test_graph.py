@@ -12,7 +12,7 @@ from openradial.data import Normalise
 from openradial.data.inputs import ImageInputs
 from openradial.export.graph import Graph, GraphRejector, count_below, normalisation, traceable
 from openradial.heads import CACHead, DOCHead, OpenMaxHead, SoftmaxHead
-from openradial.scorers import Combination, MahalanobisScorer, MixtureScorer, NeighbourScorer, ParzenScorer
+from openradial.scorers import Combination, MahalanobisScorer, MixtureScorer, NeighbourScorer, NormScorer, ParzenScorer
 
 scores = st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 7.0]), min_size=1, max_size=40)
 
@@ -153,6 +153,18 @@ def test_the_graph_of_every_head_says_the_same(head):
     graph = assert_graph_agrees(image_bundle(head=head, scorers=None), pixels(30, seed=6))
     distance = ["distance"] if isinstance(head, CACHead) else []
     assert graph.outputs == ("log_probs", "nearest", *distance, "unknown_score", "p_value", "decision")
+
+
+def test_the_graph_has_the_far_axis_of_the_bundle():
+    bundle = image_bundle()
+    inside = pixels(count=20) // 8 + 100
+    far = NormScorer().fit(bundle.preprocessing.transform(inside).flatten(1))
+    model = bundle.replace(far_axis=far)
+    assert (far.unknown_score(bundle.preprocessing.transform(pixels()).flatten(1)) > 0).any()
+    expected = model.decide(model._network_inputs(pixels()))
+    log_probs, *_ = Graph(model)(pixels(), torch.tensor(0.1, dtype=torch.float64))
+    assert torch.equal(log_probs, expected.log_probs)
+    assert not torch.equal(log_probs, bundle.decide(bundle._network_inputs(pixels())).log_probs)
 
 
 def test_the_graph_decides_per_class():

@@ -154,3 +154,30 @@ def test_the_beta_of_a_closed_world_needs_examples_that_are_predicted_wrongly():
         OptionError, match=r"beta='fit' needs held-out rows of which some are predicted wrongly.* 8 rows"
     ):
         closed_world_beta(nn.Identity(), RadialHead(2), in_order(one))
+
+
+def test_a_far_axis_leaves_the_network_beta_and_known_data_as_they_are():
+    net = models.build("mlp", 2, inputs=2, hidden=(8, 8))
+    recipe = default_recipe(net, "mlp", "points")
+    model, plain = calibrated(net, recipe), calibrated(net, replace(recipe, far_axis=False))
+    assert (model.far_layer, plain.far_axis) == ("inputs", None)
+    assert model.head.layer.beta == plain.head.layer.beta
+    known = points(seed=0).inputs  # those that the axis was fitted on
+    for mine, theirs in zip(model.decide(known)[:4], plain.decide(known)[:4], strict=True):
+        torch.testing.assert_close(mine, theirs)
+    far = 100 * known
+    assert (model.decide(far).log_probs <= plain.decide(far).log_probs + 1e-6).all()
+    assert (model.decide(1e6 * known).labels == -1).all()
+
+
+def test_texts_and_sequences_have_no_far_axis():
+    net = nn.Sequential(nn.Flatten(), nn.Linear(2, 2))
+    recipe = default_recipe(net, "mine:make", "sequences")
+
+    def sequences(seed=0):
+        made = points(seed=seed)
+        return Examples(made.inputs.unsqueeze(2), made.labels, made.classes)
+
+    assert calibrated(net, recipe, sequences).far_axis is None
+    words = [(torch.ones(3, 5, dtype=torch.int64), torch.zeros(3, dtype=torch.int64))]
+    assert calibrated(net, recipe, train=words).far_axis is None

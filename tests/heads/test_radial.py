@@ -241,3 +241,48 @@ def test_the_projection_needs_axis_prototypes():
     head = RadialHead(2, prototypes=torch.eye(2), score="projection")
     with pytest.raises(OptionError, match="score='projection' needs axis prototypes; use score='distance'"):
         head.unknown_score(torch.zeros(1, 2))
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "squared_euclidean", "manhattan", "chebyshev"])
+@pytest.mark.parametrize("score", ["distance", "probability", "projection"])
+def test_a_far_axis_is_one_more_coordinate_without_a_prototype(metric, score):
+    generator = torch.Generator().manual_seed(0)
+    o, far = torch.randn(30, 3, generator=generator).double(), 4 * torch.rand(30, generator=generator).double()
+    head, points = RadialHead(3, 2.0, 1.5, metric=metric, score=score), 1.5 * torch.eye(3, 4)
+    wide = RadialHead(3, 2.0, metric=metric, prototypes=points.double())
+    expected = wide.compute(torch.cat([o, far.unsqueeze(1)], 1))
+    found = head.compute(o, far)
+    torch.testing.assert_close(found.distances, expected.distances)
+    torch.testing.assert_close(found.log_probs, expected.log_probs)
+    assert torch.equal(found.labels, o.argmax(1))
+    if score != "probability":
+        assert (found.unknown_score >= far * (1 - 1e-12)).all() or metric == "squared_euclidean"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_far_axis_of_zero_changes_no_bit(dtype):
+    o = torch.randn(50, 4, generator=torch.Generator().manual_seed(0)).to(dtype)
+    o[:4], o[4] = torch.eye(4), 1e30
+    head = RadialHead(4, 3.0)
+    for mine, theirs in zip(head.compute(o, torch.zeros(50)), head.compute(o), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-3, 1.0, 1e10, 1e30, 3e38])
+def test_no_probability_exceeds_the_bound_of_the_far_axis_in_float32(size):
+    o = torch.eye(3).repeat(4, 1) * torch.tensor([1.0, 2.0, 1e20, 0.0]).repeat_interleave(3).unsqueeze(1)
+    far = torch.full((12,), size)
+    result = RadialHead(3, 0.7).compute(o, far)
+    bound = -0.7 * far.double()
+    assert (result.log_probs.double().amax(1) <= bound * (1 - 4 * torch.finfo(torch.float32).eps)).all()
+    assert not result.log_probs.isnan().any()
+    assert torch.equal(result.labels[:9], o.argmax(1)[:9])
+
+
+def test_the_gradient_is_finite_with_a_far_axis():
+    o = torch.tensor([[1.0, 0.0], [1e30, 0.0], [0.3, 0.4]], requires_grad=True)
+    far = torch.tensor([0.0, 1e30, 2.0], requires_grad=True)
+    result = RadialHead(2).compute(o, far)
+    result.distances.amin(1).sum().backward()
+    assert o.grad.isfinite().all()
+    assert far.grad.isfinite().all()

@@ -7,7 +7,7 @@ import torch
 
 from openradial.errors import DTypeError, HeadError, ShapeError
 from openradial.heads import load_head, save_head
-from openradial.scorers import MahalanobisScorer, MixtureScorer, ParzenScorer
+from openradial.scorers import MahalanobisScorer, MixtureScorer, NormScorer, ParzenScorer
 from tests.scorers.feature_data import data
 
 MAKERS = {
@@ -16,6 +16,7 @@ MAKERS = {
     "parzen, subset": lambda: ParzenScorer(centres=20, seed=3),
     "mixture": lambda: MixtureScorer(2),
     "mixture, diag": lambda: MixtureScorer(3, "diag", seed=1),
+    "norm": lambda: NormScorer(),
     "mahalanobis": lambda: MahalanobisScorer(),
     "mahalanobis, relative": lambda: MahalanobisScorer(relative=True, shrinkage=0.1),
 }

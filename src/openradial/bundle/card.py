@@ -69,6 +69,8 @@ def _network(record: BundleRecord) -> dict[str, Any]:
             before = f"{scores[each['layer']]}, " if each["layer"] in scores else ""
             scores[each["layer"]] = before + _part(each)
         values["unknown scores"] = scores
+    if record.far_axis is not None:
+        values["far axis"] = {record.far_axis["layer"]: _part(record.far_axis)}
     return values if record.combination is None else values | {"combined by": _part(record.combination)}
 
 

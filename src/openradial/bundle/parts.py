@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from openradial import encoders, models
 from openradial.bundle.record import BundleRecord, NetworkRecord
 from openradial.classifier import OpenClassifier
+from openradial.classifier.classifier import INPUTS
 from openradial.conformal import Rejector
 from openradial.errors import BundleError, OptionError
 from openradial.heads import Head
@@ -42,7 +43,7 @@ def scorer_record(scorer: Scorer) -> JsonDict:
 
 def classifier_records(model: OpenClassifier) -> JsonDict:
     """Return head, scorers, combination and decision."""
-    merge, rejector = model.combination, model.rejector
+    merge, rejector, far = model.combination, model.rejector, model.far_axis
     return {
         "head": scorer_record(model.head),
         "scorers": [
@@ -50,6 +51,7 @@ def classifier_records(model: OpenClassifier) -> JsonDict:
             for layer, scorer in model.layer_scorers()
         ],
         "combination": None if merge is None else scorer_record(merge),
+        "far_axis": None if far is None else {"layer": model.far_layer, **scorer_record(far)},
         "decision": None if rejector is None else decision_record(rejector),
     }
 
@@ -74,7 +76,7 @@ def classifier_tensors(model: OpenClassifier) -> dict[str, Tensor]:
     scorers = [scorer for _, scorer in model.layer_scorers()]
     parts: dict[str, Scorer | Rejector | None] = {"head": model.head, "combination": model.combination}
     parts |= {f"scorers.{index}": scorer for index, scorer in enumerate(scorers) if scorer is not model.head}
-    parts["rejector"] = model.rejector
+    parts |= {"far_axis": model.far_axis, "rejector": model.rejector}
     tensors = {"network": model.net.state_dict()}
     tensors |= {name: part.tensors() for name, part in parts.items() if part is not None}
     return {f"{part}.{name}": tensor for part, named in tensors.items() for name, tensor in named.items()}
@@ -93,6 +95,7 @@ def make_classifier(record: BundleRecord, tensors: Tensors) -> OpenClassifier:
     merge = None if record.combination is None else make(record.combination, _take(left, "combination"))
     if not (merge is None or isinstance(merge, Combination)):
         raise BundleError(f"the combination must be a Combination, and is a {type(merge).__name__}")
+    far = None if record.far_axis is None else make(record.far_axis, _take(left, "far_axis"))
     rejector = None if record.decision is None else Rejector.from_tensors(_take(left, "rejector"))
     net = make_network(record.network, head.num_outputs, _take(left, "network"))
     if left:
@@ -102,6 +105,8 @@ def make_classifier(record: BundleRecord, tensors: Tensors) -> OpenClassifier:
         head,
         scorers=scorers,
         combination=merge,
+        far_axis=far,
+        far_layer=INPUTS if record.far_axis is None else record.far_axis["layer"],
         rejector=rejector,
         classes=record.classes,
         network=(record.network["name"], record.network["options"]),

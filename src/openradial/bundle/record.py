@@ -65,6 +65,7 @@ class BundleRecord:
     head: PartRecord
     scorers: list[ScorerRecord]
     combination: PartRecord | None
+    far_axis: ScorerRecord | None
     decision: DecisionRecord | None
     metadata: dict[str, Any]
     versions: dict[str, str]

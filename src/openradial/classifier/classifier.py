@@ -16,13 +16,13 @@ from openradial.classifier.predictions import Predictions
 from openradial.conformal import Rejector
 from openradial.data.inputs import Inputs, TensorInputs
 from openradial.errors import HeadError, OptionError
-from openradial.heads import Head, HeadOutput
+from openradial.heads import Head, HeadOutput, RadialHead
 from openradial.heads.sums import check_names
 from openradial.nn import hidden_layers
 from openradial.scorers import Combination, Scorer
 from openradial.scorers.base import at_least_float32
 
-OUTPUTS = "outputs"
+INPUTS, OUTPUTS = "inputs", "outputs"
 
 
 class Decisions(NamedTuple):
@@ -57,6 +57,9 @@ class OpenClassifier(nn.Module):
         head: how outputs become log-probabilities and an unknown score.
         scorers: unknown scores by layer; as pairs ``(layer, scorer)`` where several read the same layer.
         combination: how several scores become one.
+        far_axis: a score such as :class:`~openradial.scorers.NormScorer` that drives one more axis of the outputs, on
+            which no prototype lies, so that no class is probable far from the training data; for a radial head.
+        far_layer: what that score reads.
         rejector: the calibrated decision.
         classes: names of the classes in the order of the outputs; by default "0", "1", ...
         preprocessing: how raw inputs become tensors; without it, only tensors can be predicted.
@@ -72,6 +75,8 @@ class OpenClassifier(nn.Module):
         *,
         scorers: Mapping[str, Scorer] | Sequence[tuple[str, Scorer]] | None = None,
         combination: Combination | None = None,
+        far_axis: Scorer | None = None,
+        far_layer: str = INPUTS,
         rejector: Rejector | None = None,
         classes: Sequence[str] | None = None,
         preprocessing: Inputs | None = None,
@@ -86,8 +91,12 @@ class OpenClassifier(nn.Module):
             raise OptionError(f"{len(self.layers)} scores need a combination that makes one of them, got none")
         if len(self.layers) < 2 and combination is not None:
             raise OptionError(f"a combination needs at least two scores, got {len(self.layers)}")
+        if far_axis is not None and not isinstance(head, RadialHead):
+            raise OptionError(f"a far axis needs a radial head, got {type(head).__name__}; leave it out")
         self.net, self.head, self.combination, self.rejector = net, head, combination, rejector
+        self.far_axis, self.far_layer = far_axis, far_layer
         self.scorers = nn.ModuleList(scorer for _, scorer in pairs)
+        self._is_head = [scorer is head for _, scorer in pairs]  # which torch.export cannot tell
         self.classes = tuple(map(str, range(head.num_classes)) if classes is None else classes)
         self._check_classes()
         self.preprocessing: Inputs = TensorInputs() if preprocessing is None else preprocessing
@@ -115,8 +124,8 @@ class OpenClassifier(nn.Module):
     @torch.no_grad()
     def decide(self, x: Tensor, false_reject_rate: float | None = None) -> Decisions:
         """Return labels and scores of a batch of network inputs, ``(b, ...)``: outputs and distances computed once."""
-        layers = hidden_layers(self.net, x, (OUTPUTS, *self.layers))
-        result = self.head.compute(layers[OUTPUTS])
+        (layers,) = self._hidden_layers([x])
+        result = self._compute(layers)
         scores = self._combined_score(layers, result)
         labels, p_values = result.labels, None
         if self.rejector is not None:
@@ -153,7 +162,7 @@ class OpenClassifier(nn.Module):
             raise HeadError("there is no rejector to calibrate: pass one, as in rejector=Rejector(0.05)")
         scores, labels = [], []
         for layers in self._hidden_layers(inputs):
-            result = self.head.compute(layers[OUTPUTS])
+            result = self._compute(layers)
             scores.append(self._combined_score(layers, result))
             labels.append(result.labels)
         self.rejector.fit(_joined(scores), _joined(labels) if self.rejector.per_class else None)
@@ -162,9 +171,7 @@ class OpenClassifier(nn.Module):
     @torch.no_grad()
     def layer_scores(self, inputs: Iterable[Tensor]) -> Tensor:
         """Return the score of each scorer before they are combined, ``(n, m)``."""
-        return _joined(
-            [self._scores(layers, self.head.compute(layers[OUTPUTS])) for layers in self._hidden_layers(inputs)]
-        )
+        return _joined([self._scores(layers, self._compute(layers)) for layers in self._hidden_layers(inputs)])
 
     def layer_scorers(self) -> list[tuple[str, Scorer]]:
         """Return the scorers, each with the layer that it reads."""
@@ -252,6 +259,12 @@ class OpenClassifier(nn.Module):
         z = self.preprocessing.transform(x.to(self.device))
         return z.to(self.dtype) if z.is_floating_point() else z
 
+    def _compute(self, layers: Mapping[str, Tensor]) -> HeadOutput:
+        if self.far_axis is None:
+            return self.head.compute(layers[OUTPUTS])
+        assert isinstance(self.head, RadialHead)
+        return self.head.compute(layers[OUTPUTS], self.far_axis.unknown_score(layers[self.far_layer]))
+
     def _combined_score(self, layers: Mapping[str, Tensor], result: HeadOutput) -> Tensor:
         if not self.layers:
             return result.unknown_score
@@ -260,15 +273,16 @@ class OpenClassifier(nn.Module):
 
     def _scores(self, layers: Mapping[str, Tensor], result: HeadOutput) -> Tensor:
         scores = [
-            result.unknown_score if scorer is self.head else scorer.unknown_score(layers[layer])
-            for layer, scorer in self.layer_scorers()
+            result.unknown_score if is_head else scorer.unknown_score(layers[layer])
+            for is_head, (layer, scorer) in zip(self._is_head, self.layer_scorers(), strict=True)
         ]
         return torch.stack(scores, 1)  # (b, m)
 
     @torch.no_grad()
     def _hidden_layers(self, inputs: Iterable[Tensor]) -> Iterator[dict[str, Tensor]]:
+        far = () if self.far_axis is None else (self.far_layer,)
         for x in inputs:
-            yield hidden_layers(self.net, x, (OUTPUTS, *self.layers))
+            yield hidden_layers(self.net, x, (OUTPUTS, *self.layers, *far))
 
 
 def library_versions() -> dict[str, str]:

@@ -101,6 +101,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "mixup": (float, "Train on means of two examples with weights from Beta(mixup, mixup); by default none."),
         "label_smoothing": (float, "Move targets from their prototype by this share; by default by the network."),
         "no_neighbours": (bool, "Ignore distances to training examples."),
+        "no_far_axis": (bool, "Leave the probabilities far from the training data to the network."),
         "no_baseline": (bool, "Measure no logistic regression beside the model."),
     },
     "Several processes and machines": {
@@ -132,7 +133,7 @@ def fit_command(
 
     selected = {name: value for name, value in {"data": data, **given}.items() if value is not None}
     config, as_json = selected.pop("config", None), selected.pop("json", False)
-    for name in ("neighbours", "baseline"):
+    for name in ("neighbours", "far_axis", "baseline"):
         if selected.pop(f"no_{name}", False):
             selected[name] = False
     network_options = dict(map(_pair, selected.pop("option", [])))

@@ -30,7 +30,10 @@ class Graph(nn.Module):
         pairs = copied.layer_scorers()
         scorers = [(layer, scorer if scorer is copied.head else traceable(scorer)) for layer, scorer in pairs]
         merge = None if copied.combination is None else GraphCombination(copied.combination)
-        self.classifier = OpenClassifier(copied.net, copied.head, scorers=scorers, combination=merge)
+        far = None if copied.far_axis is None else traceable(copied.far_axis)
+        self.classifier = OpenClassifier(
+            copied.net, copied.head, scorers=scorers, combination=merge, far_axis=far, far_layer=copied.far_layer
+        )
         inputs = model.preprocessing
         self.transform = normalisation(inputs) if isinstance(inputs, ImageInputs) else inputs.transform
         self.dtype = model.dtype

@@ -16,8 +16,8 @@ from openradial.fitting.held_out import rounded_up
 from openradial.fitting.novelty import LeftOut, leave_classes_out
 from openradial.fitting.report import Decided
 from openradial.heads import ClosedFormRadialHead, Head
-from openradial.recipe import MIDDLE, Recipe
-from openradial.scorers import NeighbourScorer
+from openradial.recipe import MIDDLE, OUTPUTS, Recipe
+from openradial.scorers import NeighbourScorer, NormScorer
 
 FEW_FOLDS = 5  # with wide features, where solving again takes long
 
@@ -62,7 +62,9 @@ def with_scorers(
         elif scorer is not head:
             scorer.fit(known.z, known.y)
     merge = recipe.make_combination(weights) if pairs else None
-    return OpenClassifier(net, head, scorers=pairs, combination=merge, classes=head.classes)
+    far = NormScorer().fit(known.z) if recipe.far_axis else None
+    parts: dict[str, Any] = {"scorers": pairs, "combination": merge, "far_axis": far, "far_layer": OUTPUTS}
+    return OpenClassifier(net, head, classes=head.classes, **parts)
 
 
 def calibrate_cross(

@@ -54,6 +54,7 @@ class FitOptions:
         loss: of the radial head, see :class:`openradial.recipe.Recipe`; and so ``scale``, ``beta``.
         outliers: weight of the outliers that are made from each batch; 0 for none; None for the default.
         neighbours: whether distances to training examples in hidden layers count.
+        far_axis: whether no class may be probable far from the training data, see docs/far-away.md.
         baseline: whether to measure logistic regression beside the model too.
         time_limit: minutes for the run: training ends with the last epoch that fits, and in closed form optional parts
             are left out. Reading and encoding are not cut short.
@@ -98,6 +99,7 @@ class FitOptions:
     beta: float | None = None
     outliers: float | None = None
     neighbours: bool = True
+    far_axis: bool = True
     baseline: bool = True
     time_limit: float | None = None
     size: int | None = None
@@ -143,7 +145,7 @@ class FitOptions:
             raise OptionError("name either the known classes or the novel ones, got both; the rest is the other side")
         for name in ("shift", "cutout"):
             check_count(name, getattr(self, name) or 0, least=0)
-        for name in ("skip_broken", "flip", "neighbours", "baseline", "finetune"):
+        for name in ("skip_broken", "flip", "neighbours", "far_axis", "baseline", "finetune"):
             if not isinstance(getattr(self, name), bool) and not (name == "flip" and self.flip is None):
                 raise OptionError(f"{name} must be true or false, got {getattr(self, name)!r}")
         # refuse what no recipe and no setting can be, before anything starts
@@ -169,7 +171,7 @@ class FitOptions:
 
     def recipe_options(self) -> dict[str, Any]:
         """Return the options that replace values of the recipe."""
-        names = ("head", "loss", "scale", "beta", "class_weight", "label_smoothing", "mixup")
+        names = ("head", "loss", "scale", "beta", "class_weight", "far_axis", "label_smoothing", "mixup")
         values = {name: getattr(self, name) for name in names}
         values |= {"random_features": self.random_features, "outlier_weight": self.outliers}
         values["layers"] = None if self.neighbours else ()

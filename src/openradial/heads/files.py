@@ -15,11 +15,19 @@ from openradial.heads.doc import DOCHead
 from openradial.heads.openmax import OpenMaxHead
 from openradial.heads.radial import RadialHead
 from openradial.heads.softmax import SoftmaxHead
-from openradial.scorers import Combination, MahalanobisScorer, MixtureScorer, NeighbourScorer, ParzenScorer, Scorer
+from openradial.scorers import (
+    Combination,
+    MahalanobisScorer,
+    MixtureScorer,
+    NeighbourScorer,
+    NormScorer,
+    ParzenScorer,
+    Scorer,
+)
 
 FORMAT = 1
 KINDS: tuple[type[Scorer], ...] = (CACHead, ClosedFormRadialHead, DOCHead, OpenMaxHead, RadialHead, SoftmaxHead)
-KINDS += (Combination, MahalanobisScorer, MixtureScorer, NeighbourScorer, ParzenScorer)
+KINDS += (Combination, MahalanobisScorer, MixtureScorer, NeighbourScorer, NormScorer, ParzenScorer)
 HEADS = {kind.__name__: kind for kind in KINDS}
 
 

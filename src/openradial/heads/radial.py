@@ -85,14 +85,24 @@ class RadialHead(Head):
         """Return the nearest prototype, also where rounding makes the log-probabilities of far outputs equal."""
         return self.layer.nearest(self._outputs(o))[1].squeeze(-1)
 
-    def compute(self, o: Tensor) -> HeadOutput:
+    def compute(self, o: Tensor, far: Tensor | None = None) -> HeadOutput:
+        """Return all results of a batch; ``far``, ``(b,)``, are coordinates on one more axis, without a prototype.
+
+        Every distance is then at least ``far``, and every probability at most ``exp(-beta * far)``, whatever the
+        outputs are. The class stays the same.
+        """
         o = self._outputs(o)
         d = self.layer.distances(o)
         # between equally long prototypes the outputs decide also where rounding makes far distances equal
         by_outputs = isinstance(self.layer.prototypes, AxisPrototypes) and self.layer.axis_scale is None
         labels = o.argmax(-1) if by_outputs else d.argmin(-1)
+        if far is not None:
+            d = self._beyond(d, far.unsqueeze(-1))
         nearest = d.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-        return HeadOutput(self._log_probs(d), self._score(o, nearest), labels, d)
+        score = self._score(o, nearest)
+        if far is not None and self.score == "projection":
+            score = self._beyond(score, far)
+        return HeadOutput(self._log_probs(d), score, labels, d)
 
     def loss(self, o: Tensor, y: Tensor) -> Tensor:
         o = self._outputs(o, y)
@@ -140,6 +150,12 @@ class RadialHead(Head):
         """Return the outputs whose distances count, here those of the network; raise unless they fit the labels."""
         self._check(o, y)
         return o
+
+    def _beyond(self, d: Tensor, far: Tensor) -> Tensor:
+        """Return the distances of outputs that are moved by ``far`` along an axis without a prototype."""
+        metric, far = make_metric(self.layer.metric, None), far.to(d).expand_as(d)
+        legs = torch.stack([d.sqrt() if metric.name == "squared_euclidean" else d, far], -1)
+        return metric.length(legs)
 
     def _log_probs(self, d: Tensor) -> Tensor:
         scaled = -self.layer.beta * d

@@ -5,8 +5,9 @@ from openradial.scorers.combination import Combination
 from openradial.scorers.mahalanobis import MahalanobisScorer
 from openradial.scorers.mixture import MixtureScorer
 from openradial.scorers.neighbours import NeighbourScorer
+from openradial.scorers.norm import NormScorer
 from openradial.scorers.parzen import ParzenScorer
 from openradial.scorers.statistics import ClassStatistics
 
-__all__ = ["ClassStatistics", "Combination", "MahalanobisScorer", "MixtureScorer", "NeighbourScorer", "ParzenScorer"]
-__all__ += ["Scorer"]
+__all__ = ["ClassStatistics", "Combination", "MahalanobisScorer", "MixtureScorer", "NeighbourScorer", "NormScorer"]
+__all__ += ["ParzenScorer", "Scorer"]
