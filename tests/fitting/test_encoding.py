@@ -119,7 +119,7 @@ def test_an_encoder_that_does_not_exist_is_refused_for_every_kind_of_data():
 
 
 def test_an_encoder_and_training_exclude_each_other():
-    with pytest.raises(OptionError, match="an encoder is not trained, and other options ask for training"):
+    with pytest.raises(OptionError, match="flip is for a network that is trained, and in closed form none is"):
         openradial.fit("digits", encoder="efficientnet_lite0", flip=True)
 
 
