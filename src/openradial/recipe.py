@@ -22,6 +22,7 @@ from openradial.training.outliers import DEFAULTS, OutlierObjective, check_kinds
 __all__ = ["Recipe", "closed_form_recipe", "default_recipe", "hidden_layer_names"]
 
 HeadName = Literal["radial", "softmax", "doc", "cac"]
+RadialScoreName = Literal["distance", "projection"]
 LossName = Literal["squared", "distance", "rescaled"]
 MethodName = Literal["gradient", "closed-form"]
 ClassWeightName = Literal["balanced", "sqrt", "auto"]
@@ -49,6 +50,7 @@ class Recipe:
     Args:
         head: ``"radial"``, ``"softmax"``, ``"doc"`` or ``"cac"``; the other settings are for the radial head.
         loss: ``"squared"``, ``"distance"`` (the paper's) or ``"rescaled"``, see :class:`openradial.heads.RadialHead`.
+        score: of the outputs, see :class:`openradial.heads.RadialHead`.
         scale: distance of the prototypes from the origin.
         beta: a number; ``"safe"``, see :func:`openradial.functional.safe_beta`; or ``"fit"``, fitted to held-out data.
         outliers: kinds of outliers that are made from each batch while training, see
@@ -74,6 +76,7 @@ class Recipe:
 
     head: HeadName = "radial"
     loss: LossName = "squared"
+    score: RadialScoreName = "distance"
     scale: float = 1.0
     beta: float | Literal["safe", "fit"] = "fit"
     outliers: tuple[str, ...] = ()
@@ -100,6 +103,7 @@ class Recipe:
         self._check_method()
         check_choice("head", self.head, ("radial", *HEADS))
         check_choice("loss", self.loss, METRICS)
+        check_choice("score", self.score, ("distance", "projection"))
         check_positive("scale", self.scale)
         if isinstance(self.beta, str):
             check_choice("beta", self.beta, ("safe", "fit"))
@@ -124,7 +128,7 @@ class Recipe:
         if self.head != "radial":
             return HEADS[self.head](num_classes)
         beta = safe_beta(num_classes, self.scale) if isinstance(self.beta, str) else self.beta
-        return RadialHead(num_classes, beta, self.scale, loss=self.loss)
+        return RadialHead(num_classes, beta, self.scale, score=self.score, loss=self.loss)
 
     def make_closed_form_head(self, classes: Sequence[str], num_features: int, seed: int = 0) -> ClosedFormRadialHead:
         """Return the head that is solved on features, not yet fitted."""
@@ -206,7 +210,7 @@ def default_recipe(net: nn.Module, network: str, kind: str, **options: Any) -> R
     if has_convolutions:
         defaults |= {"cosine": True, "combination": "fisher"}
     if network == "fast_cnn":  # outliers double the work, which longer training uses better
-        defaults["outlier_weight"] = 0.0
+        defaults |= {"outlier_weight": 0.0, "score": "projection"}
     return Recipe(**defaults | options)
 
 
