@@ -7,7 +7,7 @@ from made_bundles import CLASSES, RAW, assert_same, classifier, image_bundle, pi
 from torch import nn
 
 from openradial.bundle import describe, load, save
-from openradial.bundle.parts import classifier_tensors
+from openradial.bundle.parts import classifier_tensors, make_network
 from openradial.classifier import OpenClassifier
 from openradial.data.inputs import PointInputs
 from openradial.heads import CACHead, DOCHead, OpenMaxHead, RadialHead, SoftmaxHead
@@ -116,6 +116,13 @@ def test_loading_leaves_the_random_numbers_alone(tmp_path):
     torch.manual_seed(5)
     load(folder)
     assert torch.equal(torch.rand(3), expected)
+
+
+def test_no_initial_values_are_drawn_for_weights_that_a_bundle_brings(monkeypatch):
+    net = build("efficientnet_lite0", 2)
+    monkeypatch.setattr(torch.nn.init, "_no_grad_normal_", None)  # on tensors without memory it imports a compiler
+    made = make_network({"name": "efficientnet_lite0", "options": {}}, 2, net.state_dict())
+    assert torch.equal(made.stem.conv.weight, net.stem.conv.weight)
 
 
 def test_saving_twice_writes_the_same_bytes(tmp_path):

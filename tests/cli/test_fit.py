@@ -83,10 +83,10 @@ def test_fit_prints_what_to_expect_of_novel_classes_and_a_baseline(call, tmp_pat
 
 
 def test_fit_says_why_there_is_no_baseline(call, folder, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
     code, out, err = call("fit", folder[0] / "t.csv", "--label", "kind", "--out", tmp_path / "m")
     assert code == 0, err
-    assert "note            no baseline: logistic regression needs the package sklearn" in out
+    assert "note            no baseline: logistic regression needs the package scipy" in out
 
 
 def test_fit_of_a_table_prints_method_choices_and_guarantee(call, folder, tmp_path):

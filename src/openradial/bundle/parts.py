@@ -156,8 +156,8 @@ class _NoInitialValues(TorchFunctionMode):
     """Draw no initial values of tensors without memory: this would take seconds to import what they do not need."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is Tensor.normal_ and args[0].is_meta:
-            return args[0]
+        if func is nn.init.normal_ and kwargs["tensor"].is_meta:
+            return kwargs["tensor"]
         return func(*args, **(kwargs or {}))
 
 

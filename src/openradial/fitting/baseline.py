@@ -1,7 +1,5 @@
 """A baseline beside a model in closed form: logistic regression on the same features and the same examples."""
 
-import warnings
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -26,7 +24,7 @@ def fit_baseline(
     folds = assign_folds(known.y, FOLDS, known.groups, seed) if report is None else torch.full_like(known.y, OUTSIDE)
     masks = [folds == fold for fold in range(max(1, int(folds.max()) + 1) if size < ONE_FOLD else 1)]
     try:
-        require("sklearn.linear_model", "sklearn", NAME)
+        require("scipy.optimize", "sklearn", NAME)
     except MissingError as error:
         return None, (f"no baseline: {error}",)
     if size > MOST:
@@ -50,10 +48,32 @@ def _predictions(z: Tensor, y: Tensor, inputs: list[Tensor]) -> list[tuple[NDArr
     """Fit on standardised features; return the class of each input, and its negative maximum logit."""
     mean, std = z.double().mean(0), z.double().std(0, correction=0)
     scale = std.where(std > 0, 1.0)
-    model = require("sklearn.linear_model", "sklearn", NAME).LogisticRegression(max_iter=STEPS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about convergence, and about classes with few examples
-        model.fit(((z - mean) / scale).float(), y)
-    logits = [model.decision_function(((each - mean) / scale).float()) for each in inputs]
-    logits = [np.stack([-each, each], 1) if each.ndim == 1 else each for each in logits]  # two classes have one column
-    return [(model.classes_[each.argmax(1)], -each.max(1)) for each in logits]
+    classes, labels = torch.unique(y, return_inverse=True)
+    weights = logistic_regression(((z - mean) / scale).float(), labels).double()
+    logits = [torch.addmm(weights[:, -1], (each - mean) / scale, weights[:, :-1].T) for each in inputs]
+    return [(classes[each.argmax(1)].numpy(), -each.amax(1).numpy()) for each in logits]
+
+
+def logistic_regression(x: Tensor, y: Tensor, steps: int | None = None) -> Tensor:
+    """Return weights and intercepts, ``(k, d + 1)``, with the loss and the optimiser of scikit-learn's default.
+
+    It takes a second to import, and multiplies in float64; the matrix products here are float32.
+    """
+    n, k, d = len(x), int(y.max()) + 1, x.shape[1]
+    penalty = (2 if k == 2 else 1) / n  # two classes have one weight vector there, the difference of these
+    rows, target = torch.arange(n), torch.zeros(n, k).scatter_(1, y.unsqueeze(1), 1.0)
+
+    def loss(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        weights = torch.from_numpy(flat).view(k, d + 1)
+        narrow = weights.float()
+        log_probs = torch.addmm(narrow[:, -1], x, narrow[:, :-1].T).log_softmax(1)
+        errors = (log_probs.exp() - target) / n  # (n, k)
+        gradient = torch.cat([errors.T @ x, errors.sum(0).unsqueeze(1)], 1).double()
+        gradient[:, :-1] += penalty * weights[:, :-1]
+        value = -log_probs[rows, y].double().mean() + penalty / 2 * weights[:, :-1].square().sum()
+        return float(value), gradient.flatten().numpy()
+
+    options = {"maxiter": steps or STEPS, "maxls": 50, "gtol": 1e-4, "ftol": 64 * np.finfo(float).eps}
+    optimize = require("scipy.optimize", "sklearn", NAME)
+    found = optimize.minimize(loss, np.zeros(k * (d + 1)), method="L-BFGS-B", jac=True, options=options)
+    return torch.from_numpy(found.x).view(k, d + 1)

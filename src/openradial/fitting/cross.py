@@ -98,7 +98,7 @@ def cross_fit(
     scorers: list[Scorer],
     z: Tensor,
     y: Tensor,
-    folds: Tensor,
+    folds: Tensor | Sequence[Tensor],
     outliers: Sequence[str] = (),
     seed: int = 0,
     weights: Tensor | None = None,
@@ -106,52 +106,53 @@ def cross_fit(
 ) -> OutOfFold:
     """Score examples under head and scorers without their fold; they were fitted on all examples ``(n, d), (n,)``.
 
+    ``folds`` has the fold of each example, or a mask ``(n,)`` per fold; these may overlap.
     ``outliers`` are kinds of outliers to make from each fold, see :func:`openradial.training.make_outliers`;
     ``weights``, ``(n,)``, those with which the head was fitted. The last score is that of the features ``middle``, if
     they are given.
     """
-    others = [(z, _without_fold(scorer, z, y, folds, seed)) for scorer in scorers]
+    others = [(z, _without(scorer, z, y, seed)) for scorer in scorers]
     if middle is not None:
-        others.append((middle, _without_fold(MahalanobisScorer(shrinkage="oas"), middle, 0 * y, folds, seed)))
+        others.append((middle, _without(MahalanobisScorer(shrinkage="oas"), middle, 0 * y, seed)))
+    masks = [folds == fold for fold in range(int(folds.max()) + 1)] if isinstance(folds, Tensor) else folds
     parts, made = [], []
-    for fold in range(int(folds.max()) + 1):
-        rows = (folds == fold).nonzero().squeeze(1)
+    for fold, here in enumerate(masks):
+        rows = here.nonzero().squeeze(1)
         x, labels = z[rows], y[rows]
         without = head.without(head.sums_of(x, labels, None if weights is None else weights[rows]))
         result = without.compute(x)
-        columns = [result.unknown_score, *(make(fold).unknown_score(each[rows]) for each, make in others)]
+        columns = [result.unknown_score, *(make(here).unknown_score(each[rows]) for each, make in others)]
         scores = torch.stack([each.double() for each in columns], 1)
-        parts.append(
-            (rows, result.labels, result.distances, scores, projection(without.outputs(x).double(), head.scale))
-        )
+        projections = projection(without.outputs(x).double(), head.scale)
+        parts.append((rows, torch.full_like(rows, fold), result.labels, result.distances, scores, projections))
         if outliers:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed + fold)
                 made.append(without.distances(make_outliers(x, labels, outliers)))
     rows, *columns = (torch.cat(column) for column in zip(*parts, strict=True))
-    back = rows.argsort()
-    rows, nearest, distances, scores, projections = rows[back], *(column[back] for column in columns)
+    back = rows.argsort(stable=True)
+    rows, folds, nearest, distances, scores, projections = rows[back], *(column[back] for column in columns)
     outside = torch.cat(made) if made else distances[:0]
-    return OutOfFold(rows, folds[rows], y[rows], nearest, distances, scores, projections, outside)
+    return OutOfFold(rows, folds, y[rows], nearest, distances, scores, projections, outside)
 
 
-def _without_fold(scorer: Scorer, z: Tensor, y: Tensor, folds: Tensor, seed: int) -> Callable[[int], Scorer]:
-    """Return what makes the scorer without a fold."""
+def _without(scorer: Scorer, z: Tensor, y: Tensor, seed: int) -> Callable[[Tensor], Scorer]:
+    """Return what makes the scorer without the examples of a mask."""
     settings, kind = scorer.settings(), type(scorer)
     if isinstance(scorer, MahalanobisScorer) and scorer.shrinkage != "ledoit-wolf":
         rows = unit_length(z) if scorer.normalise else z
         count = int(y.max()) + 1
         total = ClassStatistics.of(rows, y, count)
 
-        def without(fold: int) -> Scorer:
-            part = ClassStatistics.of(rows[folds == fold], y[folds == fold], count)
+        def without(here: Tensor) -> Scorer:
+            part = ClassStatistics.of(rows[here], y[here], count)
             return MahalanobisScorer(**settings).fit_statistics(total - part)
 
         return without
     kept = reference_rows(len(z), seed) if isinstance(scorer, NeighbourScorer) else torch.arange(len(z))
 
-    def make(fold: int) -> Scorer:
-        rest = kept[folds[kept] != fold]
+    def make(here: Tensor) -> Scorer:
+        rest = kept[~here[kept]]
         return kind(**settings).fit(z[rest], y[rest])
 
     return make

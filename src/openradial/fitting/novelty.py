@@ -17,7 +17,7 @@ from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
 from openradial.conformal.calibration import examples_needed
 from openradial.fitting.calibration import fit_combination
-from openradial.fitting.cross import FOLDS, OUTSIDE, WIDE, FeatureSet, assign_folds, cross_fit
+from openradial.fitting.cross import FOLDS, WIDE, FeatureSet, assign_folds, cross_fit
 from openradial.fitting.report import LeftOutReport
 from openradial.heads import ClosedFormRadialHead
 from openradial.heads.radial import RadialScore
@@ -106,13 +106,13 @@ def leave_classes_out(head: ClosedFormRadialHead, recipe: Recipe, known: Feature
     middle = known.middle if MIDDLE in recipe.layers else None
     is_slow = head.sums.statistics.num_features > WIDE or known.z.shape[1] > WIDE
     rounds = classes_by_round(known.y, head.num_classes, FEW_ROUNDS if is_slow else ROUNDS, seed)
-    folds, parts = assign_folds(known.y, FOLDS, known.groups, seed), []
-    for fold, classes in enumerate(rounds):
-        is_novel = torch.isin(known.y, classes)
-        out = torch.where(is_novel | (folds == fold), 0, OUTSIDE)  # an empty class is never the nearest one
-        result = cross_fit(head, scorers, known.z, known.y, out, seed=seed, weights=known.weights, middle=middle)
-        parts.append((result.scores, result.labels, is_novel[result.rows], result.projections))
-    return LeftOut(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    folds = assign_folds(known.y, FOLDS, known.groups, seed)
+    novel = torch.stack([torch.isin(known.y, classes) for classes in rounds])  # (rounds, n)
+    out = [each | (folds == fold) for fold, each in enumerate(novel)]  # an empty class is never the nearest one
+    result = cross_fit(head, scorers, known.z, known.y, out, seed=seed, weights=known.weights, middle=middle)
+    by_round = result.folds.argsort(stable=True)
+    columns = (result.scores, result.labels, novel[result.folds, result.rows], result.projections)
+    return LeftOut(*(column[by_round] for column in columns))
 
 
 def expected_detection(model: OpenClassifier, rate: float, left_out: LeftOut | None) -> LeftOutReport | None:

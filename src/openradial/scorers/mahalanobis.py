@@ -58,7 +58,8 @@ class MahalanobisScorer(FeatureScorer):
         self.means = rows.new_zeros(len(present), rows.shape[1]).index_add(0, labels, rows) / counts
         self.overall_mean = rows.mean(0)
         self.whitening = self._whitening(rows - self.means[labels])
-        self.overall_whitening = self._whitening(rows - self.overall_mean)
+        # only a relative distance needs it
+        self.overall_whitening = self._whitening(rows - self.overall_mean) if self.relative else rows[:0]
         return self
 
     def fit_statistics(self, statistics: ClassStatistics) -> Self:
@@ -76,7 +77,8 @@ class MahalanobisScorer(FeatureScorer):
         self._check_count(int(present.sum()))
         self.means, self.overall_mean = statistics.means[present], statistics.mean
         self.whitening = self._shrunk_whitening(statistics.within() / statistics.total, count)
-        self.overall_whitening = self._shrunk_whitening(statistics.scatter / statistics.total, count)
+        overall = statistics.scatter / statistics.total
+        self.overall_whitening = self._shrunk_whitening(overall, count) if self.relative else overall[:0]
         return self
 
     def _score(self, z: Tensor) -> Tensor:
