@@ -24,6 +24,7 @@ from openradial.errors import FetchError, MissingError
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"(openradial [^|&<>;$]+?)(?: > (\S+))?")  # its output may go to a file
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?!\w)")
 PROGRESS = re.compile(r"[a-z ]+: (\d[\d,]* of \d|\d+:\d\d)")  # lines of a run that takes more than two seconds
 NEEDED = {"photographs": "efficientnet_lite0", "texts": "minilm"}  # encoders; the others are small, or need no weights
@@ -102,18 +103,23 @@ class Session:
             Path(kind).write_text(code)
             return ""
         lines = code.replace("\\\n", " ").splitlines()
-        if all(line.startswith("openradial ") and not set("|&<>;$") & set(line) for line in lines):
+        if all(COMMAND.fullmatch(line) for line in lines):
             return "".join(map(self.command, lines))  # in this process: importing torch takes seconds
         done = subprocess.run(["bash", "-e", "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def command(self, line):
+        line, file = COMMAND.fullmatch(line).groups()
         words = [path for word in shlex.split(line, comments=True) for path in sorted(glob.glob(word)) or [word]]
         self.monkeypatch.setattr(sys, "argv", words)
-        with collected() as output, pytest.raises(SystemExit) as ended:
+        answers = io.StringIO()
+        to_file = contextlib.nullcontext() if file is None else contextlib.redirect_stdout(answers)
+        with collected() as output, to_file, pytest.raises(SystemExit) as ended:
             cli.main()
         assert not ended.value.code, output.getvalue()
+        if file is not None:
+            Path(file).write_text(answers.getvalue())
         return output.getvalue()
 
 

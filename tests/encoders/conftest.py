@@ -1,4 +1,5 @@
 import os
+from functools import cache
 
 import pytest
 
@@ -12,13 +13,16 @@ def own_features(tmp_path, monkeypatch):
     monkeypatch.setattr("openradial.encoders.cache.features_folder", lambda: tmp_path / "features")
 
 
+loaded_once = cache(encoders.load)  # encoders are frozen, and MiniLM alone has 90 MB
+
+
 @pytest.fixture
 def load():
     """Load an encoder; where its weights cannot be had the test is skipped, but never in CI."""
 
     def loaded(name, **options):
         try:
-            return encoders.load(name, **options)
+            return loaded_once(name, **options)
         except (FetchError, MissingError) as error:
             if os.environ.get("CI") == "true":
                 raise

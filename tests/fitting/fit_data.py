@@ -2,6 +2,7 @@
 
 import csv
 import os
+from functools import cache
 
 import numpy as np
 import pytest
@@ -40,6 +41,7 @@ def write_images(root, classes=("dot", "bar", "ring"), each=30, size=12, seed=0,
     return root
 
 
+@cache  # an encoder is frozen, and loading it takes long
 def had(name):
     """Skip the test if the encoder is not here; in CI it must be."""
     try:

@@ -120,10 +120,10 @@ def cross_fit(
         rows = here.nonzero().squeeze(1)
         x, labels = z[rows], y[rows]
         without = head.without(head.sums_of(x, labels, None if weights is None else weights[rows]))
-        result = without.compute(x)
+        result, o = without.compute(x), without.outputs(x)
         columns = [result.unknown_score, *(make(here).unknown_score(each[rows]) for each, make in others)]
         scores = torch.stack([each.double() for each in columns], 1)
-        projections = projection(without.outputs(x).double(), head.scale)
+        projections = projection(o.double(), head.scale)
         parts.append((rows, torch.full_like(rows, fold), result.labels, result.distances, scores, projections))
         if outliers:
             with torch.random.fork_rng(devices=[]):
