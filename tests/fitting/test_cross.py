@@ -8,6 +8,7 @@ from openradial.fitting.cross import FOLDS, FeatureSet, assign_folds, cross_fit,
 from openradial.heads import ClosedFormRadialHead
 from openradial.models import build
 from openradial.scorers import MahalanobisScorer, NeighbourScorer
+from openradial.training import limited_threads
 from tests.heads.naive_ridge import made_data, naive_fit, naive_outputs
 
 NAMES = ("a", "b", "c")
@@ -196,3 +197,28 @@ def test_features_of_a_middle_layer_are_kept_apart():
     assert torch.equal(known.middle, x[:, 3:])
     assert torch.equal(known.y, y)
     assert FeatureSet.of(build("features", 4), [(x, y)]).middle is None
+
+
+def test_folds_in_several_threads_have_the_numbers_of_one():
+    y = torch.arange(120) % 3
+    z = torch.randn(120, 12) + 2 * torch.nn.functional.one_hot(y, 12)
+    head, scorers = fitted(z, y), [MahalanobisScorer(shrinkage="oas"), NeighbourScorer(1)]
+    results = []
+    for threads in (1, 3):
+        with limited_threads(threads):
+            results.append(cross_fit(head, scorers, z, y, assign_folds(y), ("mean", "columns"), seed=1))
+            assert torch.get_num_threads() == threads
+    for name, one in vars(results[0]).items():
+        assert torch.equal(one, getattr(results[1], name)), name
+    assert len(results[0].outlier_distances)
+
+
+def test_masks_of_folds_may_overlap():
+    y = torch.arange(60) % 3
+    z = torch.randn(60, 4) + 3 * torch.nn.functional.one_hot(y, 4)
+    head, masks = fitted(z, y), [torch.arange(60) < 20, torch.arange(60) % 2 == 0]
+    both = cross_fit(head, [NeighbourScorer(1)], z, y, masks)
+    for fold, mask in enumerate(masks):
+        alone = cross_fit(head, [NeighbourScorer(1)], z, y, mask.long() - 1)
+        assert torch.equal(both.rows[both.folds == fold], alone.rows)
+        assert torch.equal(both.scores[both.folds == fold], alone.scores)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -11,7 +12,6 @@ from torch import Tensor
 from openradial.conformal.inputs import TensorOrArray, as_scores, check_rate
 from openradial.metrics import RiskCoverage, risk_coverage_curve
 
-Terms = tuple[Tensor, Tensor, Tensor]
 LEVELS = 100  # coverages are tested in steps of 1 %,
 STEP = 10  # in sequences that start at 10 %, 20 %, ..., 100 %
 
@@ -121,22 +121,22 @@ def binomial_upper(count: int, total: int, confidence: float) -> float:
     """
     if count >= total:
         return 1.0
-    low, high, terms = count / total, 1.0, _log_coefficients(count, total)
+    low, high = count / total, 1.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (low, middle) if at_most(count, total, middle, terms) <= 1 - confidence else (middle, high)
+        low, high = (low, middle) if at_most(count, total, middle) <= 1 - confidence else (middle, high)
     return high
 
 
-def at_most(count: int, total: int, share: float, terms: Terms | None = None) -> float:
+def at_most(count: int, total: int, share: float) -> float:
     """Return the probability of at most ``count`` of ``total`` where each has the probability ``share``."""
-    j, rest, log_coefficients = _log_coefficients(count, total) if terms is None else terms
+    j, rest, log_coefficients = _log_coefficients(count, total)
     log_chances = log_coefficients + torch.special.xlogy(j, share) + torch.special.xlog1py(rest, -share)
     return float(log_chances.logsumexp(0).exp())
 
 
-def _log_coefficients(count: int, total: int) -> Terms:
+@lru_cache(maxsize=1)  # a bound is searched with one count
+def _log_coefficients(count: int, total: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return j from 0 to ``count``, ``total`` - j, and the logarithms of the binomial coefficients."""
     j = torch.arange(count + 1, dtype=torch.float64)
-    n = torch.tensor(total, dtype=torch.float64)
-    return j, n - j, torch.lgamma(n + 1) - torch.lgamma(j + 1) - torch.lgamma(n - j + 1)
+    return j, total - j, math.lgamma(total + 1) - torch.lgamma(j + 1) - torch.lgamma(total - j + 1)

@@ -54,18 +54,14 @@ def _predictions(z: Tensor, y: Tensor, inputs: list[Tensor]) -> list[tuple[NDArr
     return [(classes[each.argmax(1)].numpy(), -each.amax(1).numpy()) for each in logits]
 
 
-def logistic_regression(x: Tensor, y: Tensor, steps: int | None = None) -> Tensor:
-    """Return weights and intercepts, ``(k, d + 1)``, with the loss and the optimiser of scikit-learn's default.
-
-    It takes a second to import, and multiplies in float64; the matrix products here are float32.
-    """
+def logistic_regression(x: Tensor, y: Tensor) -> Tensor:
+    """Return weights and intercepts, ``(k, d + 1)``, as scikit-learn, which takes long to import and has no float32."""
     n, k, d = len(x), int(y.max()) + 1, x.shape[1]
     penalty = (2 if k == 2 else 1) / n  # two classes have one weight vector there, the difference of these
     rows, target = torch.arange(n), torch.zeros(n, k).scatter_(1, y.unsqueeze(1), 1.0)
 
     def loss(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        weights = torch.from_numpy(flat).view(k, d + 1)
-        narrow = weights.float()
+        weights, narrow = (torch.from_numpy(flat).view(k, d + 1).to(kind) for kind in (torch.float64, torch.float32))
         log_probs = torch.addmm(narrow[:, -1], x, narrow[:, :-1].T).log_softmax(1)
         errors = (log_probs.exp() - target) / n  # (n, k)
         gradient = torch.cat([errors.T @ x, errors.sum(0).unsqueeze(1)], 1).double()
@@ -73,7 +69,7 @@ def logistic_regression(x: Tensor, y: Tensor, steps: int | None = None) -> Tenso
         value = -log_probs[rows, y].double().mean() + penalty / 2 * weights[:, :-1].square().sum()
         return float(value), gradient.flatten().numpy()
 
-    options = {"maxiter": steps or STEPS, "maxls": 50, "gtol": 1e-4, "ftol": 64 * np.finfo(float).eps}
+    options = {"maxiter": STEPS, "maxls": 50, "gtol": 1e-4, "ftol": 64 * np.finfo(float).eps}
     optimize = require("scipy.optimize", "sklearn", NAME)
     found = optimize.minimize(loss, np.zeros(k * (d + 1)), method="L-BFGS-B", jac=True, options=options)
     return torch.from_numpy(found.x).view(k, d + 1)

@@ -6,6 +6,7 @@ examples. So every example trains the final classifier, and those in folds have 
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Self
 
@@ -20,12 +21,12 @@ from openradial.recipe import MIDDLE, OUTPUTS, REFERENCES, Recipe
 from openradial.scorers import MahalanobisScorer, NeighbourScorer, Scorer
 from openradial.scorers.base import draw_rows, unit_length
 from openradial.scorers.statistics import ClassStatistics
-from openradial.training import make_outliers
+from openradial.training import limited_threads, make_outliers
 
 FOLDS = 10
 MOST = 5_000  # examples in folds: a rate of 5 % is then known to about ± 0.6 %
 OUTSIDE = -1  # the fold of other examples, which every fit has
-ONE_THREAD_BELOW = 1e10  # products of numbers in a fit
+ONE_THREAD_BELOW = 1e9  # products of numbers in a fit
 WIDE = 1_000  # features beyond which solving again takes long
 
 
@@ -115,8 +116,15 @@ def cross_fit(
     if middle is not None:
         others.append((middle, _without(MahalanobisScorer(shrinkage="oas"), middle, 0 * y, seed)))
     masks = [folds == fold for fold in range(int(folds.max()) + 1)] if isinstance(folds, Tensor) else folds
-    parts, made = [], []
-    for fold, here in enumerate(masks):
+    made = [z[:0] for _ in masks]
+    for fold, here in enumerate(masks if outliers else ()):  # one after the other: they share the random numbers
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed + fold)
+            made[fold] = make_outliers(z[here], y[here], outliers)
+
+    @torch.no_grad()  # each thread has its own mode
+    def score(fold: int) -> tuple[Tensor, ...]:
+        here = masks[fold]
         rows = here.nonzero().squeeze(1)
         x, labels = z[rows], y[rows]
         without = head.without(head.sums_of(x, labels, None if weights is None else weights[rows]))
@@ -124,15 +132,15 @@ def cross_fit(
         columns = [result.unknown_score, *(make(here).unknown_score(each[rows]) for each, make in others)]
         scores = torch.stack([each.double() for each in columns], 1)
         projections = projection(o.double(), head.scale)
-        parts.append((rows, torch.full_like(rows, fold), result.labels, result.distances, scores, projections))
-        if outliers:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed + fold)
-                made.append(without.distances(make_outliers(x, labels, outliers)))
-    rows, *columns = (torch.cat(column) for column in zip(*parts, strict=True))
+        far = without.distances(made[fold])
+        return rows, torch.full_like(rows, fold), result.labels, result.distances, scores, projections, far
+
+    workers = torch.get_num_threads()  # a fold each, which uses the cores better than all of them for one fold
+    with limited_threads(1), ThreadPoolExecutor(workers) as pool:
+        parts = list((map if workers == 1 else pool.map)(score, range(len(masks))))
+    rows, *columns, outside = (torch.cat(column) for column in zip(*parts, strict=True))
     back = rows.argsort(stable=True)
     rows, folds, nearest, distances, scores, projections = rows[back], *(column[back] for column in columns)
-    outside = torch.cat(made) if made else distances[:0]
     return OutOfFold(rows, folds, y[rows], nearest, distances, scores, projections, outside)
 
 
