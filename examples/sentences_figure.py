@@ -39,9 +39,10 @@ def read(name: str) -> tuple[list[str], list[str]]:
 
 def logistic_regression(encoder: str, inputs: list[list[str]]) -> list[Answers]:
     """Fit to standardised features of the training sentences, and answer others."""
-    network = encoders.fit_tfidf(read("train.csv")[0]) if encoder == "tfidf" else encoders.load(encoder)
     texts, y = read("train.csv")
-    z, *others = (encoders.encode(network, each)[0].numpy() for each in (texts, *inputs))
+    network = encoders.load(encoder)
+    cache = encoders.FeatureCache(network.key)  # fit reads it too
+    z, *others = (encoders.encode(network, each, cache=cache)[0].numpy() for each in (texts, *inputs))
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(z, y)
     return [(model.predict(each), model.predict_proba(each).max(1)) for each in others]
 
@@ -70,10 +71,10 @@ def draw(answers: dict[str, list[Answers]], sentences: list[str]) -> Figure:
     cells = [["sentence of a novel intent", *answers]]
     for i, text in enumerate(sentences):
         shown = [f"{names[i]}, {probs[i]:.2f}" for names, probs in (each[1] for each in answers.values())]
-        cells.append([text if len(text) <= 52 else f"{text[:50].rstrip()} …", *shown])
-    table = ax.table(cells, cellLoc="left", edges="open", bbox=(0, 0, 1, 1), colWidths=(0.44, 0.38, 0.18))
+        cells.append([text if len(text) <= 44 else f"{text[:42].rstrip()} …", *shown])
+    table = ax.table(cells, cellLoc="left", edges="open", bbox=(0, 0, 1, 1), colWidths=(0.37, 0.32, 0.31))
     table.auto_set_font_size(False)
-    table.set_fontsize(7.5)
+    table.set_fontsize(7)
     for column in range(3):
         table[0, column].get_text().set_fontweight("bold")
     return figure
