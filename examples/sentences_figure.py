@@ -8,6 +8,7 @@ and lists the first novel sentence of the first intents with both answers.
 import argparse
 import csv
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -15,6 +16,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
@@ -23,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 
 import openradial
 from openradial import encoders, metrics
-from openradial.evaluation import plots
+from openradial.evaluation.plots import KNOWN_COLOR, NOVEL_COLOR
 
 DATA = Path(__file__).parent / "banking77"
 CONFIDENT, SHOWN = 0.9, 5
@@ -60,11 +62,14 @@ def draw(answers: dict[str, list[Answers]], sentences: list[str]) -> Figure:
     top, bottom = figure.subfigures(2, 1, squeeze=False, height_ratios=(2.1, 1)).flat
     panels = top.subplots(1, 2, sharey=True)
     for ax, (method, (known, novel)) in zip(panels, answers.items(), strict=True):
-        plots.plot_winning_probabilities(known[1], novel[1], ax=ax)
+        for (_, probs), color in ((known, KNOWN_COLOR), (novel, NOVEL_COLOR)):
+            share = np.full(len(probs), 100 / len(probs))
+            style: dict[str, Any] = {"facecolor": to_rgba(color, 0.5), "edgecolor": color, "linewidth": 1.5}
+            ax.hist(probs, 20, range=(0, 1), weights=share, histtype="stepfilled", **style)
+        ax.set(xlim=(0, 1), xlabel="winning probability", ylabel="share of examples (%)")
         ax.set_title(method, fontweight="bold")
         ax.spines[["top", "right"]].set_visible(False)
     panels[0].legend(["24 known intents", "12 novel intents"], frameon=False, loc="upper center")
-    panels[1].legend().remove()
     panels[1].set_ylabel("")
     ax = bottom.subplots()
     ax.axis("off")
