@@ -129,6 +129,7 @@ def cross_fit(
         x, labels = z[rows], y[rows]
         without = head.without(head.sums_of(x, labels, None if weights is None else weights[rows]))
         result, o = without.compute(x), without.outputs(x)
+        assert result.distances is not None
         columns = [result.unknown_score, *(make(here).unknown_score(each[rows]) for each, make in others)]
         scores = torch.stack([each.double() for each in columns], 1)
         projections = projection(o.double(), head.scale)
