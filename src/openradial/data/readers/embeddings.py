@@ -2,6 +2,7 @@
 
 import zipfile
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,11 @@ def read_embeddings(path: Path) -> NDArray[np.float32]:
         if len(named) != 1:
             shapes = {name: array.shape for name, array in arrays.items()}
             raise DataError(f"expected one array of numbers (n, d), or one called features, got {shapes or 'none'}")
-        features = matrices[named[0]].astype(np.float32)
+        with np.errstate(over="ignore"):
+            features = matrices[named[0]].astype(np.float32)
         if not (finite := np.isfinite(features).all(1)).all():
-            raise DataError("expected finite numbers, got NaN or infinity", row=int(finite.argmin()) + 1)
+            message = "expected finite numbers in the range of float32, got NaN, infinity or a larger one"
+            raise DataError(message, row=int(finite.argmin()) + 1)
         return features
 
 
@@ -49,5 +52,5 @@ def _read_array(path: Path) -> dict[str, NDArray[Any]]:
             return {name: np.stack(opened.read(columns=[name])[name].to_numpy()) for name in lists}
     except DataError:
         raise
-    except (ValueError, EOFError, MemoryError) as error:
+    except (ValueError, EOFError, MemoryError, TokenError) as error:
         raise DataError(f"the features are damaged, or rows differ in length ({error})", path=path) from error
