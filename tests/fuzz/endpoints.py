@@ -137,6 +137,7 @@ def main() -> None:
             with server("serve", path) as url:
                 schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
                 attack(schema, url, kind, examples, seconds, counts, found, session)
+            out.write_text(json.dumps(counts, indent=1))
         with server("play") as url:
             schema = schemathesis.openapi.from_dict(PLAYGROUND)
             attack(schema, url, "playground", examples, seconds, counts, found, session)

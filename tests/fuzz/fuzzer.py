@@ -55,6 +55,7 @@ def run(name, data, found, targets) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("error")
+    warnings.filterwarnings("ignore", message="Reading `.npy` or `.npz` file required additional header parsing")
     logging.disable()
     os.environ["OMP_NUM_THREADS"] = "1"
     main()

@@ -2,12 +2,12 @@
 
 import zipfile
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from openradial.data.readers import table_files
 from openradial.data.readers.table_files import NPZ, PARQUET, ending_of, open_parquet, read_arrays, table_errors
 from openradial.errors import DataError, OptionError
 
@@ -28,8 +28,7 @@ def read_embeddings(path: Path) -> NDArray[np.float32]:
         with np.errstate(over="ignore"):
             features = matrices[named[0]].astype(np.float32)
         if not (finite := np.isfinite(features).all(1)).all():
-            message = "expected finite numbers in the range of float32, got NaN, infinity or a larger one"
-            raise DataError(message, row=int(finite.argmin()) + 1)
+            raise DataError("expected finite float32 numbers, got NaN, infinity or more", row=int(finite.argmin()) + 1)
         return features
 
 
@@ -52,5 +51,5 @@ def _read_array(path: Path) -> dict[str, NDArray[Any]]:
             return {name: np.stack(opened.read(columns=[name])[name].to_numpy()) for name in lists}
     except DataError:
         raise
-    except (ValueError, EOFError, MemoryError, TokenError) as error:
+    except (ValueError, EOFError, *table_files.UNEXPECTED) as error:
         raise DataError(f"the features are damaged, or rows differ in length ({error})", path=path) from error

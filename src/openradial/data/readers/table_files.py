@@ -30,6 +30,7 @@ PARQUET, NPZ = (".parquet", ".pq"), (".npz",)
 TABLES = (*CSV, *JSON_LINES, *PARQUET, *NPZ)
 TABLES_TEXT = ".csv, .tsv, .txt, .jsonl, .ndjson (each also as .gz), .parquet, .pq, .npz"
 DELIMITERS = (",", ";", "\t")
+UNEXPECTED = (MemoryError, RuntimeError, SyntaxError, TokenError)  # what NumPy and zipfile let through as well
 CHUNK = 512  # rows at a time; more are slower, because Python's garbage collector then visits each of them
 
 
@@ -107,7 +108,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             arrays = {name: stored[name] for name in stored.files}
             if not all(isinstance(array, np.ndarray) for array in arrays.values()):
                 raise ValueError("files that are not arrays")
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, MemoryError, RuntimeError, TokenError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, *UNEXPECTED) as error:
             raise DataError(f"the NPZ file is damaged ({_one_line(error)}); write or copy it again") from error
         except ValueError as error:
             if "Object arrays" in str(error):
