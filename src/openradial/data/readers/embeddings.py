@@ -25,10 +25,10 @@ def read_embeddings(path: Path) -> NDArray[np.float32]:
         if len(named) != 1:
             shapes = {name: array.shape for name, array in arrays.items()}
             raise DataError(f"expected one array of numbers (n, d), or one called features, got {shapes or 'none'}")
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             features = matrices[named[0]].astype(np.float32)
         if not (finite := np.isfinite(features).all(1)).all():
-            raise DataError("expected finite float32 numbers, got NaN, infinity or more", row=int(finite.argmin()) + 1)
+            raise DataError("expected finite numbers in float32, got NaN or infinity", row=int(finite.argmin()) + 1)
         return features
 
 

@@ -30,7 +30,7 @@ PARQUET, NPZ = (".parquet", ".pq"), (".npz",)
 TABLES = (*CSV, *JSON_LINES, *PARQUET, *NPZ)
 TABLES_TEXT = ".csv, .tsv, .txt, .jsonl, .ndjson (each also as .gz), .parquet, .pq, .npz"
 DELIMITERS = (",", ";", "\t")
-UNEXPECTED = (MemoryError, RuntimeError, SyntaxError, TokenError)  # what NumPy and zipfile let through as well
+UNEXPECTED = (MemoryError, RuntimeError, SyntaxError, TokenError, TypeError)  # what NumPy and zipfile raise as well
 CHUNK = 512  # rows at a time; more are slower, because Python's garbage collector then visits each of them
 
 
