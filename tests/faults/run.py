@@ -62,7 +62,7 @@ def markdown(results: dict) -> str:
     kills = results["kills"]
     total = sum(each["kills"] for each in kills.values())
     lines = [
-        f"Written by `python tests/faults/run.py` on {results['date']}: **{total} times `kill -9`**, "
+        f"Written by `tests/faults/run.py` on {results['date']}: **{total} times `kill -9`**, "
         f"{sum(len(each['failures']) for each in kills.values())} failures.",
         "",
         "| command | kills | at a change of a file | at a random moment | failures |",

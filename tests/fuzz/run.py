@@ -128,9 +128,11 @@ def markdown(results: dict) -> str:
         *rows,
     ]
     if each := results.get("hypothesis"):
-        lines.append(f"| Hypothesis, {each['tests']} tests | {each['runs']:,} | {len(each['failures'])} |")
+        tested = ", ".join(name for name, count in each["folders"].items() if count)
+        lines.append(f"| Hypothesis, {each['tests']} tests ({tested}) | {each['runs']:,} | {len(each['failures'])} |")
     if each := results.get("endpoints"):
-        name = f"schemathesis, {len(each['endpoints'])} endpoints of 5 models and the playground"
+        served = ", ".join(dict.fromkeys(name.partition(" ")[0] for name in each["endpoints"]))
+        name = f"schemathesis, {len(each['endpoints'])} endpoints ({served})"
         lines.append(f"| {name} | {each['runs']:,} | {len(each['failures'])} |")
     return "\n".join([*lines, ""])
 
