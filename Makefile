@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python tools/install.py constraints.txt
 # Plots are files here, never windows.
 export MPLBACKEND := Agg
 
-.PHONY: help setup browser demo test coverage quick fuzz test-cpus check bench paper paper-full docs clean
+.PHONY: help setup browser demo test coverage quick fuzz faults soak licences test-cpus check bench paper paper-full docs clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -33,8 +33,19 @@ coverage: $(READY)  ## run all tests and print which lines of src they reach: ha
 quick: $(READY)  ## run the fast tests: no browser, compiler or second process, and none of tests/slow.txt
 	$(PYTEST) -q -m "not (slow or browser or distributed or compile)"
 
-fuzz: $(READY)  ## run the Hypothesis tests with new random seeds and 1000 examples each
-	HYPOTHESIS_PROFILE=fuzz $(PYTEST) -q -m hypothesis
+fuzz: $(READY)  ## a million executions: Hypothesis tests, parsers of bytes, endpoints (FUZZ="idx --runs 1000" for a part)
+	@[ .fuzz/.ready -nt constraints-fuzz.txt ] || { rm -rf .fuzz && $(BIN)/python tools/install.py constraints-fuzz.txt \
+		--no-deps --target .fuzz -r constraints-fuzz.txt && touch .fuzz/.ready; }
+	PYTHONPATH=$(CURDIR)/.fuzz $(BIN)/python tests/fuzz/run.py $(FUZZ)
+
+faults: $(READY)  ## kill -9, full and read-only disks, mirrors that misbehave, a killed rank (needs root for the disks)
+	$(BIN)/python tests/faults/run.py $(FAULTS)
+
+soak: $(READY)  ## 30 minutes of valid and hostile requests to the service (MINUTES=1 for a short one)
+	$(BIN)/python -m benchmarks.soak $(if $(MINUTES),--minutes $(MINUTES))
+
+licences: $(READY)  ## list the licences of all packages in docs/licences.md
+	$(BIN)/python tools/licences.py
 
 test-cpus: $(READY)  ## run the numerical tests as older CPUs, other kernels and other numbers of threads would
 	$(BIN)/python tests/cpus.py
@@ -73,7 +84,7 @@ docs: $(READY)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## remove .venv, caches and everything that was built
-	rm -rf $(VENV) site demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .fuzz site demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A changed lock means a new environment; a changed pyproject.toml only a new install into it.

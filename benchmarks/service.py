@@ -1,7 +1,6 @@
 """Measure the service beside the same model in a plain loop and write benchmarks/results/service.{json,md}.
 
-python -m benchmarks.service, --quick for quick mode, --soak 10 for ten minutes of valid and invalid requests instead.
-Results that are not measured again stay in the file, with the date of their run.
+python -m benchmarks.service, --quick for quick mode. benchmarks.soak sends valid and hostile requests for a long time.
 """
 
 import argparse
@@ -26,7 +25,7 @@ import torch
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table
 from benchmarks.service_load import Request, load
-from benchmarks.service_requests import good_requests, mixed_requests, parsed
+from benchmarks.service_requests import good_requests, parsed
 from openradial import data
 from openradial.bundle import load as load_bundle
 from openradial.bundle import save
@@ -39,33 +38,24 @@ from openradial.models import build
 from openradial.recipe import REFERENCES, default_recipe
 
 NETWORK, CLIENTS, AT_LEAST = "mnist_radial", 32, 3.0  # times the plain loop's requests per second: set before measuring
-GROWTH = 1.05  # of the memory from the second fifth of a soak to its last fifth, at most
 SERVICE, LOOP, PLAIN = "openradial serve", "plain loop, no HTTP", "FastAPI, one by one"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.service", description="Measure the service.")
     parser.add_argument("--quick", action="store_true", help="one short round; for trying it out, not for the docs")
-    parser.add_argument(
-        "--soak", type=float, default=0.0, metavar="MINUTES", help="instead, mixed requests for so long"
-    )
     parser.add_argument("--plain", type=Path, help=argparse.SUPPRESS)  # run the rival that has no batches
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     options = parser.parse_args()
     if options.plain is not None:
         return run_plain(options.plain)
     options.out.mkdir(parents=True, exist_ok=True)
-    kept = options.out / "service.json"
-    results: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    rounds, seconds = (1, 2.0) if options.quick else (5, 6.0)
     with tempfile.TemporaryDirectory() as folder:
         model = save(mnist_bundle(), Path(folder) / "model")
-        where = environment()
-        if options.soak:
-            results["soak"] = soak(model, 60 * options.soak) | {"environment": where}
-        else:
-            rounds, seconds = (1, 2.0) if options.quick else (5, 6.0)
-            results["kinds"] = {kind: measure(model, kind, rounds, seconds) for kind in ("PNG", "JSON")}
-            results["environment"] = where | {"load_average_at_end": os.getloadavg()[1]}
+        results: dict[str, Any] = {"environment": environment()}
+        results["kinds"] = {kind: measure(model, kind, rounds, seconds) for kind in ("PNG", "JSON")}
+        results["environment"]["load_average_at_end"] = os.getloadavg()[1]
     write_text(options.out / "service.json", json.dumps(results, indent=1) + "\n")
     write_text(options.out / "service.md", markdown(results))
     print((options.out / "service.md").read_text())
@@ -221,32 +211,6 @@ def run_plain(model: Path) -> None:
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([opened])
 
 
-def soak(model: Path, seconds: float) -> dict[str, Any]:
-    """Good and bad requests for a long time: nothing but what must come, and memory that stays."""
-    requests, memory = mixed_requests(), []
-    served: dict[str, int] = {}
-    wrong: dict[str, int] = {}
-    with running(serve_command(model)) as service:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            tally = load(service.address, requests, CLIENTS, min(5.0, max(1.0, end - time.monotonic())))
-            memory.append(megabytes(service.pid))
-            for counts, new in ((served, tally.served), (wrong, tally.wrong)):
-                for name, count in new.items():
-                    counts[name] = counts.get(name, 0) + count
-        is_alive = service.process.poll() is None
-    fifth = max(1, len(memory) // 5)
-    growth = max(memory[-fifth:]) / max(memory[fifth : 2 * fifth] or memory)
-    return {
-        "seconds": seconds,
-        "served": served,
-        "wrong": wrong,
-        "alive": is_alive,
-        "memory_mb": memory,
-        "growth": growth,
-    }
-
-
 def megabytes(pid: int, name: str = "VmRSS") -> float:
     status = Path(f"/proc/{pid}/status").read_text()
     match = re.search(rf"{name}:\s+(\d+) kB", status)
@@ -261,12 +225,6 @@ def environment() -> dict[str, Any]:
 
 
 def markdown(results: dict[str, Any]) -> str:
-    return "\n".join([*throughput_lines(results), *soak_lines(results.get("soak")), ""])
-
-
-def throughput_lines(results: dict[str, Any]) -> list[str]:
-    if "kinds" not in results:
-        return []
     env = results["environment"]
     lines = [
         f"Written by `{env['command']}` on {env['date']}: {env['cpu']}, {env['cores']} cores, torch {env['torch']}, "
@@ -285,7 +243,7 @@ def throughput_lines(results: dict[str, Any]) -> list[str]:
             f"Memory of the service: {memory['start_mb']:.0f} MB at the start, {memory['end_mb']:.0f} MB at the end, "
             f"{memory['peak_mb']:.0f} MB at most."
         ]
-    return lines
+    return "\n".join([*lines, ""])
 
 
 def rival_table(result: dict[str, Any]) -> list[str]:
@@ -294,24 +252,6 @@ def rival_table(result: dict[str, Any]) -> list[str]:
         for name, one in result["rivals"].items()
     ]
     return table(["", "requests per second", "p50, ms", "p99, ms", "core time per request, ms"], rows)
-
-
-def soak_lines(result: dict[str, Any] | None) -> list[str]:
-    if result is None:
-        return []
-    total, holds = (
-        sum(result["served"].values()),
-        result["growth"] <= GROWTH and not result["wrong"] and result["alive"],
-    )
-    return [
-        "",
-        f"**{result['seconds'] / 60:g} minutes of good and bad requests** (written by "
-        f"`{result['environment']['command']}` on {result['environment']['date']}; "
-        f"{', '.join(result['served'])}): {total:,} "
-        f"answered as they must be, {sum(result['wrong'].values()):,} otherwise {result['wrong'] or ''}; memory "
-        f"{result['memory_mb'][0]:.0f} MB at first, {result['memory_mb'][-1]:.0f} MB at last, {result['growth']:.3f} x "
-        f"from the second fifth to the last (at most {GROWTH:g}): {'holds' if holds else 'DOES NOT HOLD'}.",
-    ]
 
 
 if __name__ == "__main__":

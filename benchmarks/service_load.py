@@ -22,7 +22,7 @@ class Request(NamedTuple):
 
 @dataclass
 class Tally:
-    """What came back: seconds of each request, and whatever was not as it must be."""
+    """What came back: seconds of each request that was answered with 200, and whatever was not as it must be."""
 
     seconds: list[float] = field(default_factory=list)
     served: Counter[str] = field(default_factory=Counter)
@@ -82,7 +82,8 @@ class Client:
 
     def _note(self, selector: selectors.BaseSelector, status: int | str) -> None:
         if status == self.request.status:
-            self.tally.seconds.append(time.perf_counter() - self.begun)
+            if status == 200:
+                self.tally.seconds.append(time.perf_counter() - self.begun)
             self.tally.served[self.request.name] += 1
         else:
             self.tally.wrong[f"{self.request.name}: {status}"] += 1

@@ -5,7 +5,7 @@ import json
 import struct
 import zlib
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,20 @@ def mixed_requests() -> list[Request]:
     good += [Request("batch", batch), Request("form", form([file, file]), 200)]
     good += [Request("form with a broken image", form([file, b"no image"]), 200)]
     good += [Request("other rate", json_request([one], false_reject_rate=0.2), 200)]
-    return [*good, *bad_requests(one, file)]
+    good += [Request("large image", post(PATH, "image/png", zeros(2000)), 200)]
+    return [*good, *bad_requests(one, file), *hostile_requests(one, file)]
+
+
+def hostile_requests(one: list[list[int]], file: bytes) -> list[Request]:
+    """What stopped a service, or used up its memory, in an earlier version."""
+    return [
+        Request("tiny rate", json_request([one], false_reject_rate=1e-300), 422),
+        Request("many large images", form([zeros(5000)] * 8), 413),
+        Request("large headers", post(PATH, f"image/png; a={'a' * 70_000}", file), 431),
+        Request("foreign host", post(PATH, "image/png", file).replace(b"Host: localhost", b"Host: example.org"), 400),
+        Request("no HTTP", bytes(range(256)), 400),
+        Request("huge number", post(PATH, "application/json", b'{"inputs": [1%s]}' % (b"0" * 5000)), 400),
+    ]
 
 
 def bad_requests(one: list[list[int]], file: bytes) -> list[Request]:
@@ -86,6 +99,12 @@ def form(files: list[bytes]) -> bytes:
         for file in files
     ]
     return post(PATH, "multipart/form-data; boundary=edge", b"".join(parts) + b"--edge--\r\n")
+
+
+@cache
+def zeros(side: int) -> bytes:
+    """A black PNG of ``side`` by ``side`` pixels: a small file."""
+    return png(np.zeros((side, side), np.uint8))
 
 
 def bomb(side: int) -> bytes:

@@ -24,7 +24,8 @@ for name in ("NO_PROXY", "no_proxy"):
 
 # Torch's first call of an operator takes longer than any sensible deadline.
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=50)  # the same in every run
-settings.register_profile("fuzz", deadline=None, max_examples=1000, print_blob=True)  # `make fuzz`: new random seeds
+MOST = int(os.environ.get("HYPOTHESIS_EXAMPLES", "1000"))
+settings.register_profile("fuzz", deadline=None, max_examples=MOST, print_blob=True)  # `make fuzz`: new random seeds
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "repeatable")
 settings.load_profile(PROFILE)
 

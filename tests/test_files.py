@@ -69,3 +69,16 @@ def test_links_that_lead_to_themselves_are_no_output(tmp_path):
 def test_paths_that_are_no_output_are_refused(path, reason):
     with pytest.raises(OptionError, match=reason):
         writable(path)
+
+
+def test_a_check_that_was_killed_leaves_nothing_behind_after_the_next(tmp_path, monkeypatch):
+    def killed(path, missing_ok=False):
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", killed)
+        with pytest.raises(SystemExit):
+            writable(tmp_path / "model")
+    monkeypatch.setattr(os, "getpid", lambda: 123)  # another process
+    writable(tmp_path / "model")
+    assert not list(tmp_path.iterdir())

@@ -77,9 +77,9 @@ def writable(path: Path | str, least: int = LEAST) -> Path:
         if not path.name:
             raise OptionError(f"{path} is the root of the file system; name a path below it")
         above = next(each for each in path.parents if each.exists())
-        scratch = above / f".{path.name}.{os.getpid()}.training"  # the longest name that is made of it
+        scratch = above / f".{path.name}-12345678.training"  # the longest name that is made of it
         scratch.touch()
-        scratch.unlink()
+        scratch.unlink(missing_ok=True)
         free = shutil.disk_usage(above).free
     except (OSError, RuntimeError) as error:  # RuntimeError for links that lead to themselves
         reason = getattr(error, "strerror", None) or error

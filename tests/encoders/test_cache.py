@@ -1,8 +1,11 @@
 import os
+import secrets
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from openradial.encoders import FeatureCache
 from openradial.encoders.cache import cached_files, most_bytes, trim
@@ -30,6 +33,30 @@ def test_a_damaged_file_is_removed_and_costs_only_its_features():
     cache.write(rows(2))
     assert list(cache.read(rows(1, 2))) == list(rows(2))
     assert not path.exists()
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    keys=st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=12, unique=True),
+    sizes=st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    cut=st.integers(0, 400),
+)
+def test_what_is_written_in_any_parts_is_read_again_and_half_a_file_costs_only_its_part(keys, sizes, cut):
+    cache, parts = FeatureCache(secrets.token_hex(8)), []
+    while keys:
+        part, keys = keys[: sizes[len(parts) % len(sizes)]], keys[sizes[len(parts) % len(sizes)] :]
+        parts.append({key: torch.tensor([float(key[0]), float(key[-1])]) for key in part})
+        before = set(cache.folder.glob("*")) if cache.folder.exists() else set()
+        cache.write(parts[-1])
+        (last,) = set(cache.folder.glob("*")) - before
+    written = {key: row for part in parts for key, row in part.items()}
+    read = cache.read(written)
+    assert read.keys() == written.keys()
+    assert all(row.equal(written[key]) for key, row in read.items())
+    last.write_bytes(last.read_bytes()[:cut])
+    assert cache.read(written).keys() == {key for part in parts[:-1] for key in part} | (
+        set(parts[-1]) if last.exists() else set()
+    )
 
 
 def test_the_files_that_were_not_used_for_longest_are_removed_first(monkeypatch):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from openradial.data.readers import table_files
 from openradial.data.readers.table_files import NPZ, PARQUET, ending_of, open_parquet, read_arrays, table_errors
 from openradial.errors import DataError, OptionError
 
@@ -24,9 +25,10 @@ def read_embeddings(path: Path) -> NDArray[np.float32]:
         if len(named) != 1:
             shapes = {name: array.shape for name, array in arrays.items()}
             raise DataError(f"expected one array of numbers (n, d), or one called features, got {shapes or 'none'}")
-        features = matrices[named[0]].astype(np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            features = matrices[named[0]].astype(np.float32)
         if not (finite := np.isfinite(features).all(1)).all():
-            raise DataError("expected finite numbers, got NaN or infinity", row=int(finite.argmin()) + 1)
+            raise DataError("expected finite numbers in float32, got NaN or infinity", row=int(finite.argmin()) + 1)
         return features
 
 
@@ -49,5 +51,5 @@ def _read_array(path: Path) -> dict[str, NDArray[Any]]:
             return {name: np.stack(opened.read(columns=[name])[name].to_numpy()) for name in lists}
     except DataError:
         raise
-    except (ValueError, EOFError, MemoryError) as error:
+    except (ValueError, EOFError, *table_files.UNEXPECTED) as error:
         raise DataError(f"the features are damaged, or rows differ in length ({error})", path=path) from error

@@ -37,7 +37,8 @@ def read_idx(path: Path | str) -> NDArray[Any]:
         wanted = f"{expected} bytes for {' x '.join(map(str, shape))} numbers"
         problem = "is cut off" if len(content) < expected else "has more than one array"
         raise DataError(f"expected {wanted}, got {len(content)}; the file {problem}, get it again", path=path)
-    return np.frombuffer(content, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
+    with expecting("sizes that an array can have", path, GET_AGAIN):
+        return np.frombuffer(content, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
 
 
 def labelled_images(folder: Path, part: str, classes: tuple[str, ...]) -> Examples:

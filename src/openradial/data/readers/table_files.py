@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ PARQUET, NPZ = (".parquet", ".pq"), (".npz",)
 TABLES = (*CSV, *JSON_LINES, *PARQUET, *NPZ)
 TABLES_TEXT = ".csv, .tsv, .txt, .jsonl, .ndjson (each also as .gz), .parquet, .pq, .npz"
 DELIMITERS = (",", ";", "\t")
+UNEXPECTED = (MemoryError, RuntimeError, SyntaxError, TokenError, TypeError)  # what NumPy and zipfile raise as well
 CHUNK = 512  # rows at a time; more are slower, because Python's garbage collector then visits each of them
 
 
@@ -106,7 +108,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             arrays = {name: stored[name] for name in stored.files}
             if not all(isinstance(array, np.ndarray) for array in arrays.values()):
                 raise ValueError("files that are not arrays")
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, MemoryError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, *UNEXPECTED) as error:
             raise DataError(f"the NPZ file is damaged ({_one_line(error)}); write or copy it again") from error
         except ValueError as error:
             if "Object arrays" in str(error):
@@ -132,8 +134,8 @@ def table_errors(path: Path) -> Iterator[None]:
         raise DataError(message, path=path) from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"the gzip file is damaged ({error}); write or copy it again", path=path) from error
-    except OSError as error:
-        raise DataError(f"the file cannot be read ({error.strerror or error})", path=path) from error
+    except (OSError, SystemError) as error:  # SystemError for an array of words that are not Unicode
+        raise DataError(f"the file cannot be read ({getattr(error, 'strerror', None) or error})", path=path) from error
 
 
 def open_text(path: Path) -> IO[str]:

@@ -1,0 +1,1 @@
+collect_ignore = ["kills.py", "environment.py", "run.py"]  # `make faults` runs them

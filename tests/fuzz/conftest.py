@@ -1,0 +1,1 @@
+collect_ignore = ["endpoints.py", "fuzzer.py", "run.py"]  # need the extra fuzz
