@@ -56,6 +56,6 @@ def test_a_damaged_model_is_one_line_and_exit_code_1(inspect, tmp_path):
     code, out, err = inspect(folder)
     assert (code, out) == (1, "")
     assert err == (
-        f"error: {folder}/weights.safetensors is incomplete: it has 0 bytes instead of 19,164; "
+        f"error: {folder}/weights.safetensors is incomplete: it has 0 bytes instead of 20,406; "
         "take another copy of the bundle\n"
     )

@@ -194,7 +194,10 @@ def test_probabilities_know_nothing_of_neighbours(fitted, known):
     X = known[0]
     without = copy.deepcopy(fitted).set_params(neighbours=False).calibrate(X[300:], known[1][300:])
     assert without.classifier_.combination is None
-    np.testing.assert_array_equal(fitted.predict_proba(X), without.predict_proba(X))
+    probs, others = fitted.predict_proba(X), without.predict_proba(X)
+    beyond = (probs != others).any(1)  # the training rows: only a classifier that keeps rows has a far axis
+    assert beyond.mean() < 0.02
+    assert (probs[beyond] < others[beyond]).all()
 
 
 def test_a_classifier_with_neighbours_survives_pickle(fitted, known):

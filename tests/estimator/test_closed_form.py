@@ -50,6 +50,17 @@ def naive_features(classifier, X):
     return np.sqrt(2 / len(phases)) * np.cos(rows @ frequencies + phases)
 
 
+def naive_far_axis(classifier, X, fresh):
+    """How much farther than the farthest known row a row lies from the mean of standardised rows."""
+    known, rows = (
+        ((each - classifier.scaler_.mean_) / classifier.scaler_.scale_).astype(np.float32).astype(np.float64)
+        for each in (X, fresh)
+    )
+    variances = 0.9 * known.var(0) + 0.1 * known.var(0).mean()
+    norms, largest = (np.sqrt(((each - known.mean(0)) ** 2 / variances).sum(1)) for each in (rows, known))
+    return np.maximum(0, norms / largest.max() - 1)
+
+
 def naive_distances(classifier, X, y, fresh, weight=(1.0, 1.0, 1.0)):
     """Distances to the prototypes of ridge regression on all rows with the alpha of the classifier."""
     z, targets, w = naive_features(classifier, X), np.eye(3)[y], np.asarray(weight)[y]
@@ -63,7 +74,7 @@ def naive_distances(classifier, X, y, fresh, weight=(1.0, 1.0, 1.0)):
 
 def test_the_answers_are_those_of_ridge_regression_on_random_features(fitted, known):
     X, y = known
-    d = naive_distances(fitted, X[:300], y[:300], X)
+    d = np.hypot(naive_distances(fitted, X[:300], y[:300], X), naive_far_axis(fitted, X[:300], X)[:, None])
     np.testing.assert_allclose(fitted.decision_function(X), -fitted.beta_ * d, rtol=1e-7)
     np.testing.assert_allclose(fitted.unknown_score(X), d.min(1), rtol=1e-7)
     np.testing.assert_array_equal(fitted.predict(X), d.argmin(1))
@@ -249,7 +260,7 @@ def test_beta_is_fitted_to_each_row_without_its_fold(known):
         ({"method": "gradient", "calibration": "cross"}, "calibration='cross' is for method='closed-form'"),
         ({"method": "gradient", "class_weight": "auto"}, "class_weight='auto' is for method='closed-form'"),
         ({"random_features": "many"}, "random_features must be a whole number of at least 0, got 'many'"),
-        ({"class_weight": "heavy"}, "class_weight must be one of 'balanced', 'auto', got 'heavy'"),
+        ({"class_weight": "heavy"}, "class_weight must be one of 'balanced', 'sqrt', 'auto', got 'heavy'"),
         ({"class_weight": {0: 0.0}}, "class_weight must be a finite number above 0, got 0.0"),
         ({"false_reject_rate": 1.5}, "false_reject_rate must be a number above 0 and below 1, got 1.5"),
         ({"false_reject_rate": 0.001}, "a false-reject rate of 0.001 takes 999 examples to calibrate with, and of 600"),
@@ -267,7 +278,9 @@ def test_an_impossible_option_is_refused(known, options, message):
 
 def test_a_weight_per_class_is_for_closed_form():
     assert closed_form_recipe("table", 10, class_weight=(1.0, 2.0)).class_weight == (1.0, 2.0)
-    with pytest.raises(OptionError, match=r"^class_weight=\(1.0, 2.0\) is for method='closed-form'; use 'balanced' or"):
+    with pytest.raises(
+        OptionError, match=r"^class_weight=\(1.0, 2.0\) is for method='closed-form'; use 'balanced', 'sqrt' or"
+    ):
         Recipe(class_weight=(1.0, 2.0))
 
 
