@@ -55,7 +55,7 @@ def test_evaluate_shows_the_most_confident_mistakes_as_texts(call, texts, tmp_pa
     assert "), is rate\n" in out
     page = (tmp_path / "r" / "report.html").read_text()
     assert "<th>text</th><th>true class</th><th>predicted</th><th>probability</th><th>p-value</th>" in page
-    assert "<td>&lt;b&gt;show&lt;/b&gt; my card now</td><td>rate</td><td>card</td><td>0." in page
+    assert "<td>&lt;b&gt;show&lt;/b&gt; me my card now</td><td>rate</td><td>card</td><td>0." in page
     assert f"{('show me my card today ' * 50)[:200]}…</td><td>other</td>" in page
 
 

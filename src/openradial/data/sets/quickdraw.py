@@ -70,5 +70,6 @@ def _parse(packed: bytes, split: str, path: Path) -> Images:
         drawings = np.array(json.loads(b"[" + b",".join(lines) + b"]"), dtype=np.float32)
     if drawings.ndim != 2 or drawings.shape[1] != PIXELS or not (drawings.min() >= 0 and drawings.max() <= 1):
         numbers = f" and numbers in {drawings.min()}..{drawings.max()}" if drawings.size else ""
-        raise DataError(f"expected drawings of {PIXELS} numbers in 0..1, got shape {drawings.shape}{numbers}", path=path)
+        got = f"shape {drawings.shape}{numbers}"
+        raise DataError(f"expected drawings of {PIXELS} numbers in 0..1, got {got}", path=path)
     return np.rint(drawings * 255).astype(np.uint8)
