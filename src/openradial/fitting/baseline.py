@@ -71,5 +71,5 @@ def logistic_regression(x: Tensor, y: Tensor) -> Tensor:
 
     options = {"maxiter": STEPS, "maxls": 50, "gtol": 1e-4, "ftol": 64 * np.finfo(float).eps}
     optimize = require("scipy.optimize", "sklearn", NAME)
-    found = optimize.minimize(loss, np.zeros(k * (d + 1)), method="L-BFGS-B", jac=True, options=options)
-    return torch.from_numpy(found.x).view(k, d + 1)
+    solution = optimize.minimize(loss, np.zeros(k * (d + 1)), method="L-BFGS-B", jac=True, options=options)
+    return torch.from_numpy(solution.x).view(k, d + 1)
