@@ -1,5 +1,6 @@
 """Files that are written at once or not at all: text, and tensors as safetensors with text in the header."""
 
+import errno
 import os
 import shutil
 import tarfile
@@ -56,9 +57,14 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return the tensors and the header of a file."""
-    with safe_open(path, framework="pt") as opened:
-        header = opened.metadata() or {}
-        return {name: opened.get_tensor(name) for name in sorted(opened.keys())}, header
+    try:
+        with safe_open(path, framework="pt") as opened:
+            header = opened.metadata() or {}
+            return {name: opened.get_tensor(name) for name in sorted(opened.keys())}, header
+    except RuntimeError as error:  # safetensors opens a file twice; in between another process may have removed it
+        if path.exists():
+            raise
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
 
 
 def sync(path: Path) -> None:

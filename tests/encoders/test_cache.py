@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from openradial.encoders import FeatureCache
 from openradial.encoders.cache import cached_files, most_bytes, trim
 from openradial.errors import OptionError
+from openradial.files import write_tensors
 
 
 def rows(*numbers):
@@ -96,3 +97,23 @@ def test_a_disk_that_cannot_be_written_is_no_error(tmp_path):
     (tmp_path / "features").write_text("a file, not a folder")
     FeatureCache("a").write(rows(1))
     assert FeatureCache("a").read(rows(1)) == {}
+
+
+def test_a_file_that_vanishes_while_it_is_opened_is_left_out(monkeypatch):
+    cache = FeatureCache("encoder")
+    cache.write({bytes([1]) * 32: torch.ones(3)})
+
+    def remove_and_fail(path, framework):  # as safetensors does if it opens the file for the second time too late
+        path.unlink()
+        raise RuntimeError(f"unable to open file <{path}> in read-only mode: No such file or directory (2)")
+
+    monkeypatch.setattr("openradial.files.safe_open", remove_and_fail)
+    assert cache.read([bytes([1]) * 32]) == {}
+
+
+def test_a_file_with_more_keys_than_features_is_damaged():
+    cache = FeatureCache("encoder")
+    path = cache.folder / "00.features"
+    write_tensors(path, {"keys": torch.ones(2, 32, dtype=torch.uint8), "features": torch.zeros(1, 3)}, {})
+    assert cache.read([bytes([1]) * 32]) == {}
+    assert not path.exists()

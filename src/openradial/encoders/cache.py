@@ -34,6 +34,8 @@ class FeatureCache:
             try:
                 tensors, _ = read_tensors(path)
                 names, features = tensors["keys"].numpy(), tensors["features"]
+                if len(names) != len(features):
+                    raise KeyError("features of some keys")
                 os.utime(path)  # the files that were not used for longest are removed first
             except OSError:  # removed by another process
                 continue
