@@ -182,7 +182,7 @@ class Resume(Scenario):
             load_bundle(self.work / "model")
 
     def finish(self):
-        if not (self.work / "model").exists():  # else the run had ended when it was killed, and there is nothing to resume
+        if not (self.work / "model").exists():  # else the run had ended when it was killed
             code, text, *_ = forked(self.run, self.folder)
             assert code == 0, text
         self.check(0, "model in")
