@@ -209,6 +209,8 @@ def default_recipe(net: nn.Module, network: str, kind: str, **options: Any) -> R
     defaults["class_weight"] = "sqrt" if kind == "texts" else None  # topics are of unequal size: see docs/recipe.md
     if has_convolutions:
         defaults |= {"cosine": True, "combination": "fisher"}
+    if options.get("mixup"):
+        defaults["outlier_weight"] = 0.0
     if network == "fast_cnn":  # outliers double the work, which longer training uses better
         defaults |= {"outlier_weight": 0.0, "score": "projection"}
     return Recipe(**defaults | options)

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from openradial import RadialLoss
+from openradial import RadialLoss, models
 from openradial.errors import OptionError
-from openradial.recipe import Recipe
+from openradial.recipe import Recipe, default_recipe
 from openradial.training.mixup import MixupObjective
 
 
@@ -47,3 +47,8 @@ def test_the_recipe_makes_it_for_both_heads_and_refuses_what_contradicts_it():
         Recipe(mixup=-1)
     with pytest.raises(OptionError, match="label_smoothing is for the heads radial and softmax, got 'cac'"):
         Recipe("cac", label_smoothing=0.1)
+
+
+def test_mixup_replaces_the_default_outliers():
+    recipe = default_recipe(models.build("mlp", 2, inputs=2), "mlp", "points", mixup=0.2)
+    assert (recipe.mixup, recipe.outlier_weight) == (0.2, 0.0)
