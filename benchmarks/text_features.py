@@ -13,6 +13,7 @@ import csv
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -65,8 +66,8 @@ def joined(*parts: Tensor) -> Tensor:
     return normalize(torch.cat(parts, 1))
 
 
-def variants(texts: list[str], made: dict[str, Tensor]) -> dict[str, Features]:
-    """Return features by name, made from the layers of minilm and from wordllama."""
+def variants(texts: list[str], made: dict[str, Tensor]) -> tuple[dict[str, Features], dict[str, Tensor]]:
+    """Return features by name, made from the layers of minilm and from wordllama; and some for neighbours alone."""
     n = [normalize(each) for each in made["means"]]  # of words, the first sum, and six layers
     z, largest, static = n[7], normalize(made["maxs"][7]), normalize(encode("wordllama", texts))
 
@@ -96,12 +97,12 @@ def variants(texts: list[str], made: dict[str, Tensor]) -> dict[str, Features]:
         CHOSEN: joined(both, largest),
     }
     constant = {name: (lambda rows, y, features=features: features) for name, features in fixed.items()}
-    return {
-        **constant,
+    changed: dict[str, Features] = {
         "centred": lambda rows, y: without_components(z, rows, 0),
         "without 3 principal components": lambda rows, y: without_components(z, rows, 3),
         "whitened within the classes": lambda rows, y: whitened(z, rows, y, 0.5),
     }
+    return constant | changed, {"words": n[0], "layer 3": n[4], "largest values": largest, "wordllama": static}
 
 
 def whitened(z: Tensor, rows: Tensor, y: Tensor, share: float) -> Tensor:
@@ -175,14 +176,13 @@ def every_score(z: Tensor, y: Tensor, queries: Pair, words: Pair) -> Iterator[tu
         if width == WIDTH:
             predicted = [each.argmax(1) for each in outputs]
             yield "leverage", logs(*(ridge.leverage(each) for each in kernels[1:]))
-    for count in (1_000, 2_000):
-        generator = torch.Generator().manual_seed(7)
-        frequencies = torch.randn(z.shape[1], count, generator=generator) / (0.7 * middle.sqrt())
-        phases = 2 * math.pi * torch.rand(count, generator=generator)
+    for count, kind in product((1_000, 2_000), ("random", "paired random", "orthogonal paired random")):
+        frequencies, phases = drawn_features(z.shape[1], count, kind)
+        frequencies = frequencies / (0.7 * middle.sqrt())
         maps = [(x @ frequencies + phases).cos() * math.sqrt(2 / count) for x in (z, *queries)]
         ridge = Ridge(maps[0] @ maps[0].T, y, alpha=0.1)
         both = [radial(ridge.outputs(each @ maps[0].T)) for each in maps[1:]]
-        yield f"radial, {count:,} random features, width 0.7, alpha 0.1", logs(*both)
+        yield f"radial, {count:,} {kind} features, width 0.7, alpha 0.1", logs(*both)
     nearest = [each.sort(1) for each in far]
     roots = [each.values.sqrt() for each in nearest]
     for k in (1, 2, 3, 5, 10):
@@ -215,6 +215,19 @@ def every_score(z: Tensor, y: Tensor, queries: Pair, words: Pair) -> Iterator[tu
     yield "neighbour / that of its class", (known - typical_of[predicted[0]], novel - typical_of[predicted[1]])
     slope = torch.cov(torch.stack([words[0], known]))[0, 1] / words[0].var()
     yield "neighbour, given the number of words", (known - slope * words[0], novel - slope * words[1])
+
+
+def drawn_features(width: int, count: int, kind: str) -> tuple[Tensor, Tensor]:
+    """Return frequencies and phases; pairs have the sine and the cosine of a frequency."""
+    generator = torch.Generator().manual_seed(7)
+    if kind == "random":
+        return torch.randn(width, count, generator=generator), 2 * math.pi * torch.rand(count, generator=generator)
+    half = count // 2
+    frequencies = torch.randn(width, half, generator=generator)
+    if kind.startswith("orthogonal"):
+        blocks = [torch.linalg.qr(torch.randn(width, width, generator=generator))[0] for _ in range(-(-half // width))]
+        frequencies = torch.cat(blocks, 1)[:, :half] * frequencies.norm(dim=0)
+    return frequencies.repeat(1, 2), torch.tensor([0.0, -math.pi / 2]).repeat_interleave(half)
 
 
 def logs(known: Tensor, novel: Tensor) -> Pair:
@@ -278,7 +291,7 @@ def main() -> None:
         made = layers(texts)
         if arguments.layers is not None:
             torch.save(made, arguments.layers)
-    features, facts = variants(texts, made), machine(COMMAND)
+    (features, alone), facts = variants(texts, made), machine(COMMAND)
     lines = [
         "AUROC and share of detected sentences at a false-reject rate of 5 %, for known intents of BANKING77 that are",
         f"left out: means over {SPLITS} splits of the intents and, of 19, two draws of the left-out ones. In brackets",
@@ -299,6 +312,9 @@ def main() -> None:
             for start in (USUAL, CHOSEN) if known == min(DRAWS) else ():
                 z, about = features[start](rows, y), "" if start == USUAL else "taken features: "
                 every = dict(every_score(z[rows], y, (z[held], z[novel]), (words[held], words[novel])))
+                for name, other in alone.items():
+                    both = [squared_distances(other[each], other[rows]).amin(1).sqrt() for each in (held, novel)]
+                    every[f"neighbour among {name}"] = logs(both[0], both[1])
                 first, second = every[f"radial, width {WIDTH:g}"], every["neighbour 1"]
                 by_score[f"{about}radial + neighbour"].append(result(first, second))
                 for name, pair in every.items():
