@@ -36,7 +36,7 @@ USUAL, CHOSEN = "the last layer, as published", "the last + others, beside the l
 MANY = (USUAL, "its word vectors appended, weight 0.7", "the last + the mean of all others", CHOSEN)  # for 38 intents
 Features = Callable[[Tensor, Tensor], Tensor]  # rows that are fitted on, and their labels -> all features
 Pair = tuple[Tensor, Tensor]  # scores of known and of novel sentences
-FAR = 1e9
+FAR, SMALL = 1e9, 1e-3
 
 
 @torch.no_grad()
@@ -189,7 +189,7 @@ def every_score(z: Tensor, y: Tensor, queries: Pair, words: Pair) -> Iterator[tu
         yield f"neighbour {k}", logs(*(each[:, k - 1] for each in roots))
     for k in (2, 3, 5):
         yield f"mean of {k} neighbours", logs(*(each[:, :k].mean(1) for each in roots))
-    local = squares.clone().fill_diagonal_(FAR).sort(1).values.sqrt()
+    local = squares.clone().fill_diagonal_(FAR).sort(1).values.sqrt().clamp_min(SMALL)  # some sentences are equal
     first = [each.indices[:, 0] for each in nearest]
     for k in (1, 5, 10):
         around = local[:, :k].mean(1)
@@ -232,7 +232,7 @@ def drawn_features(width: int, count: int, kind: str) -> tuple[Tensor, Tensor]:
 
 def logs(known: Tensor, novel: Tensor) -> Pair:
     """Return the logarithms of scores."""
-    return known.clamp_min(1e-9).log(), novel.clamp_min(1e-9).log()
+    return known.clamp_min(SMALL).log(), novel.clamp_min(SMALL).log()
 
 
 def standardised(pair: Pair) -> Pair:

@@ -228,7 +228,7 @@ def closed_form_recipe(kind: str, examples: int, **options: Any) -> Recipe:
         few = (count for most, count in RANDOM_FEATURES[kind] if examples <= most)
         defaults["random_features"] = next(few, MOST_RANDOM_FEATURES)
     if kind != "table":
-        defaults |= {"cosine": True, "weights": (1.0, 0.0, 1.0) if kind == "texts" else (2.0, 1.0, 0.0)}
+        defaults |= {"cosine": True, "weights": (1.0, 0.0, 2.0) if kind == "texts" else (2.0, 1.0, 0.0)}
         defaults["far_axis"] = kind == "points"
     return Recipe(**defaults | {"method": "closed-form"} | options)
 

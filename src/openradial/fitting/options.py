@@ -12,7 +12,6 @@ from openradial.recipe import ClassWeightName, HeadName, LossName, MethodName, R
 from openradial.training import Settings
 from openradial.training.settings import checked_names
 
-USUAL_RATE = 0.05  # of known inputs called unknown
 COLUMNS = ("columns", "drop", "numeric", "categorical")  # options that name columns of a table
 
 
@@ -183,11 +182,6 @@ class FitOptions:
         values |= {"random_features": self.random_features, "outlier_weight": self.outliers}
         values["layers"] = None if self.neighbours else ()
         return {name: value for name, value in values.items() if value is not None}
-
-    @property
-    def least_rate(self) -> float:
-        """The rate that held-out examples must be enough for."""
-        return USUAL_RATE if isinstance(self.false_reject_rate, str) else self.false_reject_rate
 
     def choose_method(self, kind: str) -> MethodName:
         """Return the method for a kind of data."""

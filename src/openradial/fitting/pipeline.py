@@ -304,7 +304,7 @@ def _calibrated(
         net,
         head,
         recipe,
-        options.least_rate,
+        options.false_reject_rate,  # type: ignore[arg-type]  # a number: auto is refused before
         train=prepared.batches(prepared.references, CHUNK),
         combination=None if held_out is None else prepared.batches(held_out, CHUNK),
         calibration=prepared.batches(prepared.calibration, CHUNK),  # type: ignore[arg-type]
