@@ -25,7 +25,11 @@ from benchmarks.pretrained import encode
 from benchmarks.run import RESULTS, table
 from openradial import encoders
 from openradial.files import write_text
+from openradial.fitting.cross import FOLDS, assign_folds, cross_fit
+from openradial.fitting.novelty import classes_by_round
 from openradial.metrics import auroc
+from openradial.recipe import closed_form_recipe
+from openradial.scorers import NeighbourScorer, Scorer
 from openradial.scorers.base import squared_distances
 
 COMMAND = "python -m benchmarks.text_features --banking FOLDER"
@@ -241,9 +245,10 @@ def standardised(pair: Pair) -> Pair:
     return (known - known.mean()) / known.std(), (novel - known.mean()) / known.std()
 
 
-def result(*pairs: Pair) -> list[float]:
-    """Return the AUROC and the share of detected sentences of the sum of standardised scores."""
-    each = [standardised(pair) for pair in pairs]
+def result(*pairs: Pair, weights: tuple[float, ...] = (1.0, 1.0, 1.0)) -> list[float]:
+    """Return the AUROC and the share of detected sentences of the weighted sum of standardised scores."""
+    parts = zip(weights[: len(pairs)], map(standardised, pairs), strict=True)
+    each = [(weight * known, weight * novel) for weight, (known, novel) in parts]
     known, novel = (torch.stack([pair[at] for pair in each]).sum(0) for at in (0, 1))
     return [auroc(known, novel), float((novel > torch.quantile(known, 1 - RATE)).double().mean())]
 
@@ -259,6 +264,25 @@ def rounds(labels: Tensor, known: int) -> Iterator[tuple[Tensor, Tensor, Tensor,
             rows = (torch.isin(labels, drawn) & ~novel).nonzero().squeeze(1)
             held = torch.rand(len(rows), generator=generator) < HELD_OUT
             yield rows[~held], rows[held], novel.nonzero().squeeze(1), torch.unique(labels[rows])
+
+
+def by_weight(z: Tensor, labels: Tensor, known: int, split: int) -> dict[str, list[float]]:
+    """Return results by the weight of neighbours, with the head and the rounds of openradial.fit."""
+    drawn = torch.randperm(int(labels.max()) + 1, generator=torch.Generator().manual_seed(split))[:known]
+    z, y = z[torch.isin(labels, drawn)], torch.unique(labels[torch.isin(labels, drawn)], return_inverse=True)[1]
+    recipe = closed_form_recipe("texts", len(z))
+    head = recipe.make_closed_form_head(tuple(map(str, range(known))), z.shape[1], split).fit(z, y)
+    folds, left = assign_folds(y, FOLDS, seed=split), classes_by_round(y, known, seed=split)
+    novel = torch.stack([torch.isin(y, classes) for classes in left])
+    scorers: list[Scorer] = [NeighbourScorer(k, reduce="mean", normalise=True) for k in (1, 2, 3)]
+    out = [each | (folds == fold) for fold, each in enumerate(novel)]
+    scored = cross_fit(head, scorers, z, y, out, seed=split)
+    is_novel, found = novel[scored.folds, scored.rows], {}
+    radials, *others = [logs(each[~is_novel], each[is_novel]) for each in scored.scores.T]
+    for (k, other), weight in product(enumerate(others, 1), (1.0, 1.5, 2.0, 3.0)):
+        about = "neighbour" if k == 1 else f"mean of {k} neighbours"
+        found[f"radial + {weight:g} {about}"] = result(radials, other, weights=(1.0, weight))
+    return found
 
 
 def cells(found: dict[str, list[list[float]]], base: list[list[float]]) -> list[list[str]]:
@@ -327,6 +351,12 @@ def main() -> None:
         lines += [f"## Features, {known} known intents", ""]
         lines += [*table(["features", "accuracy", *columns], cells(by_features, by_features[USUAL])), ""]
         if by_score:
+            weighted = defaultdict[str, list[list[float]]](list)
+            for split in range(SPLITS):
+                for name, values in by_weight(encode("minilm", texts), labels, known, split).items():
+                    weighted[name].append(values)
+            title = f"## Weights, {known} known intents, with the taken features and the random features of fit"
+            lines += [title, "", *table(["score", *columns], cells(weighted, next(iter(weighted.values())))), ""]
             rows_of_scores = cells(by_score, by_score["radial + neighbour"])
             lines += [f"## Scores, {known} known intents", "", *table(["score", *columns], rows_of_scores), ""]
         ending = f"`{COMMAND}`, {facts['cpu']}, {facts['date']}\n"
