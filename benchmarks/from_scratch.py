@@ -35,13 +35,15 @@ SPLITS = {  # known classes: of Vaze et al. (2022) for CIFAR-10, of ARPL (Chen e
     "cifar10": ((0, 1, 2, 4, 5, 9), (0, 3, 5, 7, 8, 9), (0, 1, 5, 6, 7, 8), (3, 4, 5, 7, 8, 9), (0, 1, 2, 3, 7, 8)),
     "mnist": ((2, 4, 5, 9, 8, 3), (3, 2, 6, 9, 4, 0), (5, 8, 3, 2, 4, 6), (3, 7, 8, 4, 0, 5), (6, 3, 4, 9, 8, 2)),
 }
-HEADS = ("radial", "softmax")
-EPOCHS = {"cifar10": 17, "mnist": 8}  # 17 is the default for six classes of CIFAR-10
-LENGTHS = {"cifar10": (8, 4, 2), "mnist": ()}  # epochs of shorter trainings, for the figure
+HEADS = ("radial", "softmax", "cac")
+EPOCHS = {"cifar10": 16, "mnist": 8}
+ROTATIONS = {"cifar10": True, "mnist": False}  # digits have an upright form: a turned 6 is a 9
+LENGTHS = {"cifar10": (8, 4, 2), "mnist": ()}  # epochs of shorter trainings without rotations, for the figure
 OURS = "openradial's score"
 NOTE = (
-    "openradial's score is that of the fitted model: here the distance and the nearest neighbour. The default for this "
-    "network became the projection (the maximum logit above) and the nearest neighbour afterwards."
+    "openradial's score is that of the fitted model: the projection (the maximum logit) and the nearest neighbour; in "
+    "networks without rotations the distance and the nearest neighbour, the default when they were fitted. With "
+    "rotations, all scores of a network are of its mean over four turns of an image."
 )
 REFERENCES = 10_000  # training examples of neighbours and of covariances
 CHUNK = 500
@@ -63,27 +65,27 @@ COPIED = {  # AUROC in the literature
 
 
 class Job(NamedTuple):
-    """One network: data, the number of a split or None for all ten classes, head and epochs."""
+    """One network: data, the number of a split or None for all ten classes, head, epochs, and whether images turn."""
 
     data: str
     split: int | None
     head: str
     epochs: int
+    rotations: bool = False
 
     @property
     def name(self) -> str:
         part = "all" if self.split is None else f"split{self.split}"
-        return f"{self.data}-{part}-{self.head}-{self.epochs}"
+        return f"{self.data}-{part}-{self.head}-{self.epochs}" + ("-rotations" if self.rotations else "")
 
 
 def jobs(data: str, lengths: bool, all_classes: bool) -> Iterator[Job]:
     """Yield the networks, those of the table first."""
-    for split in range(len(SPLITS[data])):
-        for head in HEADS:
-            yield Job(data, split, head, EPOCHS[data])
+    for head in HEADS:
+        for split in range(len(SPLITS[data])):
+            yield Job(data, split, head, EPOCHS[data], ROTATIONS[data])
     if all_classes:
-        for head in HEADS:
-            yield Job(data, None, head, EPOCHS[data])
+        yield Job(data, None, "radial", 10)
     if lengths:
         for epochs in LENGTHS[data]:
             for head in HEADS:
@@ -107,7 +109,8 @@ def run(job: Job, work: Path, rows: Path) -> None:
 
     training = (folder / "model.training").exists()
     options: dict[str, Any] = {"known": known, "head": job.head, "epochs": job.epochs, "baseline": False}
-    options |= {"method": "gradient", "out": folder / "model", "resume": training, "overwrite": True}
+    options |= {"rotations": job.rotations, "method": "gradient"}
+    options |= {"out": folder / "model", "resume": training, "overwrite": True}
     model = openradial.fit(job.data, on_epoch=on_epoch, show_progress=False, **options)
     epochs = {row["epoch"]: row["cpu_seconds"] for row in map(json.loads, log.read_text().splitlines())}
     facts: dict[str, Any] = {**job._asdict(), "known": list(known), "core_minutes": sum(epochs.values()) / 60}
@@ -168,24 +171,49 @@ def spread(values: list[float]) -> str:
     return f"{statistics.fmean(values):.4f}" + (f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else "")
 
 
+def kind_of(row: dict[str, Any]) -> tuple[int, bool]:
+    """Return the number of epochs and whether images were turned."""
+    return row["epochs"], row.get("rotations", False)
+
+
+def each_split(rows: list[dict[str, Any]], epochs: int, rotations: bool) -> tuple[list[str], list[list[str]]]:
+    """Return header and cells of a table with one row per network."""
+    runs = sorted((r for r in rows if kind_of(r) == (epochs, rotations)), key=lambda r: (r["split"], r["head"]))
+    shown = (OURS, "maximum logit", "energy")
+    cells = [
+        [
+            f"{row['split'] + 1}",
+            row["head"],
+            *(f"{row['auroc'][score]:.4f}" for score in shown),
+            f"{row['accuracy']:.4f}",
+        ]
+        for row in runs
+    ]
+    return ["split", "network", "fitted score", "maximum logit", "energy", "accuracy"], cells
+
+
 def write(data: str, rows: Path) -> None:
     """Write tables and figure from the rows of the networks that are finished."""
     paths = [rows / f"{job.name}.json" for job in jobs(data, True, True)]
     every = [json.loads(path.read_text()) for path in paths if path.exists()]
     splits = [row for row in every if row["split"] is not None and "auroc" in row]
     lines = [f"# Trained from scratch: {data}, six classes known, four novel", ""]
-    for epochs in sorted({row["epochs"] for row in splits}, reverse=True):
+    for epochs, rotations in sorted({kind_of(row) for row in splits}, reverse=True):
         cells = []
         for head in HEADS:
-            runs = [row for row in splits if (row["head"], row["epochs"]) == (head, epochs)]
+            runs = [row for row in splits if row["head"] == head and kind_of(row) == (epochs, rotations)]
             numbers = {score: [row["auroc"][score] for row in runs] for score in (runs[0]["auroc"] if runs else ())}
             for score in sorted(numbers, key=lambda name: -statistics.fmean(numbers[name])):
-                if (head, score) != ("softmax", OURS):
+                if head == "radial" or (score == OURS) == (head == "cac"):  # only radial models have both
                     minutes = statistics.fmean([row["core_minutes"] for row in runs])
                     measures = [spread(numbers[score]), spread([row["accuracy"] for row in runs])]
-                    cells.append([head, score, *measures, f"{len(runs)}", f"{minutes:.1f}"])
+                    name = "distance to the anchors" if head == "cac" else score
+                    cells.append([head, name, *measures, f"{len(runs)}", f"{minutes:.1f}"])
         header = ["network", "score", "AUROC", "accuracy", "splits", "core-minutes each"]
-        lines += [f"{epochs} epochs, mean and standard deviation over the splits:", "", *table(header, cells), ""]
+        title = f"{epochs} epochs{' with rotations' if rotations else ''}"
+        lines += [f"{title}, mean and standard deviation over the splits:", "", *table(header, cells), ""]
+        if rotations:
+            lines += ["AUROC of each split:", "", *table(*each_split(splits, epochs, rotations)), ""]
     lines += [NOTE, ""]
     literature = [[name, f"{value:.3f}"] for name, value in COPIED[data].items()]
     lines += ["Copied from the literature, five splits:", "", *table(["method", "AUROC"], literature), ""]
@@ -211,10 +239,13 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         if points:
             ax.scatter(*zip(*points, strict=True), color=color, marker=mark, label=f"{head}: {score}", alpha=0.8)
         for row, (x, y) in zip(runs, points, strict=True):
-            ax.annotate(str(row["epochs"]), (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7)
+            epochs, rotations = kind_of(row)
+            ax.annotate(
+                f"{epochs}{' R' if rotations else ''}", (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7
+            )
     ax.set(xlabel="accuracy on known classes (%)", ylabel="AUROC, known against novel")
     ax.grid(alpha=0.3)
-    ax.legend(frameon=False, title="numbers: epochs")
+    ax.legend(frameon=False, title="numbers: epochs; R: rotations")
     figure.savefig(path, dpi=150)
 
 

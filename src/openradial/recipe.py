@@ -18,6 +18,7 @@ from openradial.scorers import Combination, MahalanobisScorer, NeighbourScorer, 
 from openradial.training import Objective
 from openradial.training.mixup import MixupObjective
 from openradial.training.outliers import DEFAULTS, OutlierObjective, check_kinds
+from openradial.training.rotations import RotationObjective
 
 __all__ = ["Recipe", "closed_form_recipe", "default_recipe", "hidden_layer_names"]
 
@@ -58,6 +59,8 @@ class Recipe:
         outlier_weight: weight of their loss; 0 for none.
         label_smoothing: moves the target from its prototype to the centre of all, by this share.
         mixup: train on weighted means of two examples, with weights from Beta(mixup, mixup); 0 for none.
+        rotations: train on images in four turns, with a prototype for each class and turn; for networks with the option
+            of this name.
         layers: hidden layers whose activations are compared with those of the training data, as
             :func:`openradial.nn.hidden_layers` names them.
         neighbours: the distance to this nearest training example counts.
@@ -83,6 +86,7 @@ class Recipe:
     outlier_weight: float = 0.3
     label_smoothing: float = 0.0
     mixup: float = 0.0
+    rotations: bool = False
     layers: tuple[str, ...] = ()
     neighbours: int = 1
     cosine: bool = False
@@ -121,6 +125,8 @@ class Recipe:
             check_positive("mixup", self.mixup)
             if self.outliers and weight:
                 raise OptionError("mixup gives means of examples a class, and outliers none; set outliers=0")
+        if self.rotations and (self.mixup or (self.outliers and weight) or self.class_weight is not None):
+            raise OptionError("rotations are for training without mixup, outliers and class weights; leave these out")
         check_count("neighbours", self.neighbours)
 
     def make_head(self, num_classes: int) -> Head:
@@ -138,7 +144,7 @@ class Recipe:
 
     def make_objective(
         self, head: Head, class_weight: Tensor | None = None
-    ) -> Objective | OutlierObjective | MixupObjective:
+    ) -> Objective | OutlierObjective | MixupObjective | RotationObjective:
         """Return what training minimises: the loss of the head, and that of outliers if there are any."""
         loss: Any = head.loss
         options: dict[str, Any] = {"weight": class_weight, "label_smoothing": self.label_smoothing}
@@ -147,6 +153,8 @@ class Recipe:
         elif self.head == "radial":  # without beta, which only scales the loss and may be fitted after training
             options |= {"metric": METRICS[self.loss], "target_weight": head.target_weight}
             loss = RadialLoss(scale=self.scale, **options)
+        if self.rotations:
+            return RotationObjective(loss)
         if self.mixup:
             return MixupObjective(loss, self.mixup)
         has_outliers = self.outliers and self.outlier_weight

@@ -137,6 +137,9 @@ def _for_images(
         usual = LARGE_WIDTHS if size > 32 else GREY_WIDTHS if channels == 1 else FAST_WIDTHS
         divisor = 36.0 if options.head in ("radial", "cac") else 9.0  # distances, or logits
         defaults |= {"test_flip": augmentation["flip"], "widths": usual, "divisor": divisor}
+        defaults |= {"rotations": True} if options.rotations else {}
+    elif options.rotations:
+        raise OptionError(f"rotations are for the network {FAST}, and this one is {name}; leave them out")
     merged = _network_options(name, implied, defaults, options)
     return NetworkChoice(name, merged, options.weights, size, channels, **augmentation)
 

@@ -70,6 +70,8 @@ class FitOptions:
         cutout: side of a square that is erased from each image while training, in pixels; 0 for none.
         mixup: train on weighted means of two examples, see :class:`openradial.training.MixupObjective`; and so
             ``label_smoothing``, which moves targets from their prototype towards the centre of all.
+        rotations: train ``fast_cnn`` on images in four turns, with a prototype for each class and turn: more accurate,
+            but slower to train and to predict.
         seed: for the split, the initial weights and the order of batches.
         model_options: options of the network.
         training: settings that replace the chosen ones, see :class:`openradial.training.Settings`.
@@ -113,6 +115,7 @@ class FitOptions:
     cutout: int = 0
     mixup: float | None = None
     label_smoothing: float | None = None
+    rotations: bool = False
     seed: int = 0
     model_options: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
@@ -150,7 +153,7 @@ class FitOptions:
             raise OptionError("name either the known classes or the novel ones, got both; the rest is the other side")
         for name in ("shift", "cutout"):
             check_count(name, getattr(self, name) or 0, least=0)
-        for name in ("skip_broken", "flip", "neighbours", "far_axis", "baseline", "finetune"):
+        for name in ("skip_broken", "flip", "neighbours", "far_axis", "baseline", "finetune", "rotations"):
             value = getattr(self, name)
             if not isinstance(value, bool) and not (name in ("flip", "far_axis") and value is None):
                 raise OptionError(f"{name} must be true or false, got {value!r}")
@@ -177,7 +180,7 @@ class FitOptions:
 
     def recipe_options(self) -> dict[str, Any]:
         """Return the options that replace values of the recipe."""
-        names = ("head", "loss", "scale", "beta", "class_weight", "far_axis", "label_smoothing", "mixup")
+        names = ("head", "loss", "scale", "beta", "class_weight", "far_axis", "label_smoothing", "mixup", "rotations")
         values = {name: getattr(self, name) for name in names}
         values |= {"random_features": self.random_features, "outlier_weight": self.outliers}
         values["layers"] = None if self.neighbours else ()
@@ -198,7 +201,7 @@ class FitOptions:
     def _only_trained(self) -> list[str]:
         """Return the given options that have a meaning only for a network that is trained."""
         defaults: dict[str, Any] = {"weights": None, "model_options": {}, "outliers": None, "flip": None, "shift": None}
-        defaults |= {"cutout": 0, "mixup": None, "label_smoothing": None}
+        defaults |= {"cutout": 0, "mixup": None, "label_smoothing": None, "rotations": False}
         given = [name for name, default in defaults.items() if getattr(self, name) != default]
         return [*self.training, *given, *(["model"] if self.model not in ("auto", "features") else [])]
 

@@ -42,6 +42,9 @@ class FastCNN(Network):
         divisor: of the features. With 36, steps of the squared loss are stable at learning rates near 1; cross-entropy,
             whose curvature is smaller, learns faster with 9.
         test_flip: in evaluation mode, use the mean of the features of an image and its mirror image.
+        rotations: in training mode, return four outputs per class: ``4 k + t`` for class k in images that are turned
+            by t quarters. In evaluation mode, look at the image in all four turns; the features are those of the four,
+            and the output of a class is the mean of its four.
 
     >>> FastCNN(10, widths=(8, 16, 16)).eval()(torch.zeros(5, 3, 32, 32)).shape
     torch.Size([5, 10])
@@ -54,12 +57,13 @@ class FastCNN(Network):
         widths: Sequence[int] = (64, 256, 256),
         divisor: float = 36.0,
         test_flip: bool = False,
+        rotations: bool = False,
     ) -> None:
         super().__init__()
         check_positive("divisor", divisor)
         check_count("channels", channels)
         check_counts("widths", widths)
-        self.channels, self.divisor, self.test_flip = channels, divisor, test_flip
+        self.channels, self.divisor, self.test_flip, self.rotations = channels, divisor, test_flip, rotations
         patch = 4 * channels
         self.whiten = nn.Conv2d(channels, 2 * patch, 2)
         self.whiten.weight.requires_grad = False
@@ -68,16 +72,27 @@ class FastCNN(Network):
             groups.append(ConvGroup(inputs, width))
             inputs = width
         self.groups = nn.Sequential(*groups)
-        self.classifier = nn.Linear(inputs, num_classes)
+        self.classifier = nn.Linear(4 * inputs if rotations else inputs, num_classes)
         self.apply(self.initialise)
 
     def forward_features(self, x: Tensor) -> Tensor:
         check_images(x, self.channels, LEAST)
-        if self.training or not self.test_flip:
+        if self.training or not self.rotations:
             return self._features(x)
-        return (self._features(x) + self._features(x.flip(-1))) / 2
+        return torch.cat([self._features(x.rot90(t, (2, 3))) / 4 for t in range(4)], 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.forward_features(x)
+        if self.training and self.rotations:  # class k in turn t has the part t of row k of the weights
+            return TF.linear(z, self.classifier.weight.reshape(-1, z.shape[1]))
+        return self.classifier(z)  # type: ignore[no-any-return]
 
     def _features(self, x: Tensor) -> Tensor:
+        if self.test_flip and not self.training:
+            return (self._view(x) + self._view(x.flip(-1))) / 2
+        return self._view(x)
+
+    def _view(self, x: Tensor) -> Tensor:
         return self.groups(TF.gelu(self.whiten(x))).amax((2, 3)) / self.divisor  # type: ignore[no-any-return]
 
     @torch.no_grad()

@@ -1,0 +1,109 @@
+"""Compare ways to train a network on images, on known classes that are left out.
+
+python -m benchmarks.image_training [--epochs 8] [--only plain rotations] [--work FOLDER]
+
+Of the six known classes of the first split of CIFAR-10 that the field uses, two are left out as novel ones, and a
+network is fitted to the other four, with 4,500 training images of each. Its scores see the other 500 of each known
+class, and 1,000 training images of each class that was left out. Novel classes of the split and test images are not
+used. Finished networks are kept; writes benchmarks/results/image_training.{json,md}.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import openradial
+from benchmarks.from_scratch import SPLITS
+from benchmarks.machine import machine
+from benchmarks.run import RESULTS, table
+from openradial.data import load
+from openradial.files import write_text
+from openradial.heads import RadialHead
+from openradial.metrics import auroc
+
+PAIRS = ((5, 9), (1, 2), (0, 4))  # classes that are left out
+TRAIN, NOVEL, CHUNK = 4_500, 1_000, 500
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "rotations": {"rotations": True},
+    "distance": {"loss": "distance"},
+    "rescaled": {"loss": "rescaled"},
+    "label smoothing 0.1": {"label_smoothing": 0.1},
+    "mixup 0.2": {"mixup": 0.2},
+    "cutout 8": {"cutout": 8},
+    "outliers 0.3, half as many epochs": {"outliers": 0.3},  # they double the work of a step
+    "softmax": {"head": "softmax"},
+}
+
+
+def run(way: str, pair: int, epochs: int) -> dict[str, Any]:
+    """Fit one network and return its accuracy, its AUROC and its core-minutes."""
+    data, left_out = load("cifar10"), PAIRS[pair]
+    known = [k for k in SPLITS["cifar10"][0] if k not in left_out]
+    generator = torch.Generator().manual_seed(0)
+    rows = {k: torch.nonzero(data.labels == k)[:, 0] for k in range(10)}
+    rows = {k: each[torch.randperm(len(each), generator=generator)] for k, each in rows.items()}
+    train, held_out = (torch.cat([rows[k][part] for k in known]) for part in (slice(TRAIN), slice(TRAIN, None)))
+    novel = torch.cat([rows[k][:NOVEL] for k in left_out])
+    length = epochs // 2 if "outliers" in WAYS[way] else epochs
+    began = time.process_time()
+    pairs = (data.inputs[train].numpy(), data.labels[train].numpy())
+    options: dict[str, Any] = {"method": "gradient", "epochs": length, "baseline": False, "show_progress": False}
+    model = openradial.fit(pairs, **options | WAYS[way])
+    minutes = (time.process_time() - began) / 60
+    normalise, net = model.preprocessing.normalise(), model.net.eval()
+
+    @torch.no_grad()
+    def of(indices: torch.Tensor) -> dict[str, torch.Tensor]:
+        parts = [normalise(data.inputs[each]) for each in indices.split(CHUNK)]
+        o = torch.cat([net(x) for x in parts])
+        scores = {"fitted score": torch.cat([model.decide(x).unknown_score for x in parts])}
+        scores |= {"maximum logit": -o.amax(-1), "energy": -o.logsumexp(-1)}
+        if isinstance(model.head, RadialHead):
+            scores["distance"] = model.head.layer.nearest(o)[0].squeeze(-1)
+        return scores | {"class": o.argmax(-1)}
+
+    inside, outside = of(held_out), of(novel)
+    targets = torch.tensor([model.classes.index(str(int(y))) for y in data.labels[held_out]])
+    accuracy = float((inside.pop("class") == targets).float().mean())
+    scores = {name: auroc(values.numpy(), outside[name].numpy()) for name, values in inside.items()}
+    names = [data.classes[k] for k in left_out]
+    return {"way": way, "left_out": names, "epochs": length, "accuracy": accuracy, "auroc": scores, "minutes": minutes}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.image_training", description=__doc__)
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--pair", type=int, default=0, choices=range(len(PAIRS)), help="which classes are left out")
+    parser.add_argument("--only", nargs="*", default=list(WAYS), choices=list(WAYS), metavar="WAY")
+    parser.add_argument("--rows", type=Path, default=RESULTS / "image_training", help="folder for finished rows")
+    options = parser.parse_args()
+    options.rows.mkdir(parents=True, exist_ok=True)
+    for way in options.only:
+        path = options.rows / f"{way.replace(' ', '-').replace(',', '')}-{options.epochs}-{options.pair}.json"
+        if not path.exists():
+            print(time.strftime("%H:%M:%S"), way, flush=True)
+            write_text(path, json.dumps(run(way, options.pair, options.epochs), indent=1) + "\n")
+    rows = [json.loads(path.read_text()) for path in sorted(options.rows.glob("*.json"))]
+    rows.sort(key=lambda row: (row["left_out"], row["epochs"], -row["auroc"]["fitted score"]))
+    shown = ("fitted score", "maximum logit", "distance", "energy")
+    cells = [
+        [
+            *(row["way"], ", ".join(row["left_out"]), f"{row['epochs']}"),
+            *(f"{row['auroc'][name]:.4f}" if name in row["auroc"] else "" for name in shown),
+            *(f"{row['accuracy']:.4f}", f"{row['minutes']:.1f}"),
+        ]
+        for row in rows
+    ]
+    header = ["training", "left out", "epochs", *(f"AUROC, {name}" for name in shown), "accuracy", "core-minutes"]
+    facts = machine("python -m benchmarks.image_training")
+    write_text(RESULTS / "image_training.json", json.dumps({"machine": facts, "rows": rows}, indent=1) + "\n")
+    write_text(RESULTS / "image_training.md", "\n".join([*table(header, cells), ""]))
+
+
+if __name__ == "__main__":
+    main()
