@@ -4,17 +4,19 @@ python -m benchmarks.text_features --banking FOLDER (ten minutes on one core)
 
 FOLDER has train.csv of BANKING77. Only the training sentences of the known intents of the five splits of
 benchmarks/pretrained.py are used: of them two fifths of the intents are left out as novel ones, and a quarter of the
-other sentences as known ones. The head is exact kernel ridge regression. Writes benchmarks/results/text_features.md.
+other sentences as known ones. Writes benchmarks/results/text_features.{json,md}, part by part.
 --layers FILE keeps the layers of minilm for the next run.
 """
 
 import argparse
 import csv
+import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,9 +35,10 @@ from openradial.scorers import NeighbourScorer, Scorer
 from openradial.scorers.base import squared_distances
 
 COMMAND = "python -m benchmarks.text_features --banking FOLDER"
-SPLITS, WIDTH, ALPHA = 5, 0.5, 0.01
-LEFT_OUT, HELD_OUT, RATE = 0.4, 0.25, 0.05
-DRAWS = {19: 2, 38: 1}  # times that intents are left out of so many known ones
+SPLITS, WIDTH, ALPHA, LEFT_OUT, HELD_OUT, RATE = 5, 0.5, 0.01, 0.4, 0.25, 0.05
+FEWEST = 19  # known intents
+PARTS = (("Features", FEWEST), ("Features", 38), ("Scores", FEWEST), ("Weights", FEWEST))
+PATH = RESULTS / "text_features.json"
 USUAL, CHOSEN = "the last layer, as published", "the last + others, beside the largest values (taken)"
 MANY = (USUAL, "its word vectors appended, weight 0.7", "the last + the mean of all others", CHOSEN)  # for 38 intents
 Features = Callable[[Tensor, Tensor], Tensor]  # rows that are fitted on, and their labels -> all features
@@ -100,13 +103,13 @@ def variants(texts: list[str], made: dict[str, Tensor]) -> tuple[dict[str, Featu
         "the last + others, beside 0.7 of the largest values": joined(both, 0.7 * largest),
         CHOSEN: joined(both, largest),
     }
-    constant = {name: (lambda rows, y, features=features: features) for name, features in fixed.items()}
-    changed: dict[str, Features] = {
+    made_of: dict[str, Features] = {
+        **{name: (lambda rows, y, features=features: features) for name, features in fixed.items()},
         "centred": lambda rows, y: without_components(z, rows, 0),
         "without 3 principal components": lambda rows, y: without_components(z, rows, 3),
         "whitened within the classes": lambda rows, y: whitened(z, rows, y, 0.5),
     }
-    return constant | changed, {"words": n[0], "layer 3": n[4], "largest values": largest, "wordllama": static}
+    return made_of, {"words": n[0], "layer 3": n[4], "largest values": largest, "wordllama": static}
 
 
 def whitened(z: Tensor, rows: Tensor, y: Tensor, share: float) -> Tensor:
@@ -254,16 +257,15 @@ def result(*pairs: Pair, weights: tuple[float, ...] = (1.0, 1.0, 1.0)) -> list[f
 
 
 def rounds(labels: Tensor, known: int) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Give rows to fit on, their labels, held-out rows and rows of left-out intents; labels of held-out rows last."""
+    """Give for each split rows to fit on, held-out rows, rows of left-out intents, and the intents of the former."""
     for split in range(SPLITS):
         drawn = torch.randperm(int(labels.max()) + 1, generator=torch.Generator().manual_seed(split))[:known]
-        for draw in range(DRAWS[known]):
-            generator = torch.Generator().manual_seed(1000 + draw)
-            out = drawn[torch.randperm(known, generator=generator)[: round(LEFT_OUT * known)]]
-            novel = torch.isin(labels, out)
-            rows = (torch.isin(labels, drawn) & ~novel).nonzero().squeeze(1)
-            held = torch.rand(len(rows), generator=generator) < HELD_OUT
-            yield rows[~held], rows[held], novel.nonzero().squeeze(1), torch.unique(labels[rows])
+        generator = torch.Generator().manual_seed(1000)
+        out = drawn[torch.randperm(known, generator=generator)[: round(LEFT_OUT * known)]]
+        novel = torch.isin(labels, out)
+        rows = (torch.isin(labels, drawn) & ~novel).nonzero().squeeze(1)
+        held = torch.rand(len(rows), generator=generator) < HELD_OUT
+        yield rows[~held], rows[held], novel.nonzero().squeeze(1), torch.unique(labels[rows])
 
 
 def by_weight(z: Tensor, labels: Tensor, known: int, split: int) -> dict[str, list[float]]:
@@ -298,69 +300,100 @@ def cells(found: dict[str, list[list[float]]], base: list[list[float]]) -> list[
     return rows
 
 
+class Sentences(NamedTuple):
+    """The training sentences of BANKING77, and features made from them."""
+
+    texts: list[str]
+    labels: Tensor
+    words: Tensor  # logarithms of their numbers of words
+    features: dict[str, Features]
+    alone: dict[str, Tensor]
+
+
+def read(folder: Path, kept: Path | None) -> Sentences:
+    """Read the sentences; the layers of minilm are computed unless they were kept."""
+    with (folder / "train.csv").open(encoding="utf-8", newline="") as file:
+        sentences = list(csv.DictReader(file))
+    texts, names = [row["text"] for row in sentences], sorted({row["category"] for row in sentences})
+    words = torch.tensor([float(len(text.split())) for text in texts]).clamp_min(1).log()
+    if kept is not None and kept.exists():
+        made = torch.load(kept, weights_only=True)
+    else:
+        made = layers(texts)
+        if kept is not None:
+            torch.save(made, kept)
+    labels = torch.tensor([names.index(row["category"]) for row in sentences])
+    return Sentences(texts, labels, words, *variants(texts, made))
+
+
+def measure(data: Sentences, part: str, known: int) -> dict[str, list[list[float]]]:
+    """Return the results of each trial of a part, one per split."""
+    found, labels = defaultdict[str, list[list[float]]](list), data.labels
+    if part == "Weights":
+        z = encode("minilm", data.texts)
+        for split in range(SPLITS):
+            for name, values in by_weight(z, labels, known, split).items():
+                found[name].append(values)
+        return found
+    for rows, held, novel, intents in rounds(labels, known):
+        y, truth = torch.searchsorted(intents, labels[rows]), torch.searchsorted(intents, labels[held])
+        for name in () if part == "Scores" else MANY if known > FEWEST else data.features:
+            z = data.features[name](rows, y)
+            scores, predicted = simple(z[rows], y, (z[held], z[novel]))
+            accuracy = float((predicted == truth).double().mean())
+            found[name].append([accuracy, *result(*(logs(*pair) for pair in scores.values()))])
+        for start in (USUAL, CHOSEN) if part == "Scores" else ():
+            z, about = data.features[start](rows, y), "" if start == USUAL else "taken features: "
+            every = dict(every_score(z[rows], y, (z[held], z[novel]), (data.words[held], data.words[novel])))
+            for name, other in data.alone.items():
+                both = [squared_distances(other[each], other[rows]).amin(1).sqrt() for each in (held, novel)]
+                every[f"neighbour among {name}"] = logs(both[0], both[1])
+            first, second = every[f"radial, width {WIDTH:g}"], every["neighbour 1"]
+            found[f"{about}radial + neighbour"].append(result(first, second))
+            for name, pair in every.items():
+                found[f"{about}{name}"].append(result(pair))
+                if name.startswith(("radial", "projection")):
+                    found[f"{about}{name} + neighbour 1"].append(result(pair, second))
+                else:
+                    found[f"{about}radial + {name}"].append(result(first, pair))
+                    found[f"{about}radial + neighbour 1 + {name}"].append(result(first, second, pair))
+    return found
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Return a table for each part."""
+    lines = [
+        "AUROC and share of detected sentences at a false-reject rate of 5 %, for known intents of BANKING77 that are",
+        f"left out: means over {SPLITS} splits of the intents. In brackets the standard error of the difference of the",
+        "AUROC to the first row. No novel class of a split and no test sentence is used in it. Scores are added as",
+        "logarithms, each standardised by those of known sentences. Features and scores are compared with exact kernel",
+        "ridge regression, weights with the head that openradial.fit solves on the taken features.",
+        "",
+    ]
+    for title, found in results["parts"].items():
+        accuracy = ["accuracy"] if title.startswith("Features") else []
+        rows = cells(found, next(iter(found.values())))
+        lines += [f"## {title}", "", *table(["trial", *accuracy, "AUROC", "difference", "detected"], rows), ""]
+    facts = results["environment"]
+    return "\n".join([*lines, f"`{COMMAND}`, {facts['cpu']}, {facts['date']}"]) + "\n"
+
+
 def main() -> None:
-    """Measure all trials and write the tables."""
+    """Measure the parts that are missing in the file of results, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--banking", type=Path, required=True)
     parser.add_argument("--layers", type=Path)
     arguments = parser.parse_args()
-    with (arguments.banking / "train.csv").open(encoding="utf-8", newline="") as file:
-        sentences = list(csv.DictReader(file))
-    texts, names = [row["text"] for row in sentences], sorted({row["category"] for row in sentences})
-    labels = torch.tensor([names.index(row["category"]) for row in sentences])
-    words = torch.tensor([float(len(text.split())) for text in texts]).clamp_min(1).log()
-    if arguments.layers is not None and arguments.layers.exists():
-        made = torch.load(arguments.layers, weights_only=True)
-    else:
-        made = layers(texts)
-        if arguments.layers is not None:
-            torch.save(made, arguments.layers)
-    (features, alone), facts = variants(texts, made), machine(COMMAND)
-    lines = [
-        "AUROC and share of detected sentences at a false-reject rate of 5 %, for known intents of BANKING77 that are",
-        f"left out: means over {SPLITS} splits of the intents and, of 19, two draws of the left-out ones. In brackets",
-        "the standard error of the difference of the AUROC to the first row. No novel class of a split and no test",
-        "sentence is used in it. Scores are added as logarithms, each standardised by those of known sentences.",
-        "",
-    ]
-    columns = ["AUROC", "difference", "detected"]
-    for known in DRAWS:
-        by_features, by_score = defaultdict[str, list[list[float]]](list), defaultdict[str, list[list[float]]](list)
-        for rows, held, novel, intents in rounds(labels, known):
-            y, truth = torch.searchsorted(intents, labels[rows]), torch.searchsorted(intents, labels[held])
-            for name in features if known == min(DRAWS) else MANY:
-                z = features[name](rows, y)
-                scores, predicted = simple(z[rows], y, (z[held], z[novel]))
-                accuracy = float((predicted == truth).double().mean())
-                by_features[name].append([accuracy, *result(*(logs(*pair) for pair in scores.values()))])
-            for start in (USUAL, CHOSEN) if known == min(DRAWS) else ():
-                z, about = features[start](rows, y), "" if start == USUAL else "taken features: "
-                every = dict(every_score(z[rows], y, (z[held], z[novel]), (words[held], words[novel])))
-                for name, other in alone.items():
-                    both = [squared_distances(other[each], other[rows]).amin(1).sqrt() for each in (held, novel)]
-                    every[f"neighbour among {name}"] = logs(both[0], both[1])
-                first, second = every[f"radial, width {WIDTH:g}"], every["neighbour 1"]
-                by_score[f"{about}radial + neighbour"].append(result(first, second))
-                for name, pair in every.items():
-                    by_score[f"{about}{name}"].append(result(pair))
-                    if name.startswith(("radial", "projection")):
-                        by_score[f"{about}{name} + neighbour 1"].append(result(pair, second))
-                    else:
-                        by_score[f"{about}radial + {name}"].append(result(first, pair))
-                        by_score[f"{about}radial + neighbour 1 + {name}"].append(result(first, second, pair))
-        lines += [f"## Features, {known} known intents", ""]
-        lines += [*table(["features", "accuracy", *columns], cells(by_features, by_features[USUAL])), ""]
-        if by_score:
-            weighted = defaultdict[str, list[list[float]]](list)
-            for split in range(SPLITS):
-                for name, values in by_weight(encode("minilm", texts), labels, known, split).items():
-                    weighted[name].append(values)
-            title = f"## Weights, {known} known intents, with the taken features and the random features of fit"
-            lines += [title, "", *table(["score", *columns], cells(weighted, next(iter(weighted.values())))), ""]
-            rows_of_scores = cells(by_score, by_score["radial + neighbour"])
-            lines += [f"## Scores, {known} known intents", "", *table(["score", *columns], rows_of_scores), ""]
-        ending = f"`{COMMAND}`, {facts['cpu']}, {facts['date']}\n"
-        write_text(RESULTS / "text_features.md", "\n".join([*lines, ending]))
+    results: dict[str, Any] = json.loads(PATH.read_text()) if PATH.exists() else {"parts": {}}
+    parts = {f"{part}, {known} known intents": (part, known) for part, known in PARTS}
+    if parts.keys() - results["parts"].keys():
+        data, results["environment"] = read(arguments.banking, arguments.layers), machine(COMMAND)
+        for title, (part, known) in parts.items():
+            if title not in results["parts"]:
+                results["parts"][title] = measure(data, part, known)
+                write_text(PATH, json.dumps(results, indent=1))
+    results["parts"] = {title: results["parts"][title] for title in parts}
+    write_text(PATH.with_suffix(".md"), markdown(results))
 
 
 if __name__ == "__main__":
