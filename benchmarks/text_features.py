@@ -371,9 +371,8 @@ def markdown(results: dict[str, Any]) -> str:
         "",
     ]
     for title, found in results["parts"].items():
-        accuracy = ["accuracy"] if title.startswith("Features") else []
-        rows = cells(found, next(iter(found.values())))
-        lines += [f"## {title}", "", *table(["trial", *accuracy, "AUROC", "difference", "detected"], rows), ""]
+        names = ["trial", *(["accuracy"] if title.startswith("Features") else []), "AUROC", "difference", "detected"]
+        lines += [f"## {title}", "", *table(names, cells(found, next(iter(found.values())))), ""]
     facts = results["environment"]
     return "\n".join([*lines, f"`{COMMAND}`, {facts['cpu']}, {facts['date']}"]) + "\n"
 
@@ -391,7 +390,7 @@ def main() -> None:
         for title, (part, known) in parts.items():
             if title not in results["parts"]:
                 results["parts"][title] = measure(data, part, known)
-                write_text(PATH, json.dumps(results, indent=1))
+                write_text(PATH, json.dumps(results))
     results["parts"] = {title: results["parts"][title] for title in parts}
     write_text(PATH.with_suffix(".md"), markdown(results))
 
