@@ -14,6 +14,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,14 +52,14 @@ def layers(texts: list[str]) -> dict[str, Tensor]:
     """Return the mean, the largest value and the first of the token vectors of each layer; the first are words."""
     encoder, parts = encoders.load("minilm"), defaultdict[str, list[Tensor]](list)
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
-    net = encoder.net
+    net: Any = encoder.net
     for at in range(0, len(texts), 64):
         tokens = encoder.inputs.transform(encoder.inputs.ready([texts[row] for row in order[at : at + 64]]))
         mask = (tokens != 0).unsqueeze(2)
-        words = net.word(tokens)  # type: ignore[operator]
-        x = net.norm(words + net.position.weight[: tokens.shape[1]] + net.token_type.weight[0])  # type: ignore
+        words = net.word(tokens)
+        x = net.norm(words + net.position.weight[: tokens.shape[1]] + net.token_type.weight[0])
         every = [words, x]
-        for layer in net.layers:  # type: ignore[union-attr]
+        for layer in net.layers:
             x = layer(x, mask.squeeze(2))
             every.append(x)
         parts["means"].append(torch.stack([(each * mask).sum(1) / mask.sum(1) for each in every]))
@@ -104,7 +105,7 @@ def variants(texts: list[str], made: dict[str, Tensor]) -> tuple[dict[str, Featu
         CHOSEN: joined(both, largest),
     }
     made_of: dict[str, Features] = {
-        **{name: (lambda rows, y, features=features: features) for name, features in fixed.items()},
+        **{name: partial(lambda features, rows, y: features, features) for name, features in fixed.items()},
         "centred": lambda rows, y: without_components(z, rows, 0),
         "without 3 principal components": lambda rows, y: without_components(z, rows, 3),
         "whitened within the classes": lambda rows, y: whitened(z, rows, y, 0.5),
@@ -143,7 +144,7 @@ class Ridge:
 
     def leverage(self, kernel: Tensor) -> Tensor:
         """Return the variance of a Gaussian process, up to a factor."""
-        explained = torch.linalg.solve_triangular(self.factor, self._centred(kernel).T, upper=False)
+        explained: Tensor = torch.linalg.solve_triangular(self.factor, self._centred(kernel).T, upper=False)
         return 1 - 2 * kernel.mean(1) + self.mean.mean() - explained.square().sum(0)
 
     def _centred(self, kernel: Tensor) -> Tensor:
@@ -152,7 +153,7 @@ class Ridge:
 
 def radial(outputs: Tensor) -> Tensor:
     """Return the distance to the nearest prototype."""
-    return (outputs - one_hot(outputs.argmax(1), outputs.shape[1])).norm(dim=1)
+    return (outputs - one_hot(outputs.argmax(1), outputs.shape[1])).square().sum(1).sqrt()
 
 
 def simple(z: Tensor, y: Tensor, queries: Pair) -> tuple[dict[str, Pair], Tensor]:
@@ -294,9 +295,8 @@ def cells(found: dict[str, list[list[float]]], base: list[list[float]]) -> list[
         values = torch.tensor(results)
         difference = (values - torch.tensor(base))[:, -2]
         error, mean = difference.std() / len(values) ** 0.5, values.mean(0)
-        change = f"{difference.mean():+.4f} ({error:.4f})"
-        rows.append([name, *(f"{100 * each:.1f} %" for each in mean[:-2]), f"{mean[-2]:.4f}", change])
-        rows[-1].append(f"{100 * mean[-1]:.1f} %")
+        shares, change = [f"{100 * each:.1f} %" for each in mean], f"{difference.mean():+.4f} ({error:.4f})"
+        rows.append([name, *shares[:-2], f"{mean[-2]:.4f}", change, shares[-1]])
     return rows
 
 
