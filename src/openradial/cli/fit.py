@@ -57,6 +57,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "label": (str, "The column of a table that holds the classes."),
         "text": (str, "The column of a table that holds texts; found if it is the only one."),
         "group": (str, "A column of a table: rows with the same value stay in one part of a split."),
+        "near_duplicates": (bool, "Keep resized or compressed copies of an image in one part of a split, too."),
         "columns": (str, "Columns of a table to use, as in a,b; by default all whose type can be used."),
         "drop": (str, "Columns of a table to leave out, as in a,b."),
         "numeric": (str, "Columns of a table to use as numbers, as in a,b."),

@@ -26,6 +26,8 @@ class FitOptions:
         label: the column of a table that holds the classes.
         text: the column of a table that holds texts; found where it is the only one besides the label.
         group: a column of a table; rows with the same value are never separated by a split.
+        near_duplicates: images that are copies of each other, resized or compressed again, are never separated by a
+            split either, see :func:`openradial.data.near_duplicate_groups`.
         columns: the columns of a table to use, by default all; ``drop`` those to leave out. Their types are inferred,
             see :func:`openradial.data.infer_types`, except those of ``numeric`` and ``categorical`` columns. Lists of
             names, or names separated by commas.
@@ -77,6 +79,7 @@ class FitOptions:
     label: str | None = None
     text: str | None = None
     group: str | None = None
+    near_duplicates: bool = False
     columns: str | Sequence[str] = ()
     drop: str | Sequence[str] = ()
     numeric: str | Sequence[str] = ()
@@ -145,7 +148,7 @@ class FitOptions:
             raise OptionError("name either the known classes or the novel ones, got both; the rest is the other side")
         for name in ("shift", "cutout"):
             check_count(name, getattr(self, name) or 0, least=0)
-        for name in ("skip_broken", "flip", "neighbours", "far_axis", "baseline", "finetune"):
+        for name in ("skip_broken", "flip", "neighbours", "far_axis", "baseline", "finetune", "near_duplicates"):
             if not isinstance(getattr(self, name), bool) and not (name == "flip" and self.flip is None):
                 raise OptionError(f"{name} must be true or false, got {getattr(self, name)!r}")
         # refuse what no recipe and no setting can be, before anything starts
