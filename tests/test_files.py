@@ -16,6 +16,11 @@ def test_text_replaces_text_and_leaves_nothing_else(tmp_path):
     assert os.listdir(path.parent) == ["a.txt"]
 
 
+def test_names_that_are_not_unicode_are_written_escaped(tmp_path):
+    write_text(tmp_path / "a.json", '"\udcff"')
+    assert (tmp_path / "a.json").read_bytes() == b'"\\udcff"'
+
+
 def test_a_write_that_fails_leaves_the_old_text(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     write_text(path, "old")

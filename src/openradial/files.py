@@ -31,7 +31,7 @@ def write_text(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        scratch.write_text(text, encoding="utf-8", newline="\n")
+        scratch.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
         scratch.replace(path)
     finally:
         scratch.unlink(missing_ok=True)
@@ -134,6 +134,13 @@ def restore_interrupted(folder: Path) -> Path:
     """Undo a replacement that was interrupted between its two renames; return where it keeps the old bundle."""
     old = folder.with_name(f".{folder.name}.old")
     return old.rename(folder) if not folder.exists() and old.is_dir() else old
+
+
+def check_regular(path: Path) -> Path:
+    """Return the path; raise if it is a pipe, a device or the like, whose contents might never end."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise DataError("this is not a regular file; copy its contents to one", path=path)
+    return path
 
 
 @contextmanager

@@ -31,6 +31,7 @@ CombinationName = Literal["standardised", "fisher"]
 HEADS: dict[str, Callable[[int], Head]] = {"softmax": SoftmaxHead, "doc": DOCHead, "cac": CACHead}
 OUTPUTS, LAST = "outputs", "classifier"
 MIDDLE = "middle"  # a layer of image encoders: it does not tell classes apart, but inputs of another kind
+MOST_SCALE = 1e15  # squares of larger distances are not finite in float32
 METRICS = {"distance": "euclidean", "squared": "squared_euclidean", "rescaled": "squared_euclidean"}
 LAYERS = {"mnist": ("fc2", "fc1"), "mlp": ("hidden.fc2",), "spiral": ("hidden.fc2",)}  # by the start of the name
 REFERENCES = 10_000  # training examples among which neighbours are searched
@@ -95,7 +96,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, ("gradient", "closed-form"))
-        check_count("random_features", self.random_features, least=0)
+        check_count("random_features", self.random_features, least=0, most=2**15)  # the square of it is allocated
         if len(self.weights) != 3 or min(self.weights) < 0 or not 0 < self.weights[0] < float("inf"):
             raise OptionError(f"weights must be three numbers of at least 0, the first above 0, got {self.weights!r}")
         if isinstance(self.class_weight, str):
@@ -105,6 +106,8 @@ class Recipe:
         check_choice("loss", self.loss, METRICS)
         check_choice("score", self.score, ("distance", "projection"))
         check_positive("scale", self.scale)
+        if self.scale > MOST_SCALE:
+            raise OptionError(f"scale must be at most {MOST_SCALE:g}, got {self.scale:g}")
         if isinstance(self.beta, str):
             check_choice("beta", self.beta, ("safe", "fit"))
         else:

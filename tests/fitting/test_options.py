@@ -73,6 +73,7 @@ def test_a_file_and_options_have_the_same_names_and_options_win(tmp_path):
         ({"data": "x", "method": "closed-form", "model": "mlp"}, "model is for a network that is trained"),
         ({"data": "x", "calibration": "cross", "outliers": 0.1}, "outliers is for a network that is trained"),
         ({"data": "x", "random_features": 9, "weights": "w.pt"}, "weights is for a network that is trained"),
+        ({"data": "x", "seed": 2**63}, "seed must be at most 9,223,372,036,854,775,807, got 9223372036854775808"),
         ({"data": "x", "reset": "all"}, "reset must be one of 'classifier', 'fully_connected', 'none'"),
     ],
 )

@@ -124,7 +124,7 @@ class FitOptions:
         if both := set(self.numeric) & set(self.categorical):
             raise OptionError(f"a column is numeric or categorical, got both for {listed(sorted(both))}")
         check_rate("false_reject_rate", self.false_reject_rate)
-        check_count("seed", self.seed, least=0)
+        check_count("seed", self.seed, least=0, most=2**63 - 1)  # what torch takes
         check_choice("reset", self.reset, ("classifier", "fully_connected", "none", "closed-form"))
         check_choice("method", self.method, ("auto", "best", "gradient", "closed-form"))
         check_choice("calibration", self.calibration, ("auto", "split", "cross"))
