@@ -118,7 +118,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
 
 def fit_command(
     data: Annotated[str | None, typer.Argument(help=DATA)] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the model.")] = Path("model"),
+    out: Annotated[Path | None, typer.Option(help="Folder for the model; by default model.")] = None,
     **given: Any,
 ) -> None:
     """Fit a model that answers a class or unknown, calibrate it and save it.
@@ -139,6 +139,8 @@ def fit_command(
             selected[name] = False
     network_options = dict(map(_pair, selected.pop("option", [])))
     options = {**({} if config is None else read_toml(config)), **selected}
+    configured = options.pop("out", "model")
+    out = Path(str(configured)) if out is None else out
     if network_options:
         options["model_options"] = {**options.get("model_options", {}), **network_options}
     if str(options.get("devices")).isdecimal():

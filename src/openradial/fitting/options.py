@@ -1,8 +1,9 @@
 """What to fit on what, as plain values: the arguments of fit, of the command line and of a TOML file."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any, Literal, Self
 
 from openradial.conformal.inputs import check_rate
@@ -13,6 +14,7 @@ from openradial.training import Settings
 from openradial.training.settings import checked_names
 
 COLUMNS = ("columns", "drop", "numeric", "categorical")  # options that name columns of a table
+TEXTS = ("label", "text", "group", "model", "encoder", "embeddings", "weights", "views")
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,12 @@ class FitOptions:
     training: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in TEXTS:
+            if not isinstance(value := getattr(self, name), str | PathLike | None):
+                raise OptionError(f"{name} must be a text, got {value!r}")
+        for name in (*COLUMNS, "known", "novel"):
+            if not isinstance(value := getattr(self, name), str | Iterable | None):
+                raise OptionError(f"{name} must be a text or a list of texts, got {value!r}")
         for name in COLUMNS:
             object.__setattr__(self, name, _split(getattr(self, name)))
         if both := set(self.numeric) & set(self.categorical):
@@ -169,6 +177,9 @@ class FitOptions:
         checked_names(values, [*names, *settings])
         if "data" not in values:
             raise OptionError("a model needs data: name a folder, a table or a data set, such as data = 'digits'")
+        for name in ("training", "model_options"):
+            if not isinstance(values.get(name, {}), Mapping):
+                raise OptionError(f"{name} must be a table of names and values, got {values[name]!r}")
         training = {**values.get("training", {}), **{name: values[name] for name in values if name in settings}}
         return cls(**{name: value for name, value in values.items() if name in names} | {"training": training})
 

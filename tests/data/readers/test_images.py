@@ -115,7 +115,9 @@ def test_transparent_16_bit_grey_is_laid_on_white(tmp_path):
 
 
 def test_pixels_that_pillow_does_not_convert_are_refused(tmp_path):
-    with pytest.raises(DataError, match=r"the image has pixels of a kind that Pillow does not convert .*; save it as RGB"):
+    with pytest.raises(
+        DataError, match=r"the image has pixels of a kind that Pillow does not convert .*; save it as RGB"
+    ):
         read(tmp_path, encoded(Image.new("LAB", (4, 4)), "TIFF"), channels=1)
 
 
