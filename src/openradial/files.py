@@ -136,8 +136,10 @@ def restore_interrupted(folder: Path) -> Path:
     return old.rename(folder) if not folder.exists() and old.is_dir() else old
 
 
-def check_regular(path: Path) -> Path:
+def check_regular(path: Path, must_exist: bool = False) -> Path:
     """Return the path; raise if it is a pipe, a device or the like, whose contents might never end."""
+    if must_exist and not path.exists():
+        raise DataError("there is no such file", path=path)
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise DataError("this is not a regular file; copy its contents to one", path=path)
     return path

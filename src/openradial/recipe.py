@@ -31,7 +31,6 @@ CombinationName = Literal["standardised", "fisher"]
 HEADS: dict[str, Callable[[int], Head]] = {"softmax": SoftmaxHead, "doc": DOCHead, "cac": CACHead}
 OUTPUTS, LAST = "outputs", "classifier"
 MIDDLE = "middle"  # a layer of image encoders: it does not tell classes apart, but inputs of another kind
-MOST_SCALE = 1e15  # squares of larger distances are not finite in float32
 METRICS = {"distance": "euclidean", "squared": "squared_euclidean", "rescaled": "squared_euclidean"}
 LAYERS = {"mnist": ("fc2", "fc1"), "mlp": ("hidden.fc2",), "spiral": ("hidden.fc2",)}  # by the start of the name
 REFERENCES = 10_000  # training examples among which neighbours are searched
@@ -106,8 +105,8 @@ class Recipe:
         check_choice("loss", self.loss, METRICS)
         check_choice("score", self.score, ("distance", "projection"))
         check_positive("scale", self.scale)
-        if self.scale > MOST_SCALE:
-            raise OptionError(f"scale must be at most {MOST_SCALE:g}, got {self.scale:g}")
+        if self.scale > 1e15:  # squares of larger distances are not finite in float32
+            raise OptionError(f"scale must be at most 1e+15, got {self.scale:g}")
         if isinstance(self.beta, str):
             check_choice("beta", self.beta, ("safe", "fit"))
         else:

@@ -17,7 +17,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "without_fixes.json"
 TIMEOUT = 120
-SERVER, DATA, READERS = "server/", "data/", "data/readers/"
 BATCHING, HTTP = "tests/server/test_batching.py", "tests/server/test_http_server.py"
 FIXES = [
     (1, "a rate of 1e-300 counts down one by one", "conformal/calibration.py",
@@ -31,7 +30,8 @@ FIXES = [
     (2, "images are decoded in the thread of the model", "server/batching.py",
      "isinstance(bundle.preprocessing, ImageInputs)", "False",
      f"{BATCHING}::test_others_are_answered_while_a_request_is_decoded"),
-    (2, "abandoned requests are decoded to their end", "server/inputs.py", "        if cancelled():", "        if False:",
+    (2, "abandoned requests are decoded to their end", "server/inputs.py",
+     "        if cancelled():", "        if False:",
      f"{BATCHING}::test_a_request_that_nobody_waits_for_is_not_decoded_to_its_end"),
     (2, "a stalled service says that it is ready", "server/service.py", " and not batcher.is_stalled", "",
      "tests/server/test_app.py::test_a_service_that_answers_nothing_is_not_ready"),
@@ -42,7 +42,8 @@ FIXES = [
     (4, "accepted requests are not awaited at shutdown", "server/http_server.py",
      "        end = time.monotonic() + (self.config.timeout_graceful_shutdown or 0)", "        end = 0.0",
      f"{HTTP}::test_a_stop_answers_what_was_taken"),
-    (4, "new requests are served at shutdown", "server/app.py", "        if self.service.is_stopping:", "        if False:",
+    (4, "new requests are served at shutdown", "server/app.py",
+     "        if self.service.is_stopping:", "        if False:",
      f"{HTTP}::test_new_requests_are_503_while_accepted_ones_are_finished"),
     (4, "new connections are refused at shutdown", "server/http_server.py",
      "        await self._wait(lambda: all(task.done() for task in accepted), end)\n",
@@ -54,7 +55,8 @@ FIXES = [
      f"{HTTP}::test_connections_that_the_kernel_holds_are_accepted_before_the_socket_is_closed"),
     (5, "any Host header is accepted", "server/app.py", '    return "*" in hosts or host in hosts', "    return True",
      "tests/server/test_app_auth.py::test_a_host_that_is_not_allowed_is_refused"),
-    (5, "other sites may start a run", "server/playground/app.py", "    if origin is not None and ", "    if False and ",
+    (5, "other sites may start a run", "server/playground/app.py",
+     "    if origin is not None and ", "    if False and ",
      "tests/server/playground/test_app_routes.py::test_the_page_of_another_site_cannot_start_anything"),
     (5, "bearer in lower case is refused", "server/app.py", 'scheme.lower() == b"bearer"', 'scheme == b"Bearer"',
      "tests/server/test_app_auth.py::test_a_token_opens_the_service"),
@@ -81,7 +83,8 @@ FIXES = [
      "            return Numbers(values)\n",
      "tests/data/test_sources.py::test_large_integer_labels_stay_different_classes"),
     (9, "only some endings are images", "data/readers/images.py",
-     "    if _pillow().registered_extensions().get(os.path.splitext(path)[1].lower()) in formats():\n        return True\n",
+     "    if _pillow().registered_extensions().get(os.path.splitext(path)[1].lower()) in formats():\n"
+     "        return True\n",
      '    return path.lower().endswith((".jpg", ".jpeg", ".png", ".bmp", ".webp"))\n',
      "tests/data/readers/test_folder.py::test_every_format_of_pillow_is_read_by_its_ending"),
     (9, "skipped files are not reported", "data/readers/folder.py", "LEFT_OUT = (", 'LEFT_OUT = ("",)\n_OTHERS = (',
@@ -145,13 +148,13 @@ def main() -> int:
     words = sys.argv[1:]
     chosen = [each for each in FIXES if not words or any(word in f"{each[0]} {each[1]}" for word in words)]
     results = json.loads(RESULTS.read_text()) if words and RESULTS.exists() else []
+    order = [each[1] for each in FIXES]
     for item, weakness, name, fix, without, tests in chosen:
         outcome = run(name, fix, without, tests)
         print(f"{item}: {weakness}: {outcome}", flush=True)
         row = {"item": item, "weakness": weakness, "tests": tests.split(), "outcome": outcome}
         results = [each for each in results if each["weakness"] != weakness] + [row]
-    order = [each[1] for each in FIXES]
-    write(sorted(results, key=lambda each: order.index(each["weakness"])))
+        write(sorted(results, key=lambda each: order.index(each["weakness"])))
     return 1 if any(each["outcome"] == "passed" for each in results) else 0
 
 

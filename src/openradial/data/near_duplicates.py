@@ -20,7 +20,6 @@ CHUNK, PAIRS = 1024, 2**22  # images hashed, and hashes compared, at a time
 FREQUENCIES = sorted((u * u + v * v, u, v) for u in range(12) for v in range(12))[1:65]  # the lowest but the mean
 ONES = np.array([bin(i).count("1") for i in range(2**16)], dtype=np.uint8)
 Hashes = NDArray[np.uint64]
-Ints = NDArray[np.int64]
 
 
 def image_hashes(images: Tensor) -> Hashes:
@@ -53,18 +52,14 @@ def near_duplicate_groups(images: Tensor | Data, most_bits: int = MOST_BITS) -> 
     hashes, first, codes = np.unique(image_hashes(inputs), return_index=True, return_inverse=True)
     groups = np.arange(len(hashes))
     pairs = np.concatenate([np.empty((2, 0), dtype=np.int64), *_near_pairs(hashes, most_bits)], axis=1)
-    while len(pairs[0]) and (groups[pairs[0]] != groups[pairs[1]]).any():
-        lower = groups[pairs].min(0)
-        for side in pairs:
-            np.minimum.at(groups, groups[side], lower)
+    while (groups[pairs[0]] != groups[pairs[1]]).any():
+        np.minimum.at(groups, groups[pairs].max(0), groups[pairs].min(0))
         groups = groups[groups]
-    members = groups[codes]
-    smallest = np.full(len(hashes), len(codes))
-    np.minimum.at(smallest, members, first[codes])
-    return torch.from_numpy(smallest[members])
+    np.minimum.at(first, groups, first.copy())  # of all hashes of a group
+    return torch.from_numpy(first[groups[codes]])
 
 
-def _near_pairs(hashes: Hashes, most_bits: int) -> Iterator[Ints]:
+def _near_pairs(hashes: Hashes, most_bits: int) -> Iterator[NDArray[np.int64]]:
     """Yield indices ``(2, pairs)`` of hashes that differ in at most ``most_bits`` bits; each pair at least once.
 
     One of their four parts of 16 bits then differs in one bit at most, so only hashes with such a part are compared.
@@ -77,8 +72,7 @@ def _near_pairs(hashes: Hashes, most_bits: int) -> Iterator[Ints]:
             counts = end - start  # of the hashes to compare with each one
             ends = np.searchsorted(np.cumsum(counts), range(PAIRS, int(counts.sum()), PAIRS))
             for rows in np.split(np.arange(n), ends):
-                number = counts[rows]
-                i = np.repeat(rows, number)
-                j = order[np.arange(len(i)) - np.repeat(np.cumsum(number) - number - start[rows], number)]
+                i, skipped = np.repeat(rows, counts[rows]), np.cumsum(counts[rows]) - counts[rows] - start[rows]
+                j = order[np.arange(len(i)) - np.repeat(skipped, counts[rows])]
                 is_near = ONES[parts[i] ^ parts[j]].sum(1) <= most_bits
                 yield np.stack([i, j])[:, is_near & (i < j)]

@@ -130,15 +130,13 @@ def stream(
     for path in map(str, paths):
         if path == STDIN:
             yield from _stream_lines(sys.stdin if stdin is None else stdin, kind, columns)
-        elif not Path(path).expanduser().exists():
-            yield RawInput(path, None, DataError("there is no such file", path=path))
+            continue
+        try:
+            file = check_regular(Path(path).expanduser(), must_exist=True)
+        except DataError as error:
+            yield RawInput(path, None, error)
         else:
-            try:
-                file = check_regular(Path(path).expanduser())
-            except DataError as error:
-                yield RawInput(path, None, error)
-            else:
-                yield from _stream_path(file, kind, columns)
+            yield from _stream_path(file, kind, columns)
 
 
 def count_inputs(paths: Iterable[str | Path], kind: str) -> int | None:

@@ -121,12 +121,10 @@ class FitOptions:
     training: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in TEXTS:
-            if not isinstance(value := getattr(self, name), str | PathLike | None):
-                raise OptionError(f"{name} must be a text, got {value!r}")
-        for name in (*COLUMNS, "known", "novel"):
-            if not isinstance(value := getattr(self, name), str | Iterable | None):
-                raise OptionError(f"{name} must be a text or a list of texts, got {value!r}")
+        for name in (*TEXTS, *COLUMNS, "known", "novel"):
+            kind, wanted = (str | PathLike, "a text") if name in TEXTS else (Iterable, "a text or a list of texts")
+            if not isinstance(value := getattr(self, name), kind | None):
+                raise OptionError(f"{name} must be {wanted}, got {value!r}")
         for name in COLUMNS:
             object.__setattr__(self, name, _split(getattr(self, name)))
         if both := set(self.numeric) & set(self.categorical):
