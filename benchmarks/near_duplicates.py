@@ -83,7 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.near_duplicates")
     parser.add_argument("--tiny", type=Path, required=True, help="Tiny-ImageNet: a folder or an archive.")
     options = parser.parse_args()
-    results = {"machine": machine(COMMAND), "most_bits": MOST_BITS, "sets": {}}
+    results: dict[str, Any] = {"machine": machine(COMMAND), "most_bits": MOST_BITS, "sets": {}}
     sets = {"CIFAR-10": lambda: data.load("cifar10", "train").inputs}
     sets["Tiny-ImageNet"] = lambda: tiny_imagenet(options.tiny).load(64).inputs
     for name, load in sets.items():
