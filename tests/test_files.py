@@ -64,6 +64,13 @@ def test_a_read_only_folder_is_one_sentence(tmp_path, monkeypatch):
     assert str(raised.value) == f"{tmp_path / 'model'} cannot be written (Read-only file system); choose another path"
 
 
+def test_a_device_or_a_pipe_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/null"):
+        with pytest.raises(OptionError, match="is a device or a pipe, and it would be replaced; choose another path"):
+            writable(path)
+
+
 def test_links_that_lead_to_themselves_are_no_output(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(OptionError, match=r"cannot be written \(.*; choose another path$"):

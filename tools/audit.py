@@ -14,6 +14,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 LOCK = Path(__file__).parents[1] / "constraints.txt"
 PINNED = re.compile(r"^([\w.-]+)==([^\s;#]+)", re.MULTILINE)
@@ -29,7 +30,8 @@ def main() -> int:
             continue
         packages += 1
         files += sum(each.hash is not None for each in package.files or ())
-        found = [] if package.version == version else [f"version {package.version} instead of {version}"]
+        same = Version(package.version).public == version  # 2.13.0+cpu is a build of 2.13.0
+        found = [] if same else [f"version {package.version} instead of {version}"]
         problems += [f"{name}: {each}" for each in (*found, *unmet(package), *changed(package))]
     print("\n".join([*problems, f"{packages} packages with {files:,} files: {len(problems)} problems"]))
     return 1 if problems or not packages else 0

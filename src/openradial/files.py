@@ -82,6 +82,8 @@ def writable(path: Path | str, least: int = LEAST) -> Path:
         path = Path(path).expanduser().resolve()
         if not path.name:
             raise OptionError(f"{path} is the root of the file system; name a path below it")
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise OptionError(f"{path} is a device or a pipe, and it would be replaced; choose another path")
         above = next(each for each in path.parents if each.exists())
         scratch = above / f".{path.name}-12345678.training"  # the longest name that is made of it
         scratch.touch()
