@@ -11,6 +11,8 @@ FAILURE, WRONG_USE, BROKEN_INPUTS, INTERRUPTED = 1, 2, 3, 130  # exit codes, see
 
 def main() -> None:
     """Run the command ``openradial``. An error is one line; exit code 2 for wrong use, 1 for failure."""
+    # names of files need not be Unicode: \udcff in JSON stands for the byte 0xff
+    getattr(sys.stdout, "reconfigure", lambda **options: None)(errors="backslashreplace")
     try:
         for package in ("typer", "rich"):
             require(package, "cli", "the command openradial")

@@ -95,6 +95,9 @@ def fit(
         options: fields of :class:`~openradial.fitting.FitOptions` and of :class:`openradial.training.Settings`.
     """
     began = time.monotonic()
+    for name, value in {"resume": resume, "overwrite": overwrite, "tensorboard": tensorboard}.items():
+        if not isinstance(value, bool):  # a text from a file would count as true
+            raise OptionError(f"{name} must be true or false, got {value!r}")
     wanted = FitOptions.from_mapping({"data": name_of(data), **options})
     stage = partial(bar, total=None) if show_progress else nullcontext
     is_table = isinstance(data, str | Path) and ending_of(Path(data)) in TABLES  # others have their own bars

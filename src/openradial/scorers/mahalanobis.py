@@ -47,6 +47,10 @@ class MahalanobisScorer(FeatureScorer):
             raise OptionError(f"shrinkage must be 'ledoit-wolf', 'oas' or a number from 0 to 1, got {shrinkage!r}")
         self.relative, self.normalise, self.shrinkage = bool(relative), bool(normalise), shrinkage
 
+    @property
+    def is_fitted(self) -> bool:
+        return super().is_fitted and (not self.relative or len(self.overall_whitening) > 0)
+
     def fit(self, z: Tensor, y: Tensor | None = None) -> Self:
         """Fit the class means and the covariances."""
         check_features(z)
