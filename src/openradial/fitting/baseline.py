@@ -70,6 +70,7 @@ def logistic_regression(x: Tensor, y: Tensor) -> Tensor:
         return float(value), gradient.flatten().numpy()
 
     options = {"maxiter": STEPS, "maxls": 50, "gtol": 1e-4, "ftol": 64 * np.finfo(float).eps}
-    optimize = require("scipy.optimize", "sklearn", NAME)
-    solution = optimize.minimize(loss, np.zeros(k * (d + 1)), method="L-BFGS-B", jac=True, options=options)
+    optimize, threads = (require(name, "sklearn", NAME) for name in ("scipy.optimize", "threadpoolctl"))
+    with threads.threadpool_limits(1, "blas"):  # its products are short: other threads would only wait, on a busy core
+        solution = optimize.minimize(loss, np.zeros(k * (d + 1)), method="L-BFGS-B", jac=True, options=options)
     return torch.from_numpy(solution.x).view(k, d + 1)
