@@ -1,6 +1,7 @@
 """Settings for all tests, and the fixtures that several folders share."""
 
 import doctest
+import gc
 import os
 import re
 import signal
@@ -21,6 +22,10 @@ for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "COLUMNS"):
 # Servers of tests are on this machine; a proxy does not reach them.
 for name in ("NO_PROXY", "no_proxy"):
     os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))
+
+# Workers, and the programs that they start, share the cores: more threads wait longer than they compute.
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
 
 # Torch's first call of an operator takes longer than any sensible deadline.
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=50)  # the same in every run
@@ -54,6 +59,12 @@ def pytest_collection_modifyitems(items):
         if PROFILE == "fuzz" and limited is not None:
             most = settings.get_profile(PROFILE).max_examples
             item.obj._hypothesis_internal_use_settings = settings(limited, max_examples=most)
+
+
+def pytest_collection_finish():
+    """Leave modules and collected tests, over a million objects, out of every later search for cycles."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

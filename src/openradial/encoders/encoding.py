@@ -4,8 +4,8 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,13 @@ from torch import Tensor
 
 from openradial.data.inputs.base import in_parts
 from openradial.data.progress import bar
+from openradial.data.workers import limited_threads
 from openradial.encoders.cache import FeatureCache, Key
 from openradial.encoders.registry import Encoder
 from openradial.errors import DataError
 
 BATCH = {"images": 32, "texts": 256}
+HASHED = 64  # inputs that a thread hashes at a time
 SAVED = 1024  # inputs after which features are written to the disk: an interrupted run continues there
 EncodedBatch = tuple[list[int], Tensor]  # indices of inputs, and their features
 
@@ -37,8 +39,9 @@ def encode(
     """
     kind = encoder.inputs.kind
     workers = torch.get_num_threads()
-    with one_thread(), ThreadPoolExecutor(workers) as pool:
-        keys = list(pool.map(_key, inputs))
+    with limited_threads(1), ThreadPoolExecutor(workers) as pool:
+        hashed = pool.map(lambda part: list(map(_key, part)), in_parts(inputs, HASHED))
+        keys = list(chain.from_iterable(hashed))
         rows = {} if cache is None else cache.read(keys)
         # equal inputs are encoded once; texts of similar length together
         first = {key: i for i, key in reversed(list(enumerate(keys))) if key not in rows}
@@ -59,17 +62,6 @@ def encode(
     width = encoder.num_features + encoder.num_middle
     features = torch.stack([rows[keys[i]] for i in kept]) if kept else torch.empty(0, width)
     return features, torch.tensor(kept, dtype=torch.int64)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let each call of torch use one thread: several inputs at a time use the cores better."""
-    count = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(count)
 
 
 def _encoded(

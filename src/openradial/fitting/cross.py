@@ -160,7 +160,7 @@ def _without(scorer: Scorer, layer: str, known: FeatureSet, seed: int) -> Callab
 
         def without(here: Tensor) -> Tensor:
             rest = total - ClassStatistics.of(rows[here], y[here], total.num_classes)
-            return MahalanobisScorer(**settings).fit_statistics(rest).unknown_score(z[here])
+            return MahalanobisScorer(**settings).fit_statistics(rest, once=True).unknown_score(z[here])
 
         return without
     kept = reference_rows(len(z), seed) if isinstance(scorer, NeighbourScorer) else torch.arange(len(z))
