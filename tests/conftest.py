@@ -25,7 +25,7 @@ for name in ("NO_PROXY", "no_proxy"):
 
 # Workers, and the programs that they start, share the cores: more threads wait longer than they compute.
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
+    os.environ.setdefault(name, os.environ.get("OPENRADIAL_TEST_THREADS", "1"))
 
 # Torch's first call of an operator takes longer than any sensible deadline.
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=50)  # the same in every run
