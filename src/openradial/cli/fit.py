@@ -81,10 +81,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
     "Network, head and scores": {
         "model": (str, "A network by name, or module:factory; by default one for the kind of data."),
         "encoder": (str, "A frozen encoder by name, or hf:NAME ...; by default one for photographs and for texts."),
-        "embeddings": (
-            str,
-            "Features computed elsewhere, one row per row of the table: NPY, NPZ or Parquet.",
-        ),
+        "embeddings": (str, "Features computed elsewhere, one row per row of the table: NPY, NPZ or Parquet."),
         "option": (list[str], "An option of the network, as name=value. Repeatable."),
         "weights": (str, "Initial weights: imagenet, or a file."),
         "reset": (str, "Layers that ignore the weights: classifier, fully_connected or none; or closed-form."),

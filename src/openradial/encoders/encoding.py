@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +39,14 @@ def encode(
     kind = encoder.inputs.kind
     workers = torch.get_num_threads()
     with limited_threads(1), ThreadPoolExecutor(workers) as pool:
-        hashed = pool.map(lambda part: list(map(_key, part)), in_parts(inputs, HASHED))
-        keys = list(chain.from_iterable(hashed))
+        keys = [key for part in pool.map(lambda part: list(map(_key, part)), in_parts(inputs, HASHED)) for key in part]
         rows = {} if cache is None else cache.read(keys)
         # equal inputs are encoded once; texts of similar length together
         first = {key: i for i, key in reversed(list(enumerate(keys))) if key not in rows}
         missing = sorted(first.values(), key=(lambda i: len(inputs[i])) if kind == "texts" else None)
         with bar("encoding", len(missing), unit=kind) as advance:
-            batches = _encoded(
-                partial(_encode, encoder, inputs, skip_broken), in_parts(missing, BATCH[kind]), pool, workers
-            )
+            one = partial(_encode, encoder, inputs, skip_broken)
+            batches = _encoded(one, in_parts(missing, BATCH[kind]), pool, workers)
             for part in in_parts(batches, SAVED // BATCH[kind]):
                 encoded: dict[Key, Tensor] = {}
                 for indices, z in part:

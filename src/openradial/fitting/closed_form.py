@@ -58,8 +58,6 @@ def with_scorers(
             scorer.fit_statistics(known.statistics(layer, scorer.normalise))
         elif isinstance(scorer, NeighbourScorer):
             scorer.fit(known.z[kept], known.y[kept])
-        elif scorer is not head:
-            scorer.fit(known.z, known.y)
     merge = recipe.make_combination(weights) if pairs else None
     far = NormScorer().fit(known.z) if recipe.far_axis else None
     parts: dict[str, Any] = {"scorers": pairs, "combination": merge, "far_axis": far, "far_layer": OUTPUTS}

@@ -62,8 +62,8 @@ class FeatureSet:
     def statistics(self, layer: str, normalise: bool) -> ClassStatistics:
         """Return the statistics of :meth:`rows`, which are computed once."""
         if (layer, normalise) not in self._statistics:
-            rows, y = self.rows(layer, normalise)
-            self._statistics[layer, normalise] = ClassStatistics.of(rows, y, int(y.max()) + 1)
+            made = ClassStatistics.of(*self.rows(layer, normalise), int(self.y.max()) + 1)
+            self._statistics[layer, normalise] = made
         return self._statistics[layer, normalise]
 
     def threads(self, recipe: Recipe) -> int:

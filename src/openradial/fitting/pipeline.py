@@ -205,17 +205,16 @@ def _fit_closed_form(
     known = FeatureSet.of(net, prepared.batches(prepared.train, CHUNK), prepared.groups)
     if known.middle is not None and recipe.layers:
         recipe = replace(recipe, layers=(*recipe.layers, MIDDLE))
-    with ThreadPoolExecutor(1) as pool, limited_threads(known.threads(recipe)):
-        baseline: Future[dict[str, Any]] | None = None
+    beside = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,))
+    baseline: Future[dict[str, Any]] | None = None
 
-        def has_time_to_leave_out() -> bool:  # called when the head is fitted
-            nonlocal baseline
-            if options.baseline and deadline is None:  # beside the folds, which do not keep all cores busy
-                with limited_threads(1):  # a thread takes this number over when it begins
-                    pool.submit(torch.get_num_threads).result()
-                baseline = pool.submit(_baseline, prepared, net, known, seed)
-            return has_time("leaving known classes out, so the detection of novel ones is not estimated")
+    def has_time_to_leave_out() -> bool:  # called when the head is fitted
+        nonlocal baseline
+        if options.baseline and deadline is None:  # beside the folds, which do not keep all cores busy
+            baseline = beside.submit(_baseline, prepared, net, known, seed)
+        return has_time("leaving known classes out, so the detection of novel ones is not estimated")
 
+    with beside, limited_threads(known.threads(recipe)):  # which restores the number for all threads, too
         model, left_out = fit_closed_form(net, recipe, classes, known, seed, has_time_to_leave_out)
         decided = None
         if prepared.calibration is None:
@@ -224,9 +223,9 @@ def _fit_closed_form(
             held_out = None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK)
             model = calibrate_fitted(model, recipe, rate, held_out, prepared.batches(prepared.calibration, CHUNK))
         values: dict[str, Any] = {"expected_detection": expected_detection(model, rate, left_out)}
-        if baseline is not None:
-            values |= baseline.result()
-    if options.baseline and baseline is None and has_time("a baseline"):
+    if baseline is not None:
+        values |= baseline.result()
+    elif options.baseline and has_time("a baseline"):
         values |= _baseline(prepared, net, known, seed)
     values["notes"] = (*values.get("notes", ()), *skipped)
     report = _measured(model, prepared, began, decided, **values)

@@ -55,6 +55,7 @@ class MahalanobisScorer(FeatureScorer):
         labels = check_classes(y, len(z)).to(z.device) if y is not None else torch.zeros_like(rows[:, 0]).long()
         present, labels = torch.unique(labels, return_inverse=True)
         self._check_count(len(present))
+        self._solves = False
         counts = labels.bincount().unsqueeze(1)
         self.means = rows.new_zeros(len(present), rows.shape[1]).index_add(0, labels, rows) / counts
         self.overall_mean = rows.mean(0)
@@ -93,8 +94,7 @@ class MahalanobisScorer(FeatureScorer):
         return score - self._whiten(deviations, self.overall_whitening).square().sum(1)
 
     def _whiten(self, rows: Tensor, by: Tensor) -> Tensor:
-        by = by.double()
-        return torch.linalg.solve_triangular(by, rows.T, upper=False).T if self._solves else rows @ by
+        return torch.linalg.solve_triangular(by.double(), rows.T, upper=False).T if self._solves else rows @ by.double()
 
     def _check_count(self, classes: int) -> None:
         if self.relative and classes == 1:
