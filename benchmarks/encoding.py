@@ -115,7 +115,8 @@ def markdown(results: dict[str, Any]) -> str:
             "",
             *table(["measured", "value", "limit", "held"], rows),
             "",
-            f"`{COMMAND}`, {environment['cpu']}, {environment['date']}",
+            f"`{COMMAND}`, {environment['cpu']}, {environment['date']}. Load average before the start:",
+            f"{environment['load']}; the limits are for {environment['cores']} quiet cores.",
             "",
         ]
     )
@@ -128,6 +129,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     measured: dict[str, float] = {}
+    load = round(os.getloadavg()[0], 1)
     with tempfile.TemporaryDirectory() as name:
         root, train = Path(name), arguments.banking / "train.csv"
         folder = photos.write_photos(root / "photos", PHOTOS, classes=CLASSES)
@@ -146,7 +148,7 @@ def main() -> None:
         times = one_sentence(root / "minilm")
         measured["one sentence in the service, median (ms)"] = statistics.median(times)
         measured["one sentence in the service, 99 % (ms)"] = sorted(times)[int(0.99 * len(times))]
-    results = {"environment": machine(COMMAND), "measured": measured, "limits": LIMITS, "least": LEAST}
+    results = {"environment": machine(COMMAND) | {"load": load}, "measured": measured, "limits": LIMITS, "least": LEAST}
     write_text(arguments.out / "encoding.json", json.dumps(results, indent=1))
     write_text(arguments.out / "encoding.md", markdown(results))
 
