@@ -44,11 +44,16 @@ if extent := os.environ.get("OPENRADIAL_TEST_ROUNDING"):  # set by `make test-cp
 if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores
     torch.set_num_threads(int(os.environ.get("OPENRADIAL_TEST_THREADS", "1")))
 
+LONGEST = ("tests/test_tutorials.py", "tests/paper/test_ensemble_training.py", "tests/training/test_distributed.py")
 DOCS = Path(__file__).parents[1] / "docs"
 
 
 def pytest_collection_modifyitems(items):
-    """Mark slow tests and browser tests; let `make fuzz` try all examples in tests with their own limit."""
+    """Mark slow tests and browser tests; let `make fuzz` try all examples in tests with their own limit.
+
+    The longest tests come first, so that no worker is left alone with one at the end.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     slow = set((Path(__file__).parent / "slow.txt").read_text().split())
     for item in items:
         if item.nodeid.partition("[")[0] in slow:
