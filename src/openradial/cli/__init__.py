@@ -13,7 +13,7 @@ FAILURE, WRONG_USE, BROKEN_INPUTS, INTERRUPTED = 1, 2, 3, 130  # exit codes, see
 
 def main() -> None:
     """Run the command ``openradial``. An error is one line; exit code 2 for wrong use, 1 for failure."""
-    atexit.register(gc.freeze)  # else Python looks for cycles among all objects of torch at its end: 0.3 seconds
+    atexit.register(gc.freeze)  # else Python looks for cycles among all objects of torch at its end
     try:
         for package in ("typer", "rich"):
             require(package, "cli", "the command openradial")
