@@ -6,8 +6,7 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -159,14 +158,3 @@ def threads_for(net: nn.Module, x: Tensor, batch_size: int) -> int:
                 positions = 1
             largest = max(largest, batch_size * positions * parameter.numel())
     return 1 if largest < ONE_THREAD_BELOW else torch.get_num_threads()
-
-
-@contextmanager
-def limited_threads(threads: int) -> Iterator[None]:
-    """Let torch use ``threads`` CPU threads inside the context."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
