@@ -117,6 +117,12 @@ def test_other_features_in_closed_form_are_compared_by_direction():
     assert (recipe.random_features, recipe.cosine, recipe.weights) == (0, True, (2.0, 1.0, 0.0))
 
 
+@pytest.mark.parametrize(("kind", "far"), [("table", True), ("points", True), ("texts", False), ("images", False)])
+def test_features_of_encoders_are_bounded_and_have_no_far_axis(kind, far):
+    assert closed_form_recipe(kind, 500).far_axis is far
+    assert closed_form_recipe(kind, 500, far_axis=not far).far_axis is not far
+
+
 def test_the_closed_form_head_has_the_settings_of_the_recipe():
     recipe = Recipe(method="closed-form", scale=2.0, random_features=8, class_weight="balanced")
     head = recipe.make_closed_form_head(("a", "b", "c"), 4, seed=3)

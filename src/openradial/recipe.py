@@ -67,7 +67,7 @@ class Recipe:
         cosine: compare the directions of activations instead of their positions.
         combination: how the scores of the outputs and of the layers become one.
         far_axis: give the outputs one more axis, so that no class is probable far from the training data, see
-            :class:`openradial.scorers.NormScorer`; not for texts and sequences that a network is trained on.
+            :class:`openradial.scorers.NormScorer`; not for texts and sequences, nor for features of an encoder.
         method: ``"gradient"``, or ``"closed-form"``, which solves the radial head on features that are not trained, see
             :class:`openradial.heads.ClosedFormRadialHead`; and so ``random_features``.
         weights: in closed form, those of the radial distance, the Mahalanobis distance and the nearest neighbour; 0
@@ -230,14 +230,16 @@ def closed_form_recipe(kind: str, examples: int, **options: Any) -> Recipe:
     """Return the recipe for features that are not trained, of a kind of data and a number of examples.
 
     Columns of a table get random features and Euclidean distances; other features, such as embeddings, are compared by
-    direction. Texts get random features, photographs the Mahalanobis distance: each hurts the other kind.
+    direction. Texts get random features, photographs the Mahalanobis distance: each hurts the other kind. Both are
+    encoded as bounded features, in which nothing is far away, so they have no far axis.
     """
     defaults: dict[str, Any] = {"outliers": DEFAULTS["table"], "layers": (OUTPUTS,)}
     if kind in RANDOM_FEATURES:
         few = (count for most, count in RANDOM_FEATURES[kind] if examples <= most)
         defaults["random_features"] = next(few, MOST_RANDOM_FEATURES)
     if kind != "table":
-        defaults |= {"cosine": True, "weights": (1.0, 0.0, 1.0) if kind == "texts" else (2.0, 1.0, 0.0)}
+        defaults |= {"cosine": True, "weights": (1.0, 0.0, 2.0) if kind == "texts" else (2.0, 1.0, 0.0)}
+        defaults["far_axis"] = kind == "points"
     return Recipe(**defaults | {"method": "closed-form"} | options)
 
 

@@ -41,9 +41,9 @@ def texts(tmp_path_factory):
     ]
     (root / "train.csv").write_text("\n".join(["text,kind", *rows]))
     (root / "known.csv").write_text("\n".join(["text,kind", *rows[::5], "<b>show</b> me my card now,rate"]))
-    (root / "novel.csv").write_text(f"text,kind\n{'show me my card today ' * 50},other\n,other\nzebras sing,other\n")
+    (root / "novel.csv").write_text(f"text,kind\n{'show my card today ' * 50},other\n,other\nzebras sing,other\n")
     model = openradial.fit(root / "train.csv", label="kind", encoder="tfidf", out=root / "model")
-    assert model.predict(["show me my card today"]).names == ["card"]
+    assert model.predict(["show my card today"]).names == ["card"]
     return root
 
 
@@ -51,13 +51,13 @@ def test_evaluate_shows_the_most_confident_mistakes_as_texts(call, texts, tmp_pa
     known = ("--known", texts / "known.csv", "--novel", texts / "novel.csv", "--label", "kind")
     code, out, err = call("evaluate", texts / "model", *known, "--out", tmp_path / "r")
     assert code == 0, err
-    assert "\nnovel, accepted: show me my card today show" in out
+    assert "\nnovel, accepted: show my card today show" in out
     assert "\nmisclassified: <b>show</b> me my card now\n  card (0." in out
     assert "), is rate\n" in out
     page = (tmp_path / "r" / "report.html").read_text()
     assert "<th>text</th><th>true class</th><th>predicted</th><th>probability</th><th>p-value</th>" in page
     assert "<td>&lt;b&gt;show&lt;/b&gt; me my card now</td><td>rate</td><td>card</td><td>0." in page
-    assert f"{('show me my card today ' * 50)[:200]}…</td><td>other</td>" in page
+    assert f"{('show my card today ' * 50)[:200]}…</td><td>other</td>" in page
 
 
 def test_evaluate_gives_its_numbers_as_json(call, folder, tmp_path):

@@ -12,9 +12,9 @@ from openradial.models.weights import load_state
 from openradial.nn import hidden_layers
 
 
-def random_bert():
+def random_bert(pooling="mean"):
     torch.manual_seed(0)
-    net = BertEncoder(num_tokens=30, width=8, layers=2, heads=2, positions=16).eval()
+    net = BertEncoder(num_tokens=30, width=8, layers=2, heads=2, positions=16, pooling=pooling).eval()
     for parameter in net.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return net
@@ -34,6 +34,7 @@ def naive_bert(net, tokens):
 
     x = p["word.weight"][tokens] + p["position.weight"][: len(tokens)] + p["token_type.weight"][0]
     x = norm(x, p["norm.weight"], p["norm.bias"])
+    means = [unit(x.mean(0))]
     for i in range(2):
         at, mixed = f"layers.{i}", []
         for h in range(2):
@@ -45,12 +46,19 @@ def naive_bert(net, tokens):
         up = linear(x, f"{at}.expand")
         gelu = up * (1 + np.vectorize(math.erf)(up / math.sqrt(2))) / 2
         x = norm(x + linear(gelu, f"{at}.project"), p[f"{at}.norm.weight"], p[f"{at}.norm.bias"])
-    mean = x.mean(0)
-    return mean / np.linalg.norm(mean)
+        means.append(unit(x.mean(0)))
+    if net.pooling == "mean":
+        return means[-1]
+    return unit(np.concatenate([unit(means[2] + unit(means[0] + means[1])), unit(x.max(0))]))
 
 
-def test_bert_equals_the_definition_and_ignores_padding_and_other_rows():
-    net = random_bert()
+def unit(x):
+    return x / np.linalg.norm(x)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "layers"])
+def test_bert_equals_the_definition_and_ignores_padding_and_other_rows(pooling):
+    net = random_bert(pooling)
     texts = [[2, 5, 7, 3], [2, 3], [2, 9, 9, 9, 1, 4, 3]]
     tokens = torch.zeros(3, 9, dtype=torch.int64)
     for row, text in zip(tokens, texts, strict=True):
@@ -59,6 +67,7 @@ def test_bert_equals_the_definition_and_ignores_padding_and_other_rows():
         features = net(tokens)
         alone = torch.cat([net(row[None]) for row in tokens])
     expected = np.stack([naive_bert(net, text) for text in texts])
+    assert features.shape == (3, net.num_features)
     torch.testing.assert_close(features.double(), torch.from_numpy(expected), **tolerance(1000, torch.float32))
     torch.testing.assert_close(alone, features, **tolerance(1000, torch.float32))
 

@@ -7,6 +7,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from openradial import encoders
 from openradial.data.vocabulary import words_of
 from openradial.encoders import registry
+from openradial.encoders.networks import BertEncoder
 from openradial.errors import OptionError, WeightsError
 
 TEXTS = ["my card is lost", "the card was stolen", "rates of exchange", "what is the exchange rate", "a lost phone"]
@@ -29,7 +30,10 @@ def test_minilm_gives_the_features_of_transformers(load):
     encoder = load("minilm")
     # from transformers 5.23 with the mean of the tokens, divided by its length
     expected = [-0.010167025, 0.018827111, -0.057549838, 0.016098196]
-    assert encoder.features("How do I locate my card?")[0, :4].tolist() == pytest.approx(expected, abs=1e-5)
+    published = BertEncoder(pooling="mean").eval()
+    published.load_state_dict(encoder.net.state_dict())
+    tokens = encoder.inputs.transform(encoder.inputs.ready("How do I locate my card?"))
+    assert published(tokens)[0, :4].tolist() == pytest.approx(expected, abs=1e-5)
     assert encoder.licence == "Apache-2.0"
     assert encoder.checksum.startswith("sha256:53aa5117")
 
@@ -70,6 +74,14 @@ def test_a_network_is_built_again_without_its_weights():
     net = encoders.build(options)
     assert net.table.device.type == "meta"
     assert list(net.table.shape) == options["shape"]
+
+
+def test_a_bundle_without_a_pooling_has_the_published_one(load):
+    name, options = load("minilm").network
+    assert (name, options["pooling"]) == ("encoder", "layers")
+    assert encoders.build(options).num_features == 768
+    del options["pooling"]
+    assert (encoders.build(options).pooling, encoders.build(options).num_features) == ("mean", 384)
 
 
 def test_other_weights_than_those_of_the_bundle_are_refused():

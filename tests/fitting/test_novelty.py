@@ -6,10 +6,19 @@ import torch
 
 from openradial import models
 from openradial.conformal import Rejector
+from openradial.errors import OptionError
 from openradial.fitting import fit
 from openradial.fitting.closed_form import calibrate_cross, fit_closed_form
 from openradial.fitting.cross import FeatureSet, assign_folds
-from openradial.fitting.novelty import Choice, LeftOut, classes_by_round, expected_detection
+from openradial.fitting.novelty import (
+    RATES,
+    Choice,
+    LeftOut,
+    choose_rate,
+    classes_by_round,
+    expected_detection,
+    macro_f1,
+)
 from openradial.metrics import auroc
 from openradial.recipe import MIDDLE, closed_form_recipe
 from openradial.scorers import Combination
@@ -44,7 +53,8 @@ def made_scores(novel_at, n=4_000, seed=0):
     logs = torch.from_numpy(rng.normal(size=(n, 4)))
     for column, shift in novel_at.items():
         logs[is_novel, column] += shift
-    return LeftOut(logs[:, :3].exp(), torch.arange(n) % 7, is_novel, logs[:, 3].exp())
+    labels = torch.arange(n) % 7
+    return LeftOut(logs[:, :3].exp(), labels, is_novel, logs[:, 3].exp(), labels)
 
 
 @pytest.mark.parametrize(
@@ -236,3 +246,68 @@ def test_inputs_that_differ_in_a_middle_layer_alone_are_found_and_novel_classes_
     assert (far.labels == -1).double().mean() > 0.99
     assert (same.labels == -1).double().mean() < 0.1
     assert expected_detection(model, 0.05, left_out).auroc > 0.9
+
+
+def naive_macro_f1(labels, nearest, rejected, is_novel):
+    """Repeat each known row once per novel row and the other way round, so that both kinds are as many."""
+    repeats = np.where(is_novel, (~is_novel).sum(), is_novel.sum())
+    truth = np.repeat(np.where(is_novel, 99, labels), repeats)
+    answer = np.repeat(np.where(rejected, 99, nearest), repeats)
+    values = []
+    for k in np.unique(truth):
+        right = ((truth == k) & (answer == k)).sum()
+        values.append(2 * right / ((truth == k).sum() + (answer == k).sum()))
+    return np.mean(values)
+
+
+def test_macro_f1_counts_unknown_as_a_class_and_novel_rows_as_much_as_known_ones():
+    rng = np.random.default_rng(0)
+    labels, nearest = rng.integers(0, 5, 60), rng.integers(0, 5, 60)
+    nearest[:40] = labels[:40]
+    is_novel, rejected = np.isin(labels, [0, 3]), rng.random(60) < 0.4
+    parts = (labels, nearest, rejected, is_novel)
+    assert macro_f1(*map(torch.from_numpy, parts)) == pytest.approx(naive_macro_f1(*parts), rel=1e-12)
+
+
+@pytest.mark.parametrize(("spread", "least", "most"), [(12.0, 0.01, 0.02), (4.0, 0.05, 0.2)])
+def test_the_rate_is_low_where_novel_classes_are_apart_and_higher_where_they_are_not(spread, least, most):
+    known = draw(1_400, spread=spread)
+    recipe = closed_form_recipe("table", 1_400, random_features=100)
+    model, left_out = fit_closed_form(models.build("features", 8), recipe, NAMES, known)
+    rate, note = choose_rate(model, left_out, 1_400)
+    assert least <= rate <= most
+    assert note.startswith(
+        f"a false-reject rate of {100 * rate:g} % is chosen by the macro-F1 of left-out known classes"
+    )
+    assert choose_rate(model, left_out, 1_400) == (rate, note)
+
+
+def test_rates_that_have_too_few_examples_are_not_tried():
+    left_out = made_scores({0: 1.0})
+    model = fitted(draw(210), closed_form_recipe("table", 210, random_features=40, layers=()))[0]
+    assert "1 % " not in choose_rate(model, left_out, 30)[1].replace("0.1 % ", "")
+    with pytest.raises(OptionError, match="has too few examples, 3, to choose from; give a number"):
+        choose_rate(model, left_out, 3)
+
+
+@pytest.mark.parametrize("calibration", ["cross", "split"])
+def test_fit_chooses_the_rate_and_says_why(calibration, tmp_path):
+    known = draw(700, spread=5.0)
+    options = {"false_reject_rate": "auto", "calibration": calibration, "baseline": False}
+    model = fit((known.z.numpy(), known.y.numpy()), out=tmp_path / "m", **options)
+    rate = model.rejector.false_reject_rate
+    assert rate in RATES
+    assert f"a false-reject rate of {100 * rate:g} % is chosen" in " ".join(model.report.notes)
+    assert model.metadata["measured"]["false_reject_rate"]["asked"] == rate
+
+
+def test_the_rate_cannot_be_chosen_from_few_classes_or_for_a_network_that_is_trained():
+    known = draw(200, classes=5)
+    rows = known.z.numpy(), known.y.numpy()
+    with pytest.raises(OptionError, match=r"it needs 6 known classes, and time for that; give a number, such as 0.05"):
+        fit(rows, false_reject_rate="auto", method="closed-form")
+    for options in ({"method": "gradient"}, {"epochs": 1}):
+        with pytest.raises(OptionError, match=r"false_reject_rate='auto' is for closed form.*; give a number"):
+            fit(rows, false_reject_rate="auto", **options)
+    with pytest.raises(OptionError, match="false_reject_rate must be a number above 0 and below 1, got 'most'"):
+        fit(rows, false_reject_rate="most")

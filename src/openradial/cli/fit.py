@@ -62,7 +62,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "drop": (str, "Columns of a table to leave out, as in a,b."),
         "numeric": (str, "Columns of a table to use as numbers, as in a,b."),
         "categorical": (str, "Columns of a table to use as categories, as in a,b."),
-        "false_reject_rate": (float, "Share of known inputs that may be called unknown; by default 0.05."),
+        "false_reject_rate": (str, "Share of known inputs that may be called unknown; by default 0.05. Or auto."),
         "known": (str, "Known classes, as in cat,dog, or random:6; the others are novel."),
         "novel": (str, "Classes to leave out, as in cat,dog; the others are known."),
         "epochs": (int, "Passes over the training data."),
@@ -141,6 +141,8 @@ def fit_command(
     out = Path(str(configured)) if out is None else out
     if network_options:
         options["model_options"] = {**options.get("model_options", {}), **network_options}
+    if isinstance(rate := options.get("false_reject_rate"), str):
+        options["false_reject_rate"] = _pair(f"rate={rate}")[1]  # a number, or auto
     if str(options.get("devices")).isdecimal():
         options["devices"] = int(options["devices"])
     if ":" in f"{options.get('model')}{options.get('encoder')}":

@@ -1,5 +1,6 @@
 """The networks of encoders: inputs to features ``(b, d)`` of unit length."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -123,9 +124,11 @@ class BertLayer(nn.Module):
 
 
 class BertEncoder(nn.Module):
-    """BERT (Devlin et al., 2018) with the mean of its token vectors, as sentence-transformers uses it.
+    """BERT (Devlin et al., 2018): a vector per token, and from these the features of a text.
 
-    The defaults are those of all-MiniLM-L6-v2. Tokens ``(b, t)`` are padded with 0.
+    The defaults are those of all-MiniLM-L6-v2. Tokens ``(b, t)`` are padded with 0. ``pooling`` is ``"mean"``, the mean
+    over the tokens, as sentence-transformers uses it; or ``"layers"``, twice as wide: that mean plus those of all other
+    layers, and beside it the largest value of each number among the tokens.
     """
 
     renamed_keys = (
@@ -140,10 +143,18 @@ class BertEncoder(nn.Module):
     )
 
     def __init__(
-        self, num_tokens: int = 30_522, width: int = 384, layers: int = 6, heads: int = 12, positions: int = 512
+        self,
+        num_tokens: int = 30_522,
+        width: int = 384,
+        layers: int = 6,
+        heads: int = 12,
+        positions: int = 512,
+        pooling: str = "mean",
     ) -> None:
         super().__init__()
-        self.num_features, eps = width, 1e-12
+        check_choice("pooling", pooling, ("mean", "layers"))
+        self.pooling, eps = pooling, 1e-12
+        self.num_features = width if pooling == "mean" else 2 * width
         self.word = nn.Embedding(num_tokens, width)
         self.position = nn.Embedding(positions, width)
         self.token_type = nn.Embedding(2, width)
@@ -157,6 +168,12 @@ class BertEncoder(nn.Module):
         mask = tokens != 0
         x = self.word(tokens) + self.position.weight[: tokens.shape[1]]
         x = self.norm(x + self.token_type.weight[0])
-        for layer in self.layers:
-            x = layer(x, mask)
-        return TF.normalize((x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True))
+        means = []
+        for layer in (None, *self.layers):
+            x = x if layer is None else layer(x, mask)
+            means.append(TF.normalize((x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)))
+        if self.pooling == "mean":
+            return means[-1]
+        mean = TF.normalize(means[-1] + TF.normalize(torch.stack(means[:-1]).sum(0)))
+        largest = TF.normalize(x.masked_fill(~mask[..., None], -torch.inf).amax(1))
+        return torch.cat([mean, largest], 1) / math.sqrt(2)

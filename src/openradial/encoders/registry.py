@@ -85,6 +85,8 @@ class Encoder:
             options["shape"] = list(self.net.table.shape)
         if isinstance(self.net, ImageEncoder):
             options["views"] = self.net.views
+        if isinstance(self.net, BertEncoder):
+            options["pooling"] = self.net.pooling
         return "encoder", options
 
     @property
@@ -92,6 +94,8 @@ class Encoder:
         """What identifies the features: the name, the version of our code, the weights, and how inputs are prepared."""
         facts = {**self.inputs.record(), "column": None, "checksum": self.checksum, "name": self.name}
         facts["views"] = getattr(self.net, "views", None)
+        if isinstance(self.net, BertEncoder):
+            facts["pooling"] = self.net.pooling
         digest = hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()
         return f"{re.sub('[^a-zA-Z0-9_]+', '-', self.name)}-v{VERSION}-{digest[:16]}"
 
@@ -183,14 +187,14 @@ def build(options: Mapping[str, Any]) -> nn.Module:
     if net is not None:
         return net
     with torch.device("meta"):  # nothing is drawn at random; a bundle brings all tensors
-        made = _network(name, options.get("shape", TABLE), options.get("views", "one"))
+        made = _network(name, **{key: options[key] for key in ("shape", "views", "pooling") if key in options})
         return made.requires_grad_(False).eval()
 
 
-def _network(name: str, shape: Sequence[Any] = TABLE, views: str = "one") -> nn.Module:
+def _network(name: str, shape: Sequence[Any] = TABLE, views: str = "one", pooling: str = "mean") -> nn.Module:
     if name in IMAGES:
         return ImageEncoder(models.build(name, 1, **models.imagenet_weights(name).options), views)  # type: ignore[arg-type]
-    return BertEncoder() if name == "minilm" else TokenEncoder(*map(int, shape))
+    return BertEncoder(pooling=pooling) if name == "minilm" else TokenEncoder(*map(int, shape))
 
 
 def _source(name: str) -> Source:
@@ -218,6 +222,6 @@ def _text_encoder(name: str, column: str | None) -> Encoder:
     state = read_state(folder / MODEL)
     tensors = {key: value for key, value in state.items() if not key.startswith(UNUSED)}
     tensors = tensors if is_bert else {"table": next(iter(state.values())).float()}
-    net = load_state(_network(name), tensors, origin=source.title)
+    net = load_state(_network(name, pooling="layers"), tensors, origin=source.title)
     inputs = TokenInputs((folder / TOKENIZER).read_text(encoding="utf-8"), special=is_bert, column=column)
     return Encoder(name, net, inputs, _checksum(name), source.licence)

@@ -1,4 +1,4 @@
-"""Leave known classes out in turn: choose the weights of the scores, and estimate how well novel classes are detected.
+"""Leave known classes out in turn: choose weights of scores and a rate, and estimate how novel classes are detected.
 
 In closed form that is cheap, because the sums of a class are subtracted. In each round some classes and one fold of the
 other examples are left out. Head and scorers without both of them score both: the classes as novel ones, the fold as
@@ -16,6 +16,7 @@ from torch import Tensor
 from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
 from openradial.conformal.calibration import examples_needed
+from openradial.errors import OptionError
 from openradial.fitting.calibration import fit_combination
 from openradial.fitting.cross import FOLDS, WIDE, FeatureSet, assign_folds, cross_fit
 from openradial.fitting.report import LeftOutReport
@@ -35,6 +36,7 @@ WEIGHTS = (0.0, 1.0, 2.0)  # to choose from, for each score
 CHOICES = tuple(each for each in product(WEIGHTS, WEIGHTS, WEIGHTS) if each[0] and any(each[1:]))
 ScoreWeights = tuple[float, float, float]
 MARGIN = 0.003  # of the AUROC, by which other weights must be better than those of the recipe
+RATES = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2)  # to choose a false-reject rate from
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class LeftOut:
     labels: Tensor  # (n,)
     is_novel: Tensor  # (n,) whether the class was left out
     projections: Tensor  # (n,) the other score of the head, see openradial.heads.RadialHead
+    nearest: Tensor  # (n,) the nearest class
 
     def choose(self, default: ScoreWeights) -> "Choice":
         """Return the score of the head and the weights with the highest AUROC.
@@ -109,7 +112,7 @@ def leave_classes_out(head: ClosedFormRadialHead, recipe: Recipe, known: Feature
     out = [each | (folds == fold) for fold, each in enumerate(novel)]  # an empty class is never the nearest one
     result = cross_fit(head, scorers, known, out, seed=seed)
     by_round = result.folds.argsort(stable=True)
-    columns = (result.scores, result.labels, novel[result.folds, result.rows], result.projections)
+    columns = (result.scores, result.labels, novel[result.folds, result.rows], result.projections, result.nearest)
     return LeftOut(*(column[by_round] for column in columns))
 
 
@@ -125,6 +128,47 @@ def expected_detection(model: OpenClassifier, rate: float, left_out: LeftOut | N
     rejected = Rejector(rate).fit(usual).rejects(novel)
     by_class = {model.classes[k]: float(rejected[labels == k].double().mean()) for k in torch.unique(labels).tolist()}
     return LeftOutReport(tuple(by_class), len(novel), auroc(usual, novel), float(rejected.double().mean()), by_class)
+
+
+def choose_rate(model: OpenClassifier, left_out: LeftOut | None, calibrating: int) -> tuple[float, str]:
+    """Return the rate whose macro-F1 over known classes and unknown is the highest on left-out classes, and a note.
+
+    ``calibrating`` is the number of examples that set the threshold; a rate that needs more is not tried.
+    """
+    if left_out is None:
+        raise OptionError(
+            f"false_reject_rate='auto' is chosen on known classes that are left out: it needs {LEAST_CLASSES} known "
+            "classes, and time for that; give a number, such as 0.05"
+        )
+    scores, usual = _combined(model, left_out), ~left_out.is_novel
+    most = min(calibrating, int(usual.sum()))
+    found = {}
+    for rate in (rate for rate in RATES if examples_needed(rate) <= most):
+        rejected = Rejector(rate).fit(scores[usual]).rejects(scores)
+        found[rate] = macro_f1(left_out.labels, left_out.nearest, rejected, left_out.is_novel)
+    if not found:
+        raise OptionError(f"false_reject_rate='auto' has too few examples, {most}, to choose from; give a number")
+    best = max(found, key=found.__getitem__)  # the smallest of equal ones
+    each = ", ".join(f"{100 * rate:g} % {value:.3f}" for rate, value in found.items())
+    reason = "by the macro-F1 of left-out known classes, with as many unknown inputs as known ones"
+    return best, f"a false-reject rate of {100 * best:g} % is chosen {reason}: {each}"
+
+
+def macro_f1(labels: Tensor, nearest: Tensor, rejected: Tensor, is_novel: Tensor) -> float:
+    """Return the mean F1 of known classes and of unknown, where novel examples together count as much as known ones.
+
+    >>> labels, nearest, rejected = torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1, 1, 1]), torch.tensor([0, 0, 1, 0])
+    >>> round(macro_f1(labels, nearest, rejected.bool(), labels == 2), 3)  # F1 of 1, 2/3 and 2/3
+    0.778
+    """
+    unknown, num_novel = int(max(labels.max(), nearest.max())) + 1, int(is_novel.sum())
+    ratio = (len(is_novel) - num_novel) / max(1, num_novel)
+    weight = torch.ones(len(is_novel), dtype=torch.float64).masked_fill(is_novel, ratio)
+    truth, answer = labels.where(~is_novel, unknown), nearest.where(~rejected, unknown)
+    right = weight * (truth == answer)
+    pairs = ((truth, right), (truth, weight), (answer, weight))
+    hits, there, said = (torch.bincount(*pair, minlength=unknown + 1) for pair in pairs)
+    return float((2 * hits / (there + said))[there > 0].mean())
 
 
 def classes_by_round(y: Tensor, num_classes: int, rounds: int = ROUNDS, seed: int = 0) -> list[Tensor]:

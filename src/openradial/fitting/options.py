@@ -59,14 +59,16 @@ class FitOptions:
         loss: of the radial head, see :class:`openradial.recipe.Recipe`; and so ``scale``, ``beta``.
         outliers: weight of the outliers that are made from each batch; 0 for none; None for the default.
         neighbours: whether distances to training examples in hidden layers count.
-        far_axis: whether no class may be probable far from the training data, see docs/far-away.md.
+        far_axis: whether no class may be probable far from the training data, see docs/far-away.md; None for all data
+            but those of encoders.
         baseline: whether to measure logistic regression beside the model too.
         time_limit: minutes for the run: training ends with the last epoch that fits, and in closed form optional parts
             are left out. Reading and encoding are not cut short.
         size: of images, in pixels.
         views: of photographs that an encoder looks at: ``"one"``, ``"flip"`` (the mirror image too) or ``"crops"``
             (the enlarged middle too); more are slower.
-        false_reject_rate: share of known inputs that may be called unknown.
+        false_reject_rate: share of known inputs that may be called unknown; in closed form with six classes or more,
+            ``"auto"`` chooses it by the macro-F1 of known classes that are left out.
         skip_broken: leave out broken images instead of stopping.
         flip: mirror images at random while training; None for colour images alone.
         shift: move images at random by so many pixels while training; None for the default of the network.
@@ -107,12 +109,12 @@ class FitOptions:
     beta: float | None = None
     outliers: float | None = None
     neighbours: bool = True
-    far_axis: bool = True
+    far_axis: bool | None = None
     baseline: bool = True
     time_limit: float | None = None
     size: int | None = None
     views: str = "one"
-    false_reject_rate: float = 0.05
+    false_reject_rate: float | Literal["auto"] = 0.05
     skip_broken: bool = False
     flip: bool | None = None
     shift: int | None = None
@@ -133,7 +135,10 @@ class FitOptions:
             object.__setattr__(self, name, _split(getattr(self, name)))
         if both := set(self.numeric) & set(self.categorical):
             raise OptionError(f"a column is numeric or categorical, got both for {listed(sorted(both))}")
-        check_rate("false_reject_rate", self.false_reject_rate)
+        if self.false_reject_rate != "auto":
+            check_rate("false_reject_rate", self.false_reject_rate)
+        elif self.finetune or self.method in ("best", "gradient"):
+            raise OptionError("false_reject_rate='auto' is for closed form alone; give a number, such as 0.05")
         check_count("seed", self.seed, least=0, most=2**63 - 1)  # what torch takes
         check_choice("reset", self.reset, ("classifier", "fully_connected", "none", "closed-form"))
         check_choice("method", self.method, ("auto", "best", "gradient", "closed-form"))
@@ -159,8 +164,9 @@ class FitOptions:
         for name in ("shift", "cutout"):
             check_count(name, getattr(self, name) or 0, least=0)
         for name in ("skip_broken", "flip", "neighbours", "far_axis", "baseline", "finetune", *FLAGS):
-            if not isinstance(getattr(self, name), bool) and not (name == "flip" and self.flip is None):
-                raise OptionError(f"{name} must be true or false, got {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if not isinstance(value, bool) and not (name in ("flip", "far_axis") and value is None):
+                raise OptionError(f"{name} must be true or false, got {value!r}")
         # refuse what no recipe and no setting can be, before anything starts
         least = self.choose_method("points")  # what the other options ask for, whatever the data
         Recipe(**self.recipe_options() | {"method": least})

@@ -32,7 +32,7 @@ from openradial.fitting.cross import FeatureSet
 from openradial.fitting.encoding import encode_source
 from openradial.fitting.in_memory import FitData, as_source, name_of
 from openradial.fitting.networks import choose_settings
-from openradial.fitting.novelty import expected_detection
+from openradial.fitting.novelty import choose_rate, expected_detection
 from openradial.fitting.options import FitOptions
 from openradial.fitting.output import is_first_process, output_folder, training_folder
 from openradial.fitting.preparation import ROWS, PreparedData, prepare
@@ -219,7 +219,11 @@ def _fit_closed_form(
 
     with beside, limited_threads(known.threads(recipe)):  # which restores the number for all threads, too
         model, left_out = fit_closed_form(net, recipe, classes, known, seed, has_time_to_leave_out)
-        decided = None
+        decided, chosen = None, list[str]()
+        if isinstance(rate, str):
+            used = prepared.train if prepared.calibration is None else prepared.calibration
+            rate, note = choose_rate(model, left_out, len(used))
+            options, chosen = replace(options, false_reject_rate=rate), [note]
         if prepared.calibration is None:
             model, decided = calibrate_cross(model, recipe, rate, known, seed)
         else:
@@ -230,7 +234,7 @@ def _fit_closed_form(
         values |= baseline.result()
     elif options.baseline and has_time("a baseline"):
         values |= _baseline(prepared, net, known, seed)
-    values["notes"] = (*values.get("notes", ()), *skipped)
+    values["notes"] = (*chosen, *values.get("notes", ()), *skipped)
     report = _measured(model, prepared, began, decided, **values)
     if encoder is None:
         model = model.replace(preprocessing=prepared.inputs, network=(prepared.network.name, {}))
@@ -314,7 +318,7 @@ def _calibrated(
         net,
         head,
         recipe,
-        options.false_reject_rate,
+        options.false_reject_rate,  # type: ignore[arg-type]  # a number: auto is refused before
         train=prepared.batches(prepared.references, CHUNK),
         combination=None if held_out is None else prepared.batches(held_out, CHUNK),
         calibration=prepared.batches(prepared.calibration, CHUNK),  # type: ignore[arg-type]

@@ -97,6 +97,9 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
         hint = "; name an encoder (--encoder)" if source.kind == "images" else ""
         message = f"closed form needs rows of numbers, such as a table, and {source.name} holds {source.kind}"
         raise OptionError(f"{message}{hint}")
+    rate = 0.05 if isinstance(options.false_reject_rate, str) else options.false_reject_rate  # what to hold out for
+    if method == "gradient" and options.false_reject_rate == "auto":
+        raise OptionError("false_reject_rate='auto' is for closed form, and a network is trained here; give a number")
     network = choose_network(options, source) if source.kind == "images" else None
     broken: tuple[str, ...] = ()
     if network is not None:
@@ -110,7 +113,7 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
     if is_cross(options, method, len(known)):
         parts = hold_out_nothing(known)
     else:
-        parts = hold_out(known, options.false_reject_rate, has_test_data=has_test, seed=options.seed, groups=groups)
+        parts = hold_out(known, rate, has_test_data=has_test, seed=options.seed, groups=groups)
     inputs, network = _inputs(options, source, subset(source.train, parts.train), network)
     if method == "closed-form":
         network = NetworkChoice("features")
