@@ -61,10 +61,9 @@ class FeatureSet:
 
     def statistics(self, layer: str, normalise: bool) -> ClassStatistics:
         """Return the statistics of :meth:`rows`, which are computed once."""
-        if (layer, normalise) not in self._statistics:
-            made = ClassStatistics.of(*self.rows(layer, normalise), int(self.y.max()) + 1)
-            self._statistics[layer, normalise] = made
-        return self._statistics[layer, normalise]
+        if (key := (layer, normalise)) not in self._statistics:
+            self._statistics[key] = ClassStatistics.of(*self.rows(*key), int(self.y.max()) + 1)
+        return self._statistics[key]
 
     def threads(self, recipe: Recipe) -> int:
         """Return the number of threads for a fit: one for small data, where others wait more than they compute."""
