@@ -37,7 +37,7 @@ def write_files(data: Examples, classes: list[int], count: int, root: Path) -> P
     for k in classes:
         folder = root / f"class{k:03}"
         folder.mkdir(parents=True)
-        for number, row in enumerate((data.labels == k).nonzero().squeeze(1).tolist()):
+        for number, row in enumerate((data.labels == k).nonzero().squeeze(1)[:count].tolist()):
             image = Image.fromarray(data.inputs[row, 0].numpy())
             image.resize((SIDE, SIDE), Image.Resampling.BILINEAR).save(folder / f"{number}.png")
     return root

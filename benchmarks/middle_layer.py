@@ -192,7 +192,7 @@ def markdown(results: dict[str, Any]) -> str:
         for name in runs[0]:
             cells = [f"{fmean(run[name][key] for run in runs):.3f}" if key in runs[0][name] else "" for key in columns]
             rows.append([name, *cells])
-        lines += [f"## {count} classes, {int(count) // 4} of them left out", "", *table(["layer", *columns], rows), ""]
+        lines += [f"### {count} classes, {int(count) // 4} of them left out", "", *table(["layer", *columns], rows), ""]
     environment = results["environment"]
     return "\n".join([*lines, f"`{COMMAND}`, {environment['cpu']}, {environment['date']}"]) + "\n"
 
