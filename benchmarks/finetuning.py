@@ -27,9 +27,9 @@ from openradial.metrics import auroc
 
 PATH = RESULTS / "finetuning.json"
 COMMAND = "python -m benchmarks.finetuning"
-SPLITS, SIDE = 2, 64  # pixels of the files
+SPLITS, SIDE = 1, 64  # pixels of the files
 NAME, CLASSES, TRAIN, TEST = "fashion-mnist", 10, 100, 50  # images of each class
-WAYS: dict[str, dict[str, Any]] = {"frozen": {}, "--finetune": {"finetune": True}}
+WAYS: dict[str, dict[str, Any]] = {"--finetune": {"finetune": True}, "frozen": {}}
 
 
 def write_files(data: Examples, classes: list[int], count: int, root: Path) -> Path:
