@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python tools/install.py constraints.txt
 # Plots are files here, never windows.
 export MPLBACKEND := Agg
 
-.PHONY: help setup browser demo test coverage quick fuzz faults soak licences test-cpus check bench paper paper-full docs clean
+.PHONY: help setup browser demo test coverage quick fuzz faults soak licences audit test-cpus check bench paper paper-full docs clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -46,6 +46,9 @@ soak: $(READY)  ## 30 minutes of valid and hostile requests to the service (MINU
 
 licences: $(READY)  ## list the licences of all packages in docs/licences.md
 	$(BIN)/python tools/licences.py
+
+audit: $(READY)  ## compare the installed packages with constraints.txt, their requirements and their checksums
+	$(BIN)/python tools/audit.py
 
 test-cpus: $(READY)  ## run the numerical tests as older CPUs, other kernels and other numbers of threads would
 	$(BIN)/python tests/cpus.py

@@ -1,6 +1,7 @@
 """Settings for all tests, and the fixtures that several folders share."""
 
 import doctest
+import gc
 import os
 import re
 import signal
@@ -22,6 +23,10 @@ for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "COLUMNS"):
 for name in ("NO_PROXY", "no_proxy"):
     os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))
 
+# Workers, and the programs that they start, share the cores: more threads wait longer than they compute.
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(name, os.environ.get("OPENRADIAL_TEST_THREADS", "1"))
+
 # Torch's first call of an operator takes longer than any sensible deadline.
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=50)  # the same in every run
 MOST = int(os.environ.get("HYPOTHESIS_EXAMPLES", "1000"))
@@ -39,11 +44,16 @@ if extent := os.environ.get("OPENRADIAL_TEST_ROUNDING"):  # set by `make test-cp
 if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores
     torch.set_num_threads(int(os.environ.get("OPENRADIAL_TEST_THREADS", "1")))
 
+LONGEST = ("tests/test_tutorials.py", "tests/paper/test_ensemble_training.py", "tests/training/test_distributed.py")
 DOCS = Path(__file__).parents[1] / "docs"
 
 
 def pytest_collection_modifyitems(items):
-    """Mark slow tests and browser tests; let `make fuzz` try all examples in tests with their own limit."""
+    """Mark slow tests and browser tests; let `make fuzz` try all examples in tests with their own limit.
+
+    The longest tests come first, so that no worker is left alone with one at the end.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     slow = set((Path(__file__).parent / "slow.txt").read_text().split())
     for item in items:
         if item.nodeid.partition("[")[0] in slow:
@@ -54,6 +64,12 @@ def pytest_collection_modifyitems(items):
         if PROFILE == "fuzz" and limited is not None:
             most = settings.get_profile(PROFILE).max_examples
             item.obj._hypothesis_internal_use_settings = settings(limited, max_examples=most)
+
+
+def pytest_collection_finish():
+    """Leave modules and collected tests, over a million objects, out of every later search for cycles."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

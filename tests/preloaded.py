@@ -3,6 +3,7 @@
 Each fork is a process of its own: it can be killed, gets signals, and ends as any interpreter does, with ``atexit``.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -126,6 +127,7 @@ def _wait_for(children: list[int]) -> list[int]:
 if __name__ == "__main__":
     for _name in MODULES:
         importlib.import_module(_name)
+    gc.freeze()  # forks need not look for cycles among the objects of torch, neither as they run nor at their end
     _job = _serve()
     for _target, _path in zip((1, 2), _job["output"], strict=True):
         os.dup2(os.open(_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), _target)

@@ -16,6 +16,11 @@ def test_text_replaces_text_and_leaves_nothing_else(tmp_path):
     assert os.listdir(path.parent) == ["a.txt"]
 
 
+def test_names_that_are_not_unicode_are_written_escaped(tmp_path):
+    write_text(tmp_path / "a.json", '"\udcff"')
+    assert (tmp_path / "a.json").read_bytes() == b'"\\udcff"'
+
+
 def test_a_write_that_fails_leaves_the_old_text(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     write_text(path, "old")
@@ -57,6 +62,13 @@ def test_a_read_only_folder_is_one_sentence(tmp_path, monkeypatch):
     with pytest.raises(OptionError) as raised:
         writable(tmp_path / "model")
     assert str(raised.value) == f"{tmp_path / 'model'} cannot be written (Read-only file system); choose another path"
+
+
+def test_a_device_or_a_pipe_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/null"):
+        with pytest.raises(OptionError, match="is a device or a pipe, and it would be replaced; choose another path"):
+            writable(path)
 
 
 def test_links_that_lead_to_themselves_are_no_output(tmp_path):

@@ -21,14 +21,7 @@ SLACK = 1e-5  # how far inputs may lie beyond the range, relative to their size:
 
 
 def fgsm(
-    net: OutputFunction,
-    x: Tensor,
-    y: Tensor,
-    epsilon: Limit,
-    *,
-    loss: AttackLoss,
-    low: Limit = 0.0,
-    high: Limit = 1.0,
+    net: OutputFunction, x: Tensor, y: Tensor, epsilon: Limit, *, loss: AttackLoss, low: Limit = 0.0, high: Limit = 1.0
 ) -> Tensor:
     r"""Take one step along the sign of the gradient (Goodfellow, Shlens and Szegedy 2015), ``(b, ...) -> (b, ...)``.
 

@@ -148,10 +148,12 @@ def _is_positive(value: Any) -> bool:
     return is_number and bool(0 < value < math.inf)
 
 
-def check_count(name: str, value: int, *, least: int = 1) -> None:
-    """Raise unless ``value`` is a whole number of at least ``least``."""
+def check_count(name: str, value: int, *, least: int = 1, most: int | None = None) -> None:
+    """Raise unless ``value`` is a whole number of at least ``least``, and at most ``most``."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise OptionError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    if most is not None and value > most:
+        raise OptionError(f"{name} must be at most {most:,}, got {value}")
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:

@@ -31,7 +31,7 @@ def write_text(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        scratch.write_text(text, encoding="utf-8", newline="\n")
+        scratch.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
         scratch.replace(path)
     finally:
         scratch.unlink(missing_ok=True)
@@ -82,6 +82,8 @@ def writable(path: Path | str, least: int = LEAST) -> Path:
         path = Path(path).expanduser().resolve()
         if not path.name:
             raise OptionError(f"{path} is the root of the file system; name a path below it")
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise OptionError(f"{path} is a device or a pipe, and it would be replaced; choose another path")
         above = next(each for each in path.parents if each.exists())
         scratch = above / f".{path.name}-12345678.training"  # the longest name that is made of it
         scratch.touch()
@@ -134,6 +136,15 @@ def restore_interrupted(folder: Path) -> Path:
     """Undo a replacement that was interrupted between its two renames; return where it keeps the old bundle."""
     old = folder.with_name(f".{folder.name}.old")
     return old.rename(folder) if not folder.exists() and old.is_dir() else old
+
+
+def check_regular(path: Path, must_exist: bool = False) -> Path:
+    """Return the path; raise if it is a pipe, a device or the like, whose contents might never end."""
+    if must_exist and not path.exists():
+        raise DataError("there is no such file", path=path)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise DataError("this is not a regular file; copy its contents to one", path=path)
+    return path
 
 
 @contextmanager

@@ -99,7 +99,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, ("gradient", "closed-form"))
-        check_count("random_features", self.random_features, least=0)
+        check_count("random_features", self.random_features, least=0, most=2**15)  # the square of it is allocated
         if len(self.weights) != 3 or min(self.weights) < 0 or not 0 < self.weights[0] < float("inf"):
             raise OptionError(f"weights must be three numbers of at least 0, the first above 0, got {self.weights!r}")
         if isinstance(self.class_weight, str):
@@ -109,6 +109,8 @@ class Recipe:
         check_choice("loss", self.loss, METRICS)
         check_choice("score", self.score, ("distance", "projection"))
         check_positive("scale", self.scale)
+        if self.scale > 1e15:  # squares of larger distances are not finite in float32
+            raise OptionError(f"scale must be at most 1e+15, got {self.scale:g}")
         if isinstance(self.beta, str):
             check_choice("beta", self.beta, ("safe", "fit"))
         else:

@@ -299,6 +299,12 @@ def test_a_part_without_its_fitted_tensors_is_refused(folder):
     assert refusal(folder).endswith("the NeighbourScorer of the bundle lacks its fitted tensors")
 
 
+def test_a_relative_distance_needs_the_covariance_of_all_data(folder):
+    rewrite(folder, lambda record: record["scorers"][2]["settings"].update(relative=True))
+    rewrite_weights(folder, lambda tensors: tensors.update({"scorers.2.overall_whitening": torch.empty(0, 1)}))
+    assert refusal(folder).endswith("the MahalanobisScorer of the bundle lacks its fitted tensors")
+
+
 @pytest.mark.parametrize("name", [RECORD, WEIGHTS])
 def test_a_disk_that_fails_is_one_sentence(folder, monkeypatch, name):
     def fails(*arguments):

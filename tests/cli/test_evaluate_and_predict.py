@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,22 @@ def test_predict_writes_lines_of_json(call, folder):
         "unknown_score",
         "top",
     ]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "table"])
+def test_names_of_files_need_not_be_text(folder, tmp_path, form):
+    root, _, _ = folder
+    path = tmp_path / os.fsdecode(b"\x1b[2J\xff.csv")  # the first bytes would clear a terminal
+    path.write_text("length,width\n1,2\n")
+    command = [sys.executable, "-m", "openradial", "predict", root / "model", path, "--format", form]
+    done = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONUTF8": "1"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\xff" not in done.stdout
+    if form == "table":
+        assert b"\x1b" not in done.stdout
+        assert "\ufffd[2J\\udcff.csv:1".encode() in done.stdout
+    if form == "jsonl":
+        assert json.loads(done.stdout)["input"] == f"{path}:1"
 
 
 def test_predict_writes_csv_that_reads_back(call, folder):

@@ -14,6 +14,7 @@ import torch
 
 from openradial.bundle import load
 from openradial.cli import fit
+from openradial.errors import OptionError
 from openradial.training import Settings
 from tests.rounding import tolerance
 
@@ -174,6 +175,18 @@ def test_an_unknown_key_of_a_file_is_refused(call, tmp_path):
     (tmp_path / "run.toml").write_text('data = "digits"\nmodell = "mlp"\n')
     code, _, err = call("fit", "--config", tmp_path / "run.toml", "--out", tmp_path / "run")
     assert (code, err) == (2, "error: there is no setting 'modell'; did you mean 'model'?\n")
+
+
+@pytest.mark.parametrize(("given", "out"), [((), "there"), (("--out", "here"), "here")])
+def test_the_folder_of_the_model_may_stand_in_the_file(call, tmp_path, monkeypatch, given, out):
+    (tmp_path / "run.toml").write_text('data = "digits"\nout = "there"\n')
+
+    def stop(data, out, **options):
+        raise OptionError(f"fit to {out}")
+
+    monkeypatch.setattr("openradial.fitting.fit", stop)
+    code, _, err = call("fit", "--config", tmp_path / "run.toml", *given)
+    assert (code, err) == (2, f"error: fit to {out}\n")
 
 
 def test_a_file_and_options_have_the_same_names_and_options_win(call, tmp_path):

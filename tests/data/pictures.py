@@ -25,6 +25,14 @@ def noise(width, height, seed=0):
     return Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC)
 
 
+def photo(seed, side=48):
+    """A random image with details of several sizes, as photographs have them."""
+    random = np.random.default_rng(seed)
+    layers = [Image.fromarray(random.integers(0, 256, (n, n, 3), dtype=np.uint8)) for n in (3, 6, 12)]
+    large, middle, small = (np.asarray(each.resize((side, side), Image.Resampling.BICUBIC), float) for each in layers)
+    return Image.fromarray((0.5 * large + 0.3 * middle + 0.2 * small).astype(np.uint8))
+
+
 def encoded(image, kind="JPEG", **options):
     stream = io.BytesIO()
     image.save(stream, kind, **options)

@@ -15,7 +15,9 @@ import torch
 from openradial.data import sources
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
+from openradial.data.splits import read_names
 from openradial.errors import DataError
+from openradial.training.settings import read_toml
 from tests.fitting.fit_data import write_images
 
 NAMES = ["length, cm", "width; cm", "colour\tname", "kind"]
@@ -195,6 +197,28 @@ def test_only_regular_files_are_read_from_a_folder(shapes):
     assert len(fitted) == 9
     assert fitted.report.findings["not a regular file"] == ["dot/pipe.png", "dot/zero.png"]
     assert [each.raw for each in sources.stream([shapes], "images")] == fitted.paths
+
+
+NOT_REGULAR = "this is not a regular file; copy its contents to one"
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.jsonl", "t.npz", "t.parquet", "t.npy", "t.png"])
+@pytest.mark.parametrize("kind", ["images", "table", "points", "sequences", "texts"])
+def test_pipes_and_devices_are_never_opened(tmp_path, name, kind):
+    path = tmp_path / name
+    path.symlink_to("/dev/null")  # from a pipe, or from /dev/zero, a reader would never return
+    for arguments in ({"source": path}, {"source": tmp_path, "embeddings": str(path)}):
+        with pytest.raises(DataError, match=NOT_REGULAR):
+            sources.open(**arguments, label="y")
+    (only,) = sources.stream([path], kind, columns=["a"])
+    assert only.error.message == NOT_REGULAR
+
+
+def test_settings_and_names_are_never_read_from_a_device(tmp_path):
+    (tmp_path / "null").symlink_to("/dev/null")
+    for read in (read_toml, read_names):
+        with pytest.raises(DataError, match=NOT_REGULAR):
+            read(tmp_path / "null")
 
 
 def test_classes_that_are_links_to_one_folder_each_have_its_images(shapes, tmp_path):

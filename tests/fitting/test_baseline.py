@@ -88,6 +88,8 @@ def test_fit_reports_it_unless_it_is_left_out():
     assert model.report.baseline == fit_baseline_of(model, data)
     assert model.metadata["measured"]["baseline"]["accuracy"] == model.report.baseline.accuracy
     assert fit(data, random_features=30, baseline=False).report.baseline is None
+    late = fit(data, random_features=30, time_limit=60)  # after the rest, not beside it
+    assert late.report.baseline == model.report.baseline
 
 
 def fit_baseline_of(model, data):

@@ -64,9 +64,9 @@ def test_thresholds_combination_and_decisions_are_those_of_out_of_fold_scores():
     z, y = draw(120, 0)
     known = FeatureSet(z, y)
     model, decided = fitted(known)
-    scorers = [scorer for _, scorer in model.layer_scorers()][1:]
-    assert [type(each) for each in scorers] == [NeighbourScorer]
-    result = cross_fit(model.head, scorers, z, y, assign_folds(y), RECIPE.outliers)
+    scorers = model.layer_scorers()[1:]
+    assert [type(each) for _, each in scorers] == [NeighbourScorer]
+    result = cross_fit(model.head, scorers, known, assign_folds(y), RECIPE.outliers)
     scores = model.combination.unknown_score(result.scores)
     torch.testing.assert_close(decided.scores, scores)
     assert model.rejector.threshold(0.05) == Rejector(0.05).fit(scores).threshold(0.05)

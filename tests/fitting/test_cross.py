@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from openradial.fitting.cross import FOLDS, FeatureSet, assign_folds, cross_fit, reference_rows
 from openradial.heads import ClosedFormRadialHead
 from openradial.models import build
+from openradial.recipe import MIDDLE, OUTPUTS
 from openradial.scorers import MahalanobisScorer, NeighbourScorer
 from openradial.training import limited_threads
 from tests.heads.naive_ridge import made_data, naive_fit, naive_outputs
@@ -55,7 +56,7 @@ def test_outputs_are_those_of_a_head_that_has_never_seen_the_fold(has_weights):
     folds, prototypes = assign_folds(y), np.eye(3)
     w = torch.rand(70, generator=torch.Generator().manual_seed(2), dtype=torch.float64) + 0.2 if has_weights else None
     head = ClosedFormRadialHead(NAMES, z.shape[1], alpha=0.3).fit(z, y, w)
-    result = cross_fit(head, [], z, y, folds, weights=w)
+    result = cross_fit(head, [], FeatureSet(z, y, weights=w), folds)
     for fold in range(FOLDS):
         here, rest = folds == fold, folds != fold
         naive = naive_fit(z[rest], y[rest], 3, alpha=0.3, weights=None if w is None else w[rest])
@@ -72,7 +73,7 @@ def test_random_features_alpha_and_weights_are_those_of_the_complete_head(class_
     z, y = made_data(n=60, k=3)
     head = fitted(z, y, alpha="auto", random_features=16, class_weight=class_weight)
     folds, rows, weights = assign_folds(y), head.expand(z), head.sums.class_weight
-    result = cross_fit(head, [], z, y, folds)
+    result = cross_fit(head, [], FeatureSet(z, y), folds)
     rest = folds != 2
     row_weights = None if weights is None else weights[y[rest]]
     naive = naive_fit(rows[rest], y[rest], 3, head.fitted_alpha, weights=row_weights)
@@ -100,7 +101,7 @@ def test_scores_are_those_of_a_scorer_that_has_never_seen_the_fold(scorer, group
     if groups:
         z, y, members = torch.cat([z, z]), torch.cat([y, y]), torch.arange(50).repeat(2)
     folds = assign_folds(y, groups=members)
-    result = cross_fit(fitted(z, y), [scorer.fit(z, y)], z, y, folds)
+    result = cross_fit(fitted(z, y), [(OUTPUTS, scorer.fit(z, y))], FeatureSet(z, y), folds)
     for fold in range(FOLDS):
         here, rest = folds == fold, folds != fold
         naive = type(scorer)(**scorer.settings()).fit(z[rest], y[rest]).unknown_score(z[here])
@@ -111,10 +112,10 @@ def test_an_example_is_neither_its_own_neighbour_nor_that_of_its_copy():
     z, y = made_data(n=60, k=3)
     z, y = torch.cat([z, z]), torch.cat([y, y])
     head, scorer = fitted(z, y), NeighbourScorer(1).fit(z)
-    apart = cross_fit(head, [scorer], z, y, assign_folds(y, groups=torch.arange(60).repeat(2)))
+    apart = cross_fit(head, [(OUTPUTS, scorer)], FeatureSet(z, y), assign_folds(y, groups=torch.arange(60).repeat(2)))
     assert apart.scores[:, 1].min() > 1e-3
     torch.testing.assert_close(apart.scores[:60], apart.scores[60:])
-    beside = cross_fit(head, [scorer], z, y, assign_folds(y))  # copies in other folds are found
+    beside = cross_fit(head, [(OUTPUTS, scorer)], FeatureSet(z, y), assign_folds(y))  # copies in other folds are found
     assert beside.scores[:, 1].min() == 0
 
 
@@ -122,7 +123,7 @@ def test_a_class_whose_examples_are_all_in_one_fold_is_scored_without_it():
     z, y = made_data(n=60, k=2)
     z, y = torch.cat([z, z[:1] + 20]), torch.cat([y, torch.tensor([2])])
     scorers = [MahalanobisScorer(shrinkage="oas").fit(z, y), NeighbourScorer(1).fit(z, y)]
-    result = cross_fit(fitted(z, y), scorers, z, y, assign_folds(y))
+    result = cross_fit(fitted(z, y), [(OUTPUTS, each) for each in scorers], FeatureSet(z, y), assign_folds(y))
     assert result.scores.isfinite().all()
     assert result.nearest[-1] != 2
     assert (result.scores[-1] > result.scores[:-1].quantile(0.9, dim=0)).all()
@@ -132,9 +133,9 @@ def test_outliers_are_made_from_each_fold_and_follow_from_the_seed():
     z, y = made_data(n=60, k=3)
     head, folds = fitted(z, y), assign_folds(y)
     torch.manual_seed(3)
-    first = cross_fit(head, [], z, y, folds, ("mean", "columns"), seed=1)
+    first = cross_fit(head, [], FeatureSet(z, y), folds, ("mean", "columns"), seed=1)
     state = torch.random.get_rng_state()
-    again = cross_fit(head, [], z, y, folds, ("mean", "columns"), seed=1)
+    again = cross_fit(head, [], FeatureSet(z, y), folds, ("mean", "columns"), seed=1)
     assert torch.equal(first.outlier_distances, again.outlier_distances)
     assert first.outlier_distances.shape[1] == 3
     assert len(first.outlier_distances) > 20
@@ -151,7 +152,7 @@ def test_neighbours_are_searched_among_a_bounded_number_of_rows(monkeypatch):
     z, y = made_data(n=40, k=3)
     folds = assign_folds(y)
     scorer = NeighbourScorer(1).fit(z[kept])
-    result = cross_fit(fitted(z, y), [scorer], z, y, folds, seed=1)
+    result = cross_fit(fitted(z, y), [(OUTPUTS, scorer)], FeatureSet(z, y), folds, seed=1)
     for i in range(40):
         rest = kept[folds[kept] != folds[i]]
         nearest = torch.cdist(z[i : i + 1], z[rest]).min()
@@ -168,7 +169,7 @@ def test_of_many_examples_only_some_are_in_folds(monkeypatch):
     assert folds[folds >= 0].bincount().max() <= 12
     z = torch.randn(200, 3, generator=torch.Generator().manual_seed(0)) + 3 * torch.eye(4)[y][:, :3]
     head = ClosedFormRadialHead(4, 3, alpha=1.0).fit(z, y)
-    result = cross_fit(head, [NeighbourScorer(1)], z, y, folds)
+    result = cross_fit(head, [(OUTPUTS, NeighbourScorer(1))], FeatureSet(z, y), folds)
     assert torch.equal(result.rows, (folds >= 0).nonzero().squeeze(1))
     assert torch.equal(result.labels, y[result.rows])
     for at in (0, 7):
@@ -183,7 +184,8 @@ def test_of_many_examples_only_some_are_in_folds(monkeypatch):
 def test_the_last_score_is_that_of_the_middle_features_without_the_fold():
     z, y = made_data(n=70, k=3)
     middle, folds = torch.from_numpy(np.random.default_rng(1).normal(size=(70, 2))), assign_folds(y)
-    result = cross_fit(fitted(z, y), [], z, y, folds, middle=middle)
+    scorer = MahalanobisScorer(shrinkage="oas")
+    result = cross_fit(fitted(z, y), [(MIDDLE, scorer)], FeatureSet(z, y, middle=middle), folds)
     for fold in range(FOLDS):
         here, rest = folds == fold, folds != fold
         naive = MahalanobisScorer(shrinkage="oas").fit(middle[rest]).unknown_score(middle[here])
@@ -202,11 +204,11 @@ def test_features_of_a_middle_layer_are_kept_apart():
 def test_folds_in_several_threads_have_the_numbers_of_one():
     y = torch.arange(120) % 3
     z = torch.randn(120, 12) + 2 * torch.nn.functional.one_hot(y, 12)
-    head, scorers = fitted(z, y), [MahalanobisScorer(shrinkage="oas"), NeighbourScorer(1)]
+    head, scorers = fitted(z, y), [(OUTPUTS, MahalanobisScorer(shrinkage="oas")), (OUTPUTS, NeighbourScorer(1))]
     results = []
     for threads in (1, 3):
         with limited_threads(threads):
-            results.append(cross_fit(head, scorers, z, y, assign_folds(y), ("mean", "columns"), seed=1))
+            results.append(cross_fit(head, scorers, FeatureSet(z, y), assign_folds(y), ("mean", "columns"), seed=1))
             assert torch.get_num_threads() == threads
     for name, one in vars(results[0]).items():
         assert torch.equal(one, getattr(results[1], name)), name
@@ -217,8 +219,8 @@ def test_masks_of_folds_may_overlap():
     y = torch.arange(60) % 3
     z = torch.randn(60, 4) + 3 * torch.nn.functional.one_hot(y, 4)
     head, masks = fitted(z, y), [torch.arange(60) < 20, torch.arange(60) % 2 == 0]
-    both = cross_fit(head, [NeighbourScorer(1)], z, y, masks)
+    both = cross_fit(head, [(OUTPUTS, NeighbourScorer(1))], FeatureSet(z, y), masks)
     for fold, mask in enumerate(masks):
-        alone = cross_fit(head, [NeighbourScorer(1)], z, y, mask.long() - 1)
+        alone = cross_fit(head, [(OUTPUTS, NeighbourScorer(1))], FeatureSet(z, y), mask.long() - 1)
         assert torch.equal(both.rows[both.folds == fold], alone.rows)
         assert torch.equal(both.scores[both.folds == fold], alone.scores)

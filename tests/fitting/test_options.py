@@ -73,6 +73,13 @@ def test_a_file_and_options_have_the_same_names_and_options_win(tmp_path):
         ({"data": "x", "method": "closed-form", "model": "mlp"}, "model is for a network that is trained"),
         ({"data": "x", "calibration": "cross", "outliers": 0.1}, "outliers is for a network that is trained"),
         ({"data": "x", "random_features": 9, "weights": "w.pt"}, "weights is for a network that is trained"),
+        ({"data": "x", "label": 3}, "label must be a text, got 3"),
+        ({"data": "x", "encoder": ["a"]}, r"encoder must be a text, got \['a'\]"),
+        ({"data": "x", "known": 3}, "known must be a text or a list of texts, got 3"),
+        ({"data": "x", "columns": 3}, "columns must be a text or a list of texts, got 3"),
+        ({"data": "x", "training": 3}, "training must be a table of names and values, got 3"),
+        ({"data": "x", "model_options": "a"}, "model_options must be a table of names and values, got 'a'"),
+        ({"data": "x", "seed": 2**63}, "seed must be at most 9,223,372,036,854,775,807, got 9223372036854775808"),
         ({"data": "x", "reset": "all"}, "reset must be one of 'classifier', 'fully_connected', 'none'"),
     ],
 )

@@ -128,3 +128,8 @@ def test_only_the_first_of_several_processes_writes(monkeypatch):
     assert not is_first_process()
     monkeypatch.setenv("LOCAL_RANK", "0")
     assert is_first_process()
+
+
+@pytest.mark.parametrize("name", ["overwrite", "resume", "tensorboard"])
+def test_a_text_is_neither_true_nor_false(table, tmp_path, name):
+    assert refusal(table, tmp_path / "m", **{name: "false"}) == f"{name} must be true or false, got 'false'"

@@ -114,12 +114,12 @@ def test_a_fine_tuned_encoder_is_kept_if_it_is_better(photos, tmp_path, monkeypa
     assert measured[0][1] == measured[1][1]  # both were measured on the same examples
     assert model.network[0] == ("encoder" if kept == "frozen" else "efficientnet_lite0")
     assert model.report.examples["train"] == (120 if kept == "frozen" else 63)
-    loaded, images = openradial.load(tmp_path / "model"), sorted(photos.rglob("*.png"))
+    loaded, images = openradial.load(tmp_path / "model"), sorted(photos.rglob("*.png"))[::8]
     assert loaded.predict(images).names == model.predict(images).names
     assert loaded.metadata["notes"][-1] == model.report.notes[-1]
     assert loaded.preprocessing == model.preprocessing
     if kept == "fine-tuned":
-        loaded.export(tmp_path / "model.onnx", check=images[::40])  # raises if another runtime answers differently
+        loaded.export(tmp_path / "model.onnx", check=images[::5])  # raises if another runtime answers differently
         assert (tmp_path / "model.onnx").stat().st_size > 1e6
 
 

@@ -140,6 +140,23 @@ def test_a_service_that_answers_nothing_is_not_ready(make_service, monkeypatch):
     assert [answer.status_code for answer in asyncio.run(several())] == [503, 200]
 
 
+def test_a_service_with_a_full_queue_is_not_ready(make_service, monkeypatch):
+    model, service = GatedModel(monkeypatch, is_open=False), make_service(POINTS, queue=2, items=2)
+
+    async def several():
+        computing = service.batcher.submit([[1, 2]])
+        await until_entered(model)
+        waiting = service.batcher.submit([[1, 2], [3, 4]])
+        transport = httpx.ASGITransport(create_app(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            full = await client.get("/readyz")
+            model.gate.set()
+            await asyncio.gather(computing, waiting)
+            return full, await client.get("/readyz")
+
+    assert [answer.status_code for answer in asyncio.run(several())] == [503, 200]
+
+
 def test_the_description_for_programs_names_every_path_and_status(make_service):
     found = ask(make_service(IMAGES), call("/openapi.json", "GET"))[0].json()
     assert set(found["paths"]) == {"/v1/predict", "/v1/model", "/healthz", "/readyz", "/metrics"}

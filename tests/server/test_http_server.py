@@ -1,6 +1,7 @@
 """With real connections: the service runs in the main thread, where signals arrive, and clients in another one."""
 
 import http.client
+import itertools
 import json
 import os
 import signal
@@ -79,14 +80,20 @@ def rest_of(client):
 
 
 def test_a_stop_answers_what_was_taken(monkeypatch):
-    entered, gate, stopping = threading.Event(), threading.Event(), threading.Event()
-    real, shutdown = OpenClassifier.predict, http_server._Server.shutdown
+    entered, gate, waiting = threading.Event(), threading.Event(), threading.Event()
+    real, wait = OpenClassifier.predict, http_server._Server._wait
 
-    async def noted(server, sockets=None):
-        stopping.set()
-        await shutdown(server, sockets)
+    async def noted(server, is_done, end):
+        checks = itertools.count()
 
-    monkeypatch.setattr(http_server._Server, "shutdown", noted)
+        def check():
+            if next(checks) == 2:  # the server still waits
+                waiting.set()
+            return is_done()
+
+        await wait(server, check, end)
+
+    monkeypatch.setattr(http_server._Server, "_wait", noted)
 
     def gated(bundle, raw, rate=None):
         entered.set()
@@ -100,7 +107,7 @@ def test_a_stop_answers_what_was_taken(monkeypatch):
             connection.request("POST", PATH, BODY, JSON)
             assert entered.wait(PATIENCE)
             os.kill(os.getpid(), signal.SIGTERM)
-            assert stopping.wait(PATIENCE)
+            assert waiting.wait(PATIENCE)
             gate.set()
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())["predictions"]

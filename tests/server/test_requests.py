@@ -212,6 +212,14 @@ def test_a_sentence_does_not_send_back_all_that_was_sent(make_service):
     assert answer.json()["error"].endswith("xxx…")
 
 
+@pytest.mark.parametrize("bundle", [TABLE, POINTS])
+@pytest.mark.parametrize("inputs", [b'[{"\\ud800": 1}]', b'["\\ud800"]', b'[{"\\udfff": "\\udfff"}]'])
+def test_half_of_a_surrogate_pair_is_an_error_that_can_be_sent(bundle, inputs, make_service):
+    answer = send(make_service(bundle), b'{"inputs": %s}' % inputs, "application/json")
+    assert answer.status_code == 422
+    assert answer.json()["error"]
+
+
 def test_a_refusal_is_an_error_with_a_status():
     error = RequestError(422, "no")
     assert (str(error), error.status, error.headers) == ("no", 422, {})

@@ -38,6 +38,13 @@ def test_a_rate_that_cannot_be_kept_is_422(rate, sentence, make_service):
     says(predict(make_service(POINTS), [[1, 2]], false_reject_rate=rate), 422, sentence)
 
 
+@pytest.mark.parametrize("rate", [1e-300, 5e-324, 1e-9])
+def test_tiny_rates_are_422_at_once(rate, make_service):
+    answer = predict(make_service(POINTS), [[1, 2]], false_reject_rate=rate)
+    assert answer.status_code == 422
+    assert "ask for a rate of at least 1/51" in answer.json()["error"]
+
+
 def test_a_rate_is_422_where_the_model_rejects_nothing(make_service):
     bundle = image_bundle(scorers=None, rejector=False)
     service = make_service(bundle)

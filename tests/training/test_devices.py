@@ -80,6 +80,17 @@ def test_a_device_that_does_not_exist_is_named():
         Devices(Settings(), accelerator="abacus", devices=1)
 
 
+@pytest.mark.parametrize("devices", [0, -1, "-1", "x", "1.5", "1000000", 10**30])
+def test_devices_are_a_number_that_this_machine_can_have(devices):
+    with pytest.raises(OptionError, match=r"devices must be auto or a number from 1 to \d+ on this machine, got "):
+        Devices(Settings(), devices=devices)
+
+
+def test_there_is_at_least_one_node():
+    with pytest.raises(OptionError, match="nodes must be a whole number of at least 1, got 0"):
+        Devices(Settings(), nodes=0)
+
+
 def test_a_strategy_that_does_not_exist_is_refused():
     with pytest.raises(OptionError, match="strategy must be one of 'auto', 'ddp', 'fsdp', got 'dp'"):
         Devices(Settings(), strategy="dp")

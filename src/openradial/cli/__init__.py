@@ -1,5 +1,7 @@
 """The command line: parsing and printing only."""
 
+import atexit
+import gc
 import os
 import sys
 from contextlib import suppress
@@ -11,6 +13,9 @@ FAILURE, WRONG_USE, BROKEN_INPUTS, INTERRUPTED = 1, 2, 3, 130  # exit codes, see
 
 def main() -> None:
     """Run the command ``openradial``. An error is one line; exit code 2 for wrong use, 1 for failure."""
+    # names of files need not be Unicode: \udcff in JSON stands for the byte 0xff
+    getattr(sys.stdout, "reconfigure", lambda **options: None)(errors="backslashreplace")
+    atexit.register(gc.freeze)  # else Python looks for cycles among all objects of torch at its end
     try:
         for package in ("typer", "rich"):
             require(package, "cli", "the command openradial")

@@ -57,6 +57,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "label": (str, "The column of a table that holds the classes."),
         "text": (str, "The column of a table that holds texts; found if it is the only one."),
         "group": (str, "A column of a table: rows with the same value stay in one part of a split."),
+        "near_duplicates": (bool, "Keep resized or compressed copies of an image in one part of a split, too."),
         "columns": (str, "Columns of a table to use, as in a,b; by default all whose type can be used."),
         "drop": (str, "Columns of a table to leave out, as in a,b."),
         "numeric": (str, "Columns of a table to use as numbers, as in a,b."),
@@ -81,10 +82,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
     "Network, head and scores": {
         "model": (str, "A network by name, or module:factory; by default one for the kind of data."),
         "encoder": (str, "A frozen encoder by name, or hf:NAME ...; by default one for photographs and for texts."),
-        "embeddings": (
-            str,
-            "Features computed elsewhere, one row per row of the table: NPY, NPZ or Parquet.",
-        ),
+        "embeddings": (str, "Features computed elsewhere, one row per row of the table: NPY, NPZ or Parquet."),
         "option": (list[str], "An option of the network, as name=value. Repeatable."),
         "weights": (str, "Initial weights: imagenet, or a file."),
         "reset": (str, "Layers that ignore the weights: classifier, fully_connected or none; or closed-form."),
@@ -118,7 +116,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
 
 def fit_command(
     data: Annotated[str | None, typer.Argument(help=DATA)] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the model.")] = Path("model"),
+    out: Annotated[Path | None, typer.Option(help="Folder for the model; by default model.")] = None,
     **given: Any,
 ) -> None:
     """Fit a model that answers a class or unknown, calibrate it and save it.
@@ -139,6 +137,8 @@ def fit_command(
             selected[name] = False
     network_options = dict(map(_pair, selected.pop("option", [])))
     options = {**({} if config is None else read_toml(config)), **selected}
+    configured = options.pop("out", "model")
+    out = Path(str(configured)) if out is None else out
     if network_options:
         options["model_options"] = {**options.get("model_options", {}), **network_options}
     if isinstance(rate := options.get("false_reject_rate"), str):

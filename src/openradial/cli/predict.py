@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 WIDTHS = {"input": 40, "label": 16, "probability": 13, "distance": 10, "p-value": 10}
 MOST_LABEL = 40  # characters
+CONTROL = dict.fromkeys([*range(32), *range(127, 160)], "\ufffd")  # a terminal would obey them
 NUMBERS = ("probability", "distance", "p_value", "unknown_score")
 Write = Callable[[dict[str, Any]], object]
 OutputFormat = StrEnum("OutputFormat", ["TABLE", "JSONL", "CSV"])
@@ -91,13 +92,14 @@ def _table_writer(stream: TextIO, label_width: int) -> Write:
             text = " ".join(str(record["text"])[:200].split())
             name = text if len(text) <= widths["input"] - 2 else f"{text[: widths['input'] - 3]}…"
         if "error" in record:
-            stream.write(f"{name:<{widths['input']}}error: {record['error']}\n")
+            stream.write(f"{name:<{widths['input']}}error: {record['error']}".translate(CONTROL) + "\n")
             return
         label = _cut(record["label"], widths["label"] - 2)
         numbers = (record["probability"], record["distance"], record["p_value"])
         cells = (name, label, *(f"{value:.4f}" if value is not None else "" for value in numbers))
         top = ", ".join(f"{each['class']} {each['probability'] or 0:.2f}" for each in record["top"])
-        stream.write("".join(f"{c:<{width}}" for c, width in zip(cells, widths.values(), strict=True)) + top + "\n")
+        line = "".join(f"{c:<{width}}" for c, width in zip(cells, widths.values(), strict=True)) + top
+        stream.write(line.translate(CONTROL) + "\n")
 
     return write
 

@@ -11,6 +11,7 @@ from openradial.data.batches import Batches, FolderBatches
 from openradial.data.catalog import load, names
 from openradial.data.column_types import infer_types
 from openradial.data.examples import Examples
+from openradial.data.near_duplicates import near_duplicate_groups
 from openradial.data.readers.folder import ImageFolder, compare_classes, scan
 from openradial.data.readers.tables import Table, read_table
 from openradial.data.sources import DataSource, RawInput
@@ -32,5 +33,5 @@ from openradial.data.vocabulary import Vocabulary
 __all__ = ["Batches", "Compose", "DataSource", "Examples", "FolderBatches", "ImageFolder", "Normalise", "RandomFlip"]
 __all__ += ["RandomShift", "RawInput", "Split", "Table", "TableEncoder", "Vocabulary", "compare_classes"]
 __all__ += ["count_duplicates", "divide", "download", "identical_groups", "infer_types", "join_groups", "load"]
-__all__ += ["named_split", "names", "parse_known", "random_split", "read_table", "scan", "sources"]
-__all__ += ["train_test_split"]
+__all__ += ["named_split", "names", "near_duplicate_groups", "parse_known", "random_split", "read_table", "scan"]
+__all__ += ["sources", "train_test_split"]

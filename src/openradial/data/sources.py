@@ -30,6 +30,7 @@ from openradial.data.readers.table_files import RawInput as RawInput
 from openradial.data.readers.tables import Table, classes_of, read_table
 from openradial.data.readers.texts import COLUMN, free_text_column, holds_texts, read_text_folder
 from openradial.errors import DataError, OptionError, listed, nearest
+from openradial.files import check_regular
 
 Data = Examples | Table | ImageFolder
 LABELS = ("y", "label", "labels", "target")  # arrays of an NPZ file that hold classes where none is named
@@ -91,9 +92,9 @@ def open(
         embeddings: A file of features, see :func:`read_embeddings`, one row for each row of the table; the table then
             gives the labels and, in the column ``group``, the groups. A file with both needs no table.
     """
-    path = Path(source).expanduser()
+    path = check_regular(Path(source).expanduser())
     if embeddings is not None:
-        return _open_embeddings(path, Path(embeddings).expanduser(), label, labelled, group)
+        return _open_embeddings(path, check_regular(Path(embeddings).expanduser()), label, labelled, group)
     if path.is_dir():
         return _open_folder(path, label, labelled)
     if ending_of(path) not in TABLES:
@@ -129,10 +130,13 @@ def stream(
     for path in map(str, paths):
         if path == STDIN:
             yield from _stream_lines(sys.stdin if stdin is None else stdin, kind, columns)
-        elif not Path(path).expanduser().exists():
-            yield RawInput(path, None, DataError("there is no such file", path=path))
+            continue
+        try:
+            file = check_regular(Path(path).expanduser(), must_exist=True)
+        except DataError as error:
+            yield RawInput(path, None, error)
         else:
-            yield from _stream_path(Path(path).expanduser(), kind, columns)
+            yield from _stream_path(file, kind, columns)
 
 
 def count_inputs(paths: Iterable[str | Path], kind: str) -> int | None:

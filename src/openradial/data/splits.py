@@ -19,7 +19,7 @@ from openradial.data.readers.columns import Numbers
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
 from openradial.errors import DataError, OptionError, check_count, listed, nearest
-from openradial.files import expecting
+from openradial.files import check_regular, expecting
 
 SPLIT_STREAM = 20471  # any number, so that no data set is drawn from the same random stream
 Ints = NDArray[np.int64]
@@ -278,7 +278,7 @@ def join_groups(first: Tensor, second: Tensor) -> Tensor:
 def read_names(path: Path | str) -> tuple[str, ...]:
     """Return the names in a text file, one per line; empty lines are skipped."""
     with expecting("one class per line in UTF-8", path, "save it as UTF-8"):
-        text = Path(path).read_text(encoding="utf-8-sig")
+        text = check_regular(Path(path)).read_text(encoding="utf-8-sig")
     return tuple(line.strip() for line in text.split("\n") if line.strip())
 
 

@@ -4,7 +4,6 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,13 @@ from torch import Tensor
 
 from openradial.data.inputs.base import in_parts
 from openradial.data.progress import bar
+from openradial.data.workers import limited_threads
 from openradial.encoders.cache import FeatureCache, Key
 from openradial.encoders.registry import Encoder
 from openradial.errors import DataError
 
 BATCH = {"images": 32, "texts": 256}
+HASHED = 64  # inputs that a thread hashes at a time
 SAVED = 1024  # inputs after which features are written to the disk: an interrupted run continues there
 EncodedBatch = tuple[list[int], Tensor]  # indices of inputs, and their features
 
@@ -37,16 +38,15 @@ def encode(
     """
     kind = encoder.inputs.kind
     workers = torch.get_num_threads()
-    with one_thread(), ThreadPoolExecutor(workers) as pool:
-        keys = list(pool.map(_key, inputs))
+    with limited_threads(1), ThreadPoolExecutor(workers) as pool:
+        keys = [key for part in pool.map(lambda part: list(map(_key, part)), in_parts(inputs, HASHED)) for key in part]
         rows = {} if cache is None else cache.read(keys)
         # equal inputs are encoded once; texts of similar length together
         first = {key: i for i, key in reversed(list(enumerate(keys))) if key not in rows}
         missing = sorted(first.values(), key=(lambda i: len(inputs[i])) if kind == "texts" else None)
         with bar("encoding", len(missing), unit=kind) as advance:
-            batches = _encoded(
-                partial(_encode, encoder, inputs, skip_broken), in_parts(missing, BATCH[kind]), pool, workers
-            )
+            one = partial(_encode, encoder, inputs, skip_broken)
+            batches = _encoded(one, in_parts(missing, BATCH[kind]), pool, workers)
             for part in in_parts(batches, SAVED // BATCH[kind]):
                 encoded: dict[Key, Tensor] = {}
                 for indices, z in part:
@@ -59,17 +59,6 @@ def encode(
     width = encoder.num_features + encoder.num_middle
     features = torch.stack([rows[keys[i]] for i in kept]) if kept else torch.empty(0, width)
     return features, torch.tensor(kept, dtype=torch.int64)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let each call of torch use one thread: several inputs at a time use the cores better."""
-    count = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(count)
 
 
 def _encoded(

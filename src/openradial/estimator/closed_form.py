@@ -102,4 +102,4 @@ def _cross_beta(head: ClosedFormRadialHead, known: FeatureSet, seed: int) -> flo
     folds = assign_folds(known.y, groups=known.groups, seed=seed)
     if not folds.any():
         raise OptionError("beta='fit' needs at least 2 different rows, got 1; add rows, or use beta='safe'")
-    return closed_world_beta_of(cross_fit(head, [], known.z, known.y, folds, weights=known.weights).distances, known.y)
+    return closed_world_beta_of(cross_fit(head, [], known, folds).distances, known.y)

@@ -10,7 +10,7 @@ from openradial.fitting.cross import OUTSIDE, FeatureSet, assign_folds
 from openradial.fitting.report import Baseline
 from openradial.metrics import auroc
 
-NAME = "logistic regression"
+NAME, PACKAGES = "logistic regression", ("scipy.optimize", "threadpoolctl")
 FOLDS = 5  # pairs of those that the calibration uses
 STEPS = 100  # of the optimiser, which need not converge completely
 ONE_FOLD, MOST = 3e7, 4e8  # examples x features x classes: from here on one fold is measured, or none
@@ -24,7 +24,7 @@ def fit_baseline(
     folds = assign_folds(known.y, FOLDS, known.groups, seed) if report is None else torch.full_like(known.y, OUTSIDE)
     masks = [folds == fold for fold in range(max(1, int(folds.max()) + 1) if size < ONE_FOLD else 1)]
     try:
-        require("scipy.optimize", "sklearn", NAME)
+        _ = [require(name, "sklearn", NAME) for name in PACKAGES]
     except MissingError as error:
         return None, (f"no baseline: {error}",)
     if size > MOST:
@@ -70,6 +70,7 @@ def logistic_regression(x: Tensor, y: Tensor) -> Tensor:
         return float(value), gradient.flatten().numpy()
 
     options = {"maxiter": STEPS, "maxls": 50, "gtol": 1e-4, "ftol": 64 * np.finfo(float).eps}
-    optimize = require("scipy.optimize", "sklearn", NAME)
-    solution = optimize.minimize(loss, np.zeros(k * (d + 1)), method="L-BFGS-B", jac=True, options=options)
+    optimize, threads = (require(name, "sklearn", NAME) for name in PACKAGES)
+    with threads.threadpool_limits(1, "blas"):  # its products are short: other threads would only wait, on a busy core
+        solution = optimize.minimize(loss, np.zeros(k * (d + 1)), method="L-BFGS-B", jac=True, options=options)
     return torch.from_numpy(solution.x).view(k, d + 1)

@@ -16,8 +16,8 @@ from openradial.fitting.held_out import rounded_up
 from openradial.fitting.novelty import LeftOut, leave_classes_out
 from openradial.fitting.report import Decided
 from openradial.heads import ClosedFormRadialHead, Head
-from openradial.recipe import MIDDLE, OUTPUTS, Recipe
-from openradial.scorers import NeighbourScorer, NormScorer
+from openradial.recipe import OUTPUTS, Recipe
+from openradial.scorers import MahalanobisScorer, NeighbourScorer, NormScorer
 
 FEW_FOLDS = 5  # with wide features, where solving again takes long
 
@@ -54,13 +54,10 @@ def with_scorers(
     """Return a classifier with this fitted head, and with scorers fitted on features of known examples."""
     pairs, kept = recipe.make_scorers(head, weights), reference_rows(len(known.z), seed)
     for layer, scorer in pairs:
-        if layer == MIDDLE:
-            assert known.middle is not None
-            scorer.fit(known.middle, 0 * known.y)
+        if isinstance(scorer, MahalanobisScorer):
+            scorer.fit_statistics(known.statistics(layer, scorer.normalise))
         elif isinstance(scorer, NeighbourScorer):
             scorer.fit(known.z[kept], known.y[kept])
-        elif scorer is not head:
-            scorer.fit(known.z, known.y)
     merge = recipe.make_combination(weights) if pairs else None
     far = NormScorer().fit(known.z) if recipe.far_axis else None
     parts: dict[str, Any] = {"scorers": pairs, "combination": merge, "far_axis": far, "far_layer": OUTPUTS}
@@ -79,9 +76,8 @@ def calibrate_cross(
     count = FEW_FOLDS if head.sums.statistics.num_features > WIDE else FOLDS
     _check_enough(known, rate, count)
     folds = assign_folds(known.y, count, known.groups, seed)
-    scorers = [scorer for layer, scorer in model.layer_scorers() if layer != MIDDLE and scorer is not head]
-    middle = known.middle if MIDDLE in model.layers else None
-    result = cross_fit(head, scorers, known.z, known.y, folds, recipe.outliers, seed, known.weights, middle)
+    scorers = [pair for pair in model.layer_scorers() if pair[1] is not head]
+    result = cross_fit(head, scorers, known, folds, recipe.outliers, seed)
     model = model.replace(rejector=Rejector(rate))
     if not (model.layers and fit_combination(model, result.scores)):
         model = model.replace(scorers=None, combination=None)

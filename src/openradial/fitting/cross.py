@@ -7,7 +7,7 @@ examples. So every example trains the final classifier, and those in folds have 
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import torch
@@ -42,6 +42,7 @@ class FeatureSet:
     groups: Tensor | None = None
     weights: Tensor | None = None  # of the examples in the solution of the head; nothing else uses them
     middle: Tensor | None = None
+    _statistics: dict[tuple[str, bool], ClassStatistics] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     @torch.no_grad()
@@ -52,6 +53,17 @@ class FeatureSet:
         parts = ((*hidden_layers(net, x, names).values(), y) for x, y in batches)
         z, *middle, y = (torch.cat(column) for column in zip(*parts, strict=True))
         return cls(z, y, groups, middle=middle[0] if middle else None)
+
+    def rows(self, layer: str, normalise: bool = False) -> tuple[Tensor, Tensor]:
+        """Return the features of a layer, of length 1 if asked, and labels: a middle layer has one class."""
+        z, y = (self.z, self.y) if layer != MIDDLE or self.middle is None else (self.middle, 0 * self.y)
+        return unit_length(z) if normalise else z, y
+
+    def statistics(self, layer: str, normalise: bool) -> ClassStatistics:
+        """Return the statistics of :meth:`rows`, which are computed once."""
+        if (key := (layer, normalise)) not in self._statistics:
+            self._statistics[key] = ClassStatistics.of(*self.rows(*key), int(self.y.max()) + 1)
+        return self._statistics[key]
 
     def threads(self, recipe: Recipe) -> int:
         """Return the number of threads for a fit: one for small data, where others wait more than they compute."""
@@ -96,25 +108,19 @@ def assign_folds(y: Tensor, count: int = FOLDS, groups: Tensor | None = None, se
 @torch.no_grad()
 def cross_fit(
     head: ClosedFormRadialHead,
-    scorers: list[Scorer],
-    z: Tensor,
-    y: Tensor,
+    scorers: Sequence[tuple[str, Scorer]],
+    known: FeatureSet,
     folds: Tensor | Sequence[Tensor],
     outliers: Sequence[str] = (),
     seed: int = 0,
-    weights: Tensor | None = None,
-    middle: Tensor | None = None,
 ) -> OutOfFold:
-    """Score examples under head and scorers without their fold; they were fitted on all examples ``(n, d), (n,)``.
+    """Score examples under the head, which was fitted on all of them, and scorers of layers without their fold.
 
     ``folds`` has the fold of each example, or a mask ``(n,)`` per fold; these may overlap.
-    ``outliers`` are kinds of outliers to make from each fold, see :func:`openradial.training.make_outliers`;
-    ``weights``, ``(n,)``, those with which the head was fitted. The last score is that of the features ``middle``, if
-    they are given.
+    ``outliers`` are kinds of outliers to make from each fold, see :func:`openradial.training.make_outliers`.
     """
-    others = [(z, _without(scorer, z, y, seed)) for scorer in scorers]
-    if middle is not None:
-        others.append((middle, _without(MahalanobisScorer(shrinkage="oas"), middle, 0 * y, seed)))
+    z, y, weights = known.z, known.y, known.weights
+    others = [_without(scorer, layer, known, seed) for layer, scorer in scorers]
     masks = [folds == fold for fold in range(int(folds.max()) + 1)] if isinstance(folds, Tensor) else folds
     made = [z[:0] for _ in masks]
     for fold, here in enumerate(masks if outliers else ()):  # one after the other: they share the random numbers
@@ -123,14 +129,14 @@ def cross_fit(
             made[fold] = make_outliers(z[here], y[here], outliers)
 
     @torch.no_grad()  # each thread has its own mode
-    def score(fold: int) -> tuple[Tensor, ...]:
+    def score_fold(fold: int) -> tuple[Tensor, ...]:
         here = masks[fold]
         rows = here.nonzero().squeeze(1)
         x, labels = z[rows], y[rows]
         without = head.without(head.sums_of(x, labels, None if weights is None else weights[rows]))
         result, o = without.compute(x), without.outputs(x)
         assert result.distances is not None
-        columns = [result.unknown_score, *(make(here).unknown_score(each[rows]) for each, make in others)]
+        columns = [result.unknown_score, *(score(here) for score in others)]
         scores = torch.stack([each.double() for each in columns], 1)
         projections = projection(o.double(), head.scale)
         far = without.distances(made[fold])
@@ -138,33 +144,31 @@ def cross_fit(
 
     workers = torch.get_num_threads()  # a fold each, which uses the cores better than all of them for one fold
     with limited_threads(1), ThreadPoolExecutor(workers) as pool:
-        parts = list((map if workers == 1 else pool.map)(score, range(len(masks))))
+        parts = list((map if workers == 1 else pool.map)(score_fold, range(len(masks))))
     rows, *columns, outside = (torch.cat(column) for column in zip(*parts, strict=True))
     back = rows.argsort(stable=True)
     rows, folds, nearest, distances, scores, projections = rows[back], *(column[back] for column in columns)
     return OutOfFold(rows, folds, y[rows], nearest, distances, scores, projections, outside)
 
 
-def _without(scorer: Scorer, z: Tensor, y: Tensor, seed: int) -> Callable[[Tensor], Scorer]:
-    """Return what makes the scorer without the examples of a mask."""
-    settings, kind = scorer.settings(), type(scorer)
+def _without(scorer: Scorer, layer: str, known: FeatureSet, seed: int) -> Callable[[Tensor], Tensor]:
+    """Return what scores the examples of a mask by the scorer without them."""
+    settings, kind, z = scorer.settings(), type(scorer), known.rows(layer)[0]
     if isinstance(scorer, MahalanobisScorer) and scorer.shrinkage != "ledoit-wolf":
-        rows = unit_length(z) if scorer.normalise else z
-        count = int(y.max()) + 1
-        total = ClassStatistics.of(rows, y, count)
+        total, (rows, y) = known.statistics(layer, scorer.normalise), known.rows(layer, scorer.normalise)
 
-        def without(here: Tensor) -> Scorer:
-            part = ClassStatistics.of(rows[here], y[here], count)
-            return MahalanobisScorer(**settings).fit_statistics(total - part)
+        def without(here: Tensor) -> Tensor:
+            rest = total - ClassStatistics.of(rows[here], y[here], total.num_classes)
+            return MahalanobisScorer(**settings).fit_statistics(rest, once=True).unknown_score(z[here])
 
         return without
     kept = reference_rows(len(z), seed) if isinstance(scorer, NeighbourScorer) else torch.arange(len(z))
 
-    def make(here: Tensor) -> Scorer:
+    def score(here: Tensor) -> Tensor:
         rest = kept[~here[kept]]
-        return kind(**settings).fit(z[rest], y[rest])
+        return kind(**settings).fit(z[rest], known.y[rest]).unknown_score(z[here])
 
-    return make
+    return score
 
 
 def reference_rows(count: int, seed: int = 0) -> Tensor:

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from openradial import encoders
 from openradial.data.examples import Examples
+from openradial.data.near_duplicates import near_duplicate_groups
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
-from openradial.data.sources import Data, DataSource
+from openradial.data.sources import Data, DataSource, indices, subset
 from openradial.encoders import Encoder, FeatureCache
 from openradial.errors import DataError, FetchError, MissingError, OptionError, nearest
 from openradial.fitting.options import FitOptions
@@ -24,13 +26,18 @@ BETTER = {"efficientnet_lite0": LARGER, "mobilenetv2": LARGER, "wordllama": TRAN
 
 def encode_source(options: FitOptions, source: DataSource) -> tuple[DataSource, Encoder | None, tuple[str, ...]]:
     """Return the source as features, the encoder and notes; the source itself and None where a network is trained."""
+    if options.near_duplicates and source.kind != "images":
+        raise OptionError(f"near_duplicates is for images, and {source.name} holds {source.kind}; leave it out")
     encoder, notes = _choose(options, source)
     if encoder is None:
         return source, None, notes
-    train = _features(encoder, source.train, options.skip_broken)
-    test = None if source.test is None else _features(encoder, source.test, options.skip_broken)
+    train, kept = _features(encoder, source.train, options.skip_broken)
+    test = None if source.test is None else _features(encoder, source.test, options.skip_broken)[0]
     notes += broken_notes(source, train, test)
-    return DataSource(source.name, "points", train, test, source.label), encoder, notes
+    groups = None
+    if options.near_duplicates:
+        groups = near_duplicate_groups(subset(source.train, indices(source.train).select(kept)))
+    return DataSource(source.name, "points", train, test, source.label, groups=groups), encoder, notes
 
 
 def _choose(options: FitOptions, source: DataSource) -> tuple[Encoder | None, tuple[str, ...]]:
@@ -91,12 +98,13 @@ def broken_notes(source: DataSource, train: Data, test: Data | None) -> tuple[st
     return (f"left out, broken: {number:,}; openradial data scan {source.name} names them",) if number else ()
 
 
-def _features(encoder: Encoder, data: Data, skip_broken: bool) -> Examples:
+def _features(encoder: Encoder, data: Data, skip_broken: bool) -> tuple[Examples, Tensor]:
+    """Return features, and the indices of the inputs that could be read."""
     cache = None if encoder.name == "tfidf" else FeatureCache(encoder.key)
     features, kept = encoders.encode(encoder, _raw(data), cache=cache, skip_broken=skip_broken)
     if not len(kept):
         raise DataError("no image can be read")
-    return Examples(features, data.labels[kept], data.classes)
+    return Examples(features, data.labels[kept], data.classes), kept
 
 
 def _raw(data: Data) -> Sequence[Any]:

@@ -23,7 +23,7 @@ from openradial.fitting.report import LeftOutReport
 from openradial.heads import ClosedFormRadialHead
 from openradial.heads.radial import RadialScore
 from openradial.metrics import auroc
-from openradial.recipe import MIDDLE, Recipe
+from openradial.recipe import Recipe
 from openradial.scorers import Combination
 from openradial.scorers.combination import upper_tail
 
@@ -104,15 +104,13 @@ def leave_classes_out(head: ClosedFormRadialHead, recipe: Recipe, known: Feature
     """
     if head.num_classes < LEAST_CLASSES:
         return None
-    pairs = recipe.make_scorers(head, (1.0, 1.0, 1.0))
-    scorers = [scorer for layer, scorer in pairs if layer != MIDDLE and scorer is not head]
-    middle = known.middle if MIDDLE in recipe.layers else None
+    scorers = [pair for pair in recipe.make_scorers(head, (1.0, 1.0, 1.0)) if pair[1] is not head]
     is_slow = head.sums.statistics.num_features > WIDE or known.z.shape[1] > WIDE
     rounds = classes_by_round(known.y, head.num_classes, FEW_ROUNDS if is_slow else ROUNDS, seed)
     folds = assign_folds(known.y, FOLDS, known.groups, seed)
     novel = torch.stack([torch.isin(known.y, classes) for classes in rounds])  # (rounds, n)
     out = [each | (folds == fold) for fold, each in enumerate(novel)]  # an empty class is never the nearest one
-    result = cross_fit(head, scorers, known.z, known.y, out, seed=seed, weights=known.weights, middle=middle)
+    result = cross_fit(head, scorers, known, out, seed=seed)
     by_round = result.folds.argsort(stable=True)
     columns = (result.scores, result.labels, novel[result.folds, result.rows], result.projections, result.nearest)
     return LeftOut(*(column[by_round] for column in columns))

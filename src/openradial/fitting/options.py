@@ -1,8 +1,9 @@
 """What to fit on what, as plain values: the arguments of fit, of the command line and of a TOML file."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any, Literal, Self
 
 from openradial.conformal.inputs import check_rate
@@ -13,6 +14,8 @@ from openradial.training import Settings
 from openradial.training.settings import checked_names
 
 COLUMNS = ("columns", "drop", "numeric", "categorical")  # options that name columns of a table
+FLAGS = ("near_duplicates", "rotations")
+TEXTS = ("label", "text", "group", "model", "encoder", "embeddings", "weights", "views")
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class FitOptions:
         label: the column of a table that holds the classes.
         text: the column of a table that holds texts; found where it is the only one besides the label.
         group: a column of a table; rows with the same value are never separated by a split.
+        near_duplicates: images that are copies of each other, resized or compressed again, are never separated by a
+            split either, see :func:`openradial.data.near_duplicate_groups`.
         columns: the columns of a table to use, by default all; ``drop`` those to leave out. Their types are inferred,
             see :func:`openradial.data.infer_types`, except those of ``numeric`` and ``categorical`` columns. Lists of
             names, or names separated by commas.
@@ -81,6 +86,7 @@ class FitOptions:
     label: str | None = None
     text: str | None = None
     group: str | None = None
+    near_duplicates: bool = False
     columns: str | Sequence[str] = ()
     drop: str | Sequence[str] = ()
     numeric: str | Sequence[str] = ()
@@ -121,6 +127,10 @@ class FitOptions:
     training: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in (*TEXTS, *COLUMNS, "known", "novel"):
+            kind, wanted = (str | PathLike, "a text") if name in TEXTS else (Iterable, "a text or a list of texts")
+            if not isinstance(value := getattr(self, name), kind | None):
+                raise OptionError(f"{name} must be {wanted}, got {value!r}")
         for name in COLUMNS:
             object.__setattr__(self, name, _split(getattr(self, name)))
         if both := set(self.numeric) & set(self.categorical):
@@ -129,7 +139,7 @@ class FitOptions:
             check_rate("false_reject_rate", self.false_reject_rate)
         elif self.finetune or self.method in ("best", "gradient"):
             raise OptionError("false_reject_rate='auto' is for closed form alone; give a number, such as 0.05")
-        check_count("seed", self.seed, least=0)
+        check_count("seed", self.seed, least=0, most=2**63 - 1)  # what torch takes
         check_choice("reset", self.reset, ("classifier", "fully_connected", "none", "closed-form"))
         check_choice("method", self.method, ("auto", "best", "gradient", "closed-form"))
         check_choice("calibration", self.calibration, ("auto", "split", "cross"))
@@ -153,7 +163,7 @@ class FitOptions:
             raise OptionError("name either the known classes or the novel ones, got both; the rest is the other side")
         for name in ("shift", "cutout"):
             check_count(name, getattr(self, name) or 0, least=0)
-        for name in ("skip_broken", "flip", "neighbours", "far_axis", "baseline", "finetune", "rotations"):
+        for name in ("skip_broken", "flip", "neighbours", "far_axis", "baseline", "finetune", *FLAGS):
             value = getattr(self, name)
             if not isinstance(value, bool) and not (name in ("flip", "far_axis") and value is None):
                 raise OptionError(f"{name} must be true or false, got {value!r}")
@@ -175,6 +185,9 @@ class FitOptions:
         checked_names(values, [*names, *settings])
         if "data" not in values:
             raise OptionError("a model needs data: name a folder, a table or a data set, such as data = 'digits'")
+        for name in ("training", "model_options"):
+            if not isinstance(values.get(name, {}), Mapping):
+                raise OptionError(f"{name} must be a table of names and values, got {values[name]!r}")
         training = {**values.get("training", {}), **{name: values[name] for name in values if name in settings}}
         return cls(**{name: value for name, value in values.items() if name in names} | {"training": training})
 

@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -95,6 +96,9 @@ def fit(
         options: fields of :class:`~openradial.fitting.FitOptions` and of :class:`openradial.training.Settings`.
     """
     began = time.monotonic()
+    for name, value in {"resume": resume, "overwrite": overwrite, "tensorboard": tensorboard}.items():
+        if not isinstance(value, bool):  # a text from a file would count as true
+            raise OptionError(f"{name} must be true or false, got {value!r}")
     wanted = FitOptions.from_mapping({"data": name_of(data), **options})
     stage = partial(bar, total=None) if show_progress else nullcontext
     is_table = isinstance(data, str | Path) and ending_of(Path(data)) in TABLES  # others have their own bars
@@ -204,9 +208,17 @@ def _fit_closed_form(
     known = FeatureSet.of(net, prepared.batches(prepared.train, CHUNK), prepared.groups)
     if known.middle is not None and recipe.layers:
         recipe = replace(recipe, layers=(*recipe.layers, MIDDLE))
-    with limited_threads(known.threads(recipe)):
-        leaving = partial(has_time, "leaving known classes out, so the detection of novel ones is not estimated")
-        model, left_out = fit_closed_form(net, recipe, classes, known, seed, leaving)
+    beside = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,))
+    baseline: Future[dict[str, Any]] | None = None
+
+    def has_time_to_leave_out() -> bool:  # called when the head is fitted
+        nonlocal baseline
+        if options.baseline and deadline is None:  # beside the folds, which do not keep all cores busy
+            baseline = beside.submit(_baseline, prepared, net, known, seed)
+        return has_time("leaving known classes out, so the detection of novel ones is not estimated")
+
+    with beside, limited_threads(known.threads(recipe)):  # which restores the number for all threads, too
+        model, left_out = fit_closed_form(net, recipe, classes, known, seed, has_time_to_leave_out)
         decided, chosen = None, list[str]()
         if isinstance(rate, str):
             used = prepared.train if prepared.calibration is None else prepared.calibration
@@ -218,7 +230,9 @@ def _fit_closed_form(
             held_out = None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK)
             model = calibrate_fitted(model, recipe, rate, held_out, prepared.batches(prepared.calibration, CHUNK))
         values: dict[str, Any] = {"expected_detection": expected_detection(model, rate, left_out)}
-    if options.baseline and has_time("a baseline"):
+    if baseline is not None:
+        values |= baseline.result()
+    elif options.baseline and has_time("a baseline"):
         values |= _baseline(prepared, net, known, seed)
     values["notes"] = (*chosen, *values.get("notes", ()), *skipped)
     report = _measured(model, prepared, began, decided, **values)

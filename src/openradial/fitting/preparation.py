@@ -12,6 +12,7 @@ from openradial.data.batches import Batches, BatchOptions, FolderBatches
 from openradial.data.column_types import ColumnType
 from openradial.data.examples import Examples
 from openradial.data.inputs import ImageInputs, Inputs, PointInputs, SequenceInputs, TableInputs
+from openradial.data.near_duplicates import near_duplicate_groups
 from openradial.data.readers.columns import Words
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
@@ -106,7 +107,7 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
         broken, source = broken_notes(source, loaded.train, loaded.test), loaded
     split = options.split(source.classes)
     source, column_notes = choose_columns(options, source, split)
-    source, groups, notes = _groups(source, options.group)
+    source, groups, notes = _groups(source, options.group, options.near_duplicates)
     known, novel = divide(indices(source.train), split)
     has_test = source.test is not None
     if is_cross(options, method, len(known)):
@@ -162,17 +163,21 @@ def is_cross(options: FitOptions, method: MethodName, examples: int) -> bool:
     return options.calibration == "cross"
 
 
-def _groups(source: DataSource, column: str | None) -> tuple[DataSource, Tensor, list[str]]:
+def _groups(source: DataSource, column: str | None, near: bool) -> tuple[DataSource, Tensor, list[str]]:
     """Return the source without the column of groups, the group of each example, and a note about duplicates.
 
-    Identical inputs are one group, so that no split separates them.
+    Identical inputs are one group, and near-duplicates if ``near`` is true, so that no split separates them.
     """
     groups, notes = identical_groups(source.train), []
     if duplicates := count_duplicates(groups):
         notes.append(f"{duplicates:,} of {len(groups):,} examples are duplicates; no split separates them")
+    if near:  # of images whose features are fitted, the groups come with the features
+        groups = join_groups(groups, near_duplicate_groups(source.train) if source.groups is None else source.groups)
+        number = count_duplicates(groups) - duplicates
+        notes.append(f"{number:,} of {len(groups):,} images are near-duplicates; no split separates them")
     if column is None:
         return source, groups, notes
-    if source.groups is not None:
+    if source.groups is not None and not near:
         return source, join_groups(groups, source.groups), notes
     if not isinstance(source.train, Table):
         raise OptionError(f"group names a column of a table, and {source.name} holds {source.kind}")

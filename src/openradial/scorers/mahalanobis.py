@@ -42,10 +42,15 @@ class MahalanobisScorer(FeatureScorer):
         self, *, relative: bool = False, normalise: bool = False, shrinkage: Shrinkage = "ledoit-wolf"
     ) -> None:
         super().__init__()
+        self._solves = False  # whether whitening matrices are Cholesky factors, to be inverted for each score
         is_share = isinstance(shrinkage, int | float) and not isinstance(shrinkage, bool) and 0 <= shrinkage <= 1
         if not (is_share or shrinkage in ("ledoit-wolf", "oas")):
             raise OptionError(f"shrinkage must be 'ledoit-wolf', 'oas' or a number from 0 to 1, got {shrinkage!r}")
         self.relative, self.normalise, self.shrinkage = bool(relative), bool(normalise), shrinkage
+
+    @property
+    def is_fitted(self) -> bool:
+        return super().is_fitted and (not self.relative or len(self.overall_whitening) > 0)
 
     def fit(self, z: Tensor, y: Tensor | None = None) -> Self:
         """Fit the class means and the covariances."""
@@ -54,6 +59,7 @@ class MahalanobisScorer(FeatureScorer):
         labels = check_classes(y, len(z)).to(z.device) if y is not None else torch.zeros_like(rows[:, 0]).long()
         present, labels = torch.unique(labels, return_inverse=True)
         self._check_count(len(present))
+        self._solves = False
         counts = labels.bincount().unsqueeze(1)
         self.means = rows.new_zeros(len(present), rows.shape[1]).index_add(0, labels, rows) / counts
         self.overall_mean = rows.mean(0)
@@ -62,11 +68,13 @@ class MahalanobisScorer(FeatureScorer):
         self.overall_whitening = self._whitening(rows - self.overall_mean) if self.relative else rows[:0]
         return self
 
-    def fit_statistics(self, statistics: ClassStatistics) -> Self:
+    def fit_statistics(self, statistics: ClassStatistics, *, once: bool = False) -> Self:
         """Fit from the statistics of the features; with ``normalise`` they must be those of rows of length 1.
 
         Ledoit and Wolf's shrinkage needs the features themselves, so ``shrinkage`` must be ``"oas"`` or a number.
+        ``once`` is faster for scores of fewer rows than features, after which the scorer is not kept.
         """
+        self._solves = once
         if self.shrinkage == "ledoit-wolf":
             raise OptionError(
                 "shrinkage='ledoit-wolf' needs features, got statistics; take shrinkage='oas' or a number"
@@ -84,11 +92,13 @@ class MahalanobisScorer(FeatureScorer):
     def _score(self, z: Tensor) -> Tensor:
         rows = unit_length(z) if self.normalise else z
         deviations, means = rows - self.overall_mean, self.means.double() - self.overall_mean
-        whitening = self.whitening.double()
-        score = squared_distances(deviations @ whitening, means @ whitening).amin(1)
+        score = squared_distances(*(self._whiten(each, self.whitening) for each in (deviations, means))).amin(1)
         if not self.relative:
             return score
-        return score - (deviations @ self.overall_whitening.double()).square().sum(1)
+        return score - self._whiten(deviations, self.overall_whitening).square().sum(1)
+
+    def _whiten(self, rows: Tensor, by: Tensor) -> Tensor:
+        return torch.linalg.solve_triangular(by.double(), rows.T, upper=False).T if self._solves else rows @ by.double()
 
     def _check_count(self, classes: int) -> None:
         if self.relative and classes == 1:
@@ -115,7 +125,7 @@ class MahalanobisScorer(FeatureScorer):
                 f"the covariance of the features is singular with shrinkage={self.shrinkage!r}; take a larger "
                 "shrinkage, or features that vary"
             )
-        inverse: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
+        inverse: Tensor = factor.T if self._solves else torch.linalg.solve_triangular(factor, identity, upper=False)
         return inverse.T
 
 

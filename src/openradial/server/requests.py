@@ -31,6 +31,7 @@ class RequestError(OpenRadialError):
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         self.status = status
+        message = message.encode("utf-8", "replace").decode()  # a message may quote half of a surrogate pair
         self.message = message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 1]}…"
         super().__init__(self.message)
         self.headers = dict(headers or {})

@@ -5,9 +5,10 @@ what comes back. ``OutlierObjective`` adds outliers made from the batch. :mod:`o
 writes the files of a run.
 """
 
+from openradial.data.workers import limited_threads
 from openradial.nn.objective import BatchSource, Objective
 from openradial.training import checkpoint
-from openradial.training.devices import Devices, limited_threads, threads_for
+from openradial.training.devices import Devices, threads_for
 from openradial.training.loop import History, ObjectiveLike, Record, fit
 from openradial.training.outliers import DEFAULTS, MAKERS, OutlierObjective, make_outliers
 from openradial.training.settings import Settings

@@ -6,15 +6,14 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from openradial.errors import OptionError, check_choice, require
+from openradial.errors import OptionError, check_choice, check_count, require
 from openradial.training.settings import Settings, make_optimiser
 from openradial.training.sharding import check_can_shard, release_process_groups, shard
 
@@ -44,16 +43,20 @@ class Devices:
         if devices == "auto":  # as torchrun set them, else one device
             devices = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
             nodes = int(os.environ["WORLD_SIZE"]) // devices if "LOCAL_WORLD_SIZE" in os.environ else nodes
+        count, most = int(devices) if str(devices).isdecimal() else 0, max(8, 4 * (os.cpu_count() or 1))
+        if not 0 < count <= most:
+            raise OptionError(f"devices must be auto or a number from 1 to {most} on this machine, got {devices!r}")
+        check_count("nodes", nodes)
         if settings.precision == "float16" and accelerator in ("cpu", "auto") and not torch.cuda.is_available():
             raise OptionError("float16 needs a GPU that scales gradients, got a CPU; use bfloat16 or float32")
         if self.shards:
-            check_can_shard(settings, int(devices) * nodes)
-        if self.shards or (strategy == "auto" and int(devices) * nodes > 1):
+            check_can_shard(settings, count * nodes)
+        if self.shards or (strategy == "auto" and count * nodes > 1):
             strategy = "ddp"  # Fabric starts the processes; set_up decides what each of them holds
         try:
             precision = PRECISIONS[settings.precision]
             self.fabric: Any = fabric.Fabric(
-                accelerator=accelerator, devices=devices, num_nodes=nodes, strategy=strategy, precision=precision
+                accelerator=accelerator, devices=count, num_nodes=nodes, strategy=strategy, precision=precision
             )
         except (RuntimeError, ValueError) as error:
             raise OptionError(
@@ -155,14 +158,3 @@ def threads_for(net: nn.Module, x: Tensor, batch_size: int) -> int:
                 positions = 1
             largest = max(largest, batch_size * positions * parameter.numel())
     return 1 if largest < ONE_THREAD_BELOW else torch.get_num_threads()
-
-
-@contextmanager
-def limited_threads(threads: int) -> Iterator[None]:
-    """Let torch use ``threads`` CPU threads inside the context."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -15,6 +15,7 @@ from torch import nn, optim
 from torch.optim.swa_utils import AveragedModel
 
 from openradial.errors import OptionError, check_choice, nearest
+from openradial.files import check_regular
 
 OptimiserName = Literal["adam", "adamw", "rmsprop", "sgd"]
 ScheduleName = Literal["constant", "linear", "cosine", "step"]
@@ -103,10 +104,10 @@ def read_toml(path: Path | str) -> dict[str, Any]:
     """Read a TOML file."""
     path = Path(path)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(check_regular(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise OptionError(f"the settings file {path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise OptionError(f"{path} is not a TOML file: {error}") from error
 
 

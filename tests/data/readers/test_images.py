@@ -114,6 +114,18 @@ def test_transparent_16_bit_grey_is_laid_on_white(tmp_path):
     assert read(tmp_path, encoded(image, "PNG", transparency=700), channels=1)[0, 0].tolist() == [2, 255]
 
 
+def test_pixels_that_pillow_does_not_convert_are_refused(tmp_path):
+    with pytest.raises(
+        DataError, match=r"the image has pixels of a kind that Pillow does not convert .*; save it as RGB"
+    ):
+        read(tmp_path, encoded(Image.new("LAB", (4, 4)), "TIFF"), channels=1)
+
+
+def test_a_name_with_a_zero_byte_is_refused():
+    with pytest.raises(DataError, match=r"the image cannot be read \(its name has a zero byte\)"):
+        read_image("a\0.png")
+
+
 @pytest.mark.parametrize("values", [np.float32([[0.5]]), np.int32([[70_000]]), np.int32([[-1]])])
 def test_pixels_of_unknown_scale_are_refused(tmp_path, values):
     with pytest.raises(DataError, match="has 32-bit pixels, whose scale is not known; convert it to 8 or 16 bits"):

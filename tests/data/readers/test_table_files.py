@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openradial.data.readers import table_files
 from openradial.data.readers.columns import MISSING, Numbers, Words
 from openradial.data.readers.table_files import CHUNK, read_columns, table_errors
 from openradial.errors import DataError, MissingError
@@ -316,3 +317,13 @@ def test_words_keep_sorted_categories():
     column = Words(np.array([0, 1, -1]), ("a", "b"))
     assert column.missing().tolist() == [False, False, True]
     assert shown(column.select(np.array([2, 0]))) == [None, "a"]
+
+
+def test_many_columns_are_checked_at_once():
+    class Names(list):
+        def count(self, value):
+            pytest.fail("each of many names is compared with all others, which takes minutes")
+
+    table_files._check_unique(Names(map(str, range(1000))))
+    with pytest.raises(DataError, match="column names must differ, got 2 of this name; rename one"):
+        table_files._check_unique(Names("abca"))

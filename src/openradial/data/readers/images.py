@@ -40,6 +40,8 @@ Cut = tuple[Pixels, str]  # pixels (size, size, c), and the kind of the file the
 
 def read_bytes(path: str | PathLike[str]) -> bytes:
     """Return the bytes of a file; the message of a DataError continues "the image ..."."""
+    if "\0" in os.fspath(path):
+        raise DataError("cannot be read (its name has a zero byte)")
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe or a device might never end
             raise DataError("is not a regular file")
@@ -247,7 +249,10 @@ def _in_channels(image: "Image", channels: int) -> tuple["Image", str]:
     elif kind == "alpha":
         image = image.convert("RGBA")
         image = _pillow().alpha_composite(_pillow().new("RGBA", image.size, "white"), image)
-    return image if image.mode == mode else image.convert(mode), kind
+    try:
+        return image if image.mode == mode else image.convert(mode), kind
+    except ValueError as error:
+        raise DataError(f"has pixels of a kind that Pillow does not convert ({error}); save it as RGB") from error
 
 
 def _in_8_bits(image: "Image") -> "Image":

@@ -10,6 +10,7 @@ import json
 import sys
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -352,9 +353,9 @@ def _checked_header(names: list[str]) -> list[str]:
 
 
 def _check_unique(names: Sequence[str]) -> None:
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise DataError(f"column names must differ, got {len(twice)} of this name; rename one", column=twice[0])
+    name, count = Counter(names).most_common(1)[0] if names else ("", 0)
+    if count > 1:
+        raise DataError(f"column names must differ, got {count} of this name; rename one", column=name)
 
 
 def _ragged(values: Sequence[str], names: Sequence[str], row: int) -> DataError:
