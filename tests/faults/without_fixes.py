@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "without_fixes.json"
-TIMEOUT = 120
+TIMEOUT = 300
 BATCHING, HTTP = "tests/server/test_batching.py", "tests/server/test_http_server.py"
 FIXES = [
     (1, "a rate of 1e-300 counts down one by one", "conformal/calibration.py",

@@ -110,7 +110,9 @@ def test_what_a_run_left_that_was_killed_before_its_first_checkpoint_is_removed(
     stopped = training_folder(tmp_path / "model")
     stopped.mkdir()
     (stopped / ".last.safetensors.part").touch()
-    quick(table, tmp_path / "model")
+    left = []
+    quick(table, tmp_path / "model", on_start=lambda prepared, settings: left.append(stopped.exists()))
+    assert left == [False]  # before training, not only at its end
     assert sorted(os.listdir(tmp_path)) == ["model", "t.csv"]
 
 
