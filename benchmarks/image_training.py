@@ -21,6 +21,7 @@ from benchmarks.from_scratch import SPLITS
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table
 from openradial.data import load
+from openradial.data.inputs import ImageInputs
 from openradial.files import write_text
 from openradial.heads import RadialHead
 from openradial.metrics import auroc
@@ -55,7 +56,9 @@ def run(way: str, pair: int, epochs: int) -> dict[str, Any]:
     options: dict[str, Any] = {"method": "gradient", "epochs": length, "baseline": False, "show_progress": False}
     model = openradial.fit(pairs, **options | WAYS[way])
     minutes = (time.process_time() - began) / 60
-    normalise, net = model.preprocessing.normalise(), model.net.eval()
+    inputs, net = model.preprocessing, model.net.eval()
+    assert isinstance(inputs, ImageInputs)
+    normalise = inputs.normalise()
 
     @torch.no_grad()
     def of(indices: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -36,7 +36,7 @@ from openradial.fitting.cross import FeatureSet, assign_folds, cross_fit
 from openradial.metrics import auroc
 from openradial.models.features import Features
 from openradial.models.imagenet import STAGES
-from openradial.recipe import closed_form_recipe
+from openradial.recipe import OUTPUTS, closed_form_recipe
 from openradial.scorers import Combination, MahalanobisScorer
 from paper.imagenet.tiny_imagenet import tiny_imagenet
 
@@ -64,12 +64,15 @@ CHANGES: dict[str, Callable[[Image.Image], Image.Image]] = {
 MILD = ("JPEG 75", "51 pixels")  # such photographs should not be called unknown
 
 
+CHANNELS = 32 + sum(stage[4] for stage in STAGES)  # of the stem and all stages
+
+
 class Stages(NamedTuple):
     """An encoder with mean and standard deviation of each channel of the stem and of every stage."""
 
     encoder: Encoder
     num_features: int = LAST
-    num_middle: int = 2 * (32 + sum(stage[4] for stage in STAGES))
+    num_middle: int = 2 * CHANNELS
 
     @property
     def inputs(self) -> Any:
@@ -148,7 +151,8 @@ def measure(data: dict[str, Tensor], count: int, seed: int) -> dict[str, dict[st
     scores = {name: model.layer_scores([part[:, :LAST]]) for name, part in parts.items()}
     scorers: list[Any] = [scorer for scorer in model.scorers if scorer is not model.head]
     head, folds, results = model.head, assign_folds(y, FOLDS, None, seed), {}
-    without = cross_fit(head, scorers, z[:, :LAST], y, folds, (), seed).scores  # type: ignore[arg-type]
+    layers = [(OUTPUTS, scorer) for scorer in scorers]
+    without = cross_fit(head, layers, FeatureSet(z[:, :LAST], y), folds, (), seed).scores  # type: ignore[arg-type]
     for layer in LAYERS:
         at, last = columns_of(layer), torch.empty(len(y), 1, dtype=torch.float64)
         for fold in range(FOLDS):

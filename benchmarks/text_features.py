@@ -28,10 +28,10 @@ from benchmarks.pretrained import encode
 from benchmarks.run import RESULTS, table
 from openradial import encoders
 from openradial.files import write_text
-from openradial.fitting.cross import FOLDS, assign_folds, cross_fit
+from openradial.fitting.cross import FOLDS, FeatureSet, assign_folds, cross_fit
 from openradial.fitting.novelty import classes_by_round
 from openradial.metrics import auroc
-from openradial.recipe import closed_form_recipe
+from openradial.recipe import OUTPUTS, closed_form_recipe
 from openradial.scorers import NeighbourScorer, Scorer
 from openradial.scorers.base import squared_distances
 
@@ -277,9 +277,10 @@ def by_weight(z: Tensor, labels: Tensor, known: int, split: int) -> dict[str, li
     head = recipe.make_closed_form_head(tuple(map(str, range(known))), z.shape[1], split).fit(z, y)
     folds, left = assign_folds(y, FOLDS, seed=split), classes_by_round(y, known, seed=split)
     novel = torch.stack([torch.isin(y, classes) for classes in left])
-    scorers: list[Scorer] = [NeighbourScorer(k, reduce="mean", normalise=True) for k in (1, 2, 3)]
+    near = (NeighbourScorer(k, reduce="mean", normalise=True) for k in (1, 2, 3))
+    scorers: list[tuple[str, Scorer]] = [(OUTPUTS, scorer) for scorer in near]
     out = [each | (folds == fold) for fold, each in enumerate(novel)]
-    scored = cross_fit(head, scorers, z, y, out, seed=split)
+    scored = cross_fit(head, scorers, FeatureSet(z, y), out, seed=split)
     is_novel, found = novel[scored.folds, scored.rows], {}
     radials, *others = [logs(each[~is_novel], each[is_novel]) for each in scored.scores.T]
     for (k, other), weight in product(enumerate(others, 1), (1.0, 1.5, 2.0, 3.0)):
