@@ -142,14 +142,14 @@ def choose_rate(model: OpenClassifier, left_out: LeftOut | None, calibrating: in
         )
     scores, usual = _combined(model, left_out), ~left_out.is_novel
     most = min(calibrating, int(usual.sum()))
-    found = {}
+    values = {}
     for rate in (rate for rate in RATES if examples_needed(rate) <= most):
         rejected = Rejector(rate).fit(scores[usual]).rejects(scores)
-        found[rate] = macro_f1(left_out.labels, left_out.nearest, rejected, left_out.is_novel)
-    if not found:
+        values[rate] = macro_f1(left_out.labels, left_out.nearest, rejected, left_out.is_novel)
+    if not values:
         raise OptionError(f"false_reject_rate='auto' has too few examples, {most}, to choose from; give a number")
-    best = max(found, key=found.__getitem__)  # the smallest of equal ones
-    each = ", ".join(f"{100 * rate:g} % {value:.3f}" for rate, value in found.items())
+    best = max(values, key=values.__getitem__)  # the smallest of equal ones
+    each = ", ".join(f"{100 * rate:g} % {value:.3f}" for rate, value in values.items())
     reason = "by the macro-F1 of left-out known classes, with as many unknown inputs as known ones"
     return best, f"a false-reject rate of {100 * best:g} % is chosen {reason}: {each}"
 
@@ -167,8 +167,8 @@ def macro_f1(labels: Tensor, nearest: Tensor, rejected: Tensor, is_novel: Tensor
     truth, answer = labels.where(~is_novel, unknown), nearest.where(~rejected, unknown)
     right = weight * (truth == answer)
     pairs = ((truth, right), (truth, weight), (answer, weight))
-    hits, there, said = (torch.bincount(*pair, minlength=unknown + 1) for pair in pairs)
-    return float((2 * hits / (there + said))[there > 0].mean())
+    hits, actual, predicted = (torch.bincount(*pair, minlength=unknown + 1) for pair in pairs)
+    return float((2 * hits / (actual + predicted))[actual > 0].mean())
 
 
 def classes_by_round(y: Tensor, num_classes: int, rounds: int = ROUNDS, seed: int = 0) -> list[Tensor]:

@@ -219,11 +219,11 @@ def _fit_closed_form(
 
     with beside, limited_threads(known.threads(recipe)):  # which restores the number for all threads, too
         model, left_out = fit_closed_form(net, recipe, classes, known, seed, has_time_to_leave_out)
-        decided, chosen = None, list[str]()
+        decided, rate_notes = None, list[str]()
         if isinstance(rate, str):
             used = prepared.train if prepared.calibration is None else prepared.calibration
             rate, note = choose_rate(model, left_out, len(used))
-            options, chosen = replace(options, false_reject_rate=rate), [note]
+            options, rate_notes = replace(options, false_reject_rate=rate), [note]
         if prepared.calibration is None:
             model, decided = calibrate_cross(model, recipe, rate, known, seed)
         else:
@@ -234,7 +234,7 @@ def _fit_closed_form(
         values |= baseline.result()
     elif options.baseline and has_time("a baseline"):
         values |= _baseline(prepared, net, known, seed)
-    values["notes"] = (*chosen, *values.get("notes", ()), *skipped)
+    values["notes"] = (*rate_notes, *values.get("notes", ()), *skipped)
     report = _measured(model, prepared, began, decided, **values)
     if encoder is None:
         model = model.replace(preprocessing=prepared.inputs, network=(prepared.network.name, {}))
