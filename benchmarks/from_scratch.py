@@ -244,6 +244,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
                 f"{epochs}{' R' if rotations else ''}", (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7
             )
     ax.set(xlabel="accuracy on known classes (%)", ylabel="AUROC, known against novel")
+    ax.margins(0.12)
     ax.grid(alpha=0.3)
     ax.legend(frameon=False, title="numbers: epochs; R: rotations")
     figure.savefig(path, dpi=150)
