@@ -85,6 +85,11 @@ def test_options_make_the_network_and_the_objective_and_refuse_the_rest():
     source = openradial.data.sources.open("digits")
     with pytest.raises(OptionError, match="rotations are for the network fast_cnn, and this one is mlp"):
         choose_network(FitOptions("digits", rotations=True, method="gradient"), source)
+    pretrained = FitOptions("digits", rotations=True, model="efficientnet_lite0", weights="imagenet")
+    with pytest.raises(OptionError, match="rotations are for the network fast_cnn, and this one is efficientnet"):
+        choose_network(pretrained, source)
+    with pytest.raises(OptionError, match="rotations is for images, and spiral holds points"):
+        openradial.fit("spiral", rotations=True, outliers=0.0, epochs=1)
 
 
 def test_a_model_is_fitted_with_them_and_saved(tmp_path):

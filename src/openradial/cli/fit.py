@@ -98,7 +98,7 @@ OPTIONS: dict[str | None, dict[str, tuple[Any, str]]] = {
         "outliers": (float, "Weight of outliers made from each batch; 0 for none."),
         "mixup": (float, "Train on means of two examples with weights from Beta(mixup, mixup); by default none."),
         "label_smoothing": (float, "Move targets from their prototype by this share; by default by the network."),
-        "rotations": (bool, "Train fast_cnn on images in four turns: more accurate, slower."),
+        "rotations": (bool, "Train fast_cnn on images in four turns, to detect novel classes better; slower."),
         "no_neighbours": (bool, "Ignore distances to training examples."),
         "no_far_axis": (bool, "Leave the probabilities far from the training data to the network."),
         "no_baseline": (bool, "Measure no logistic regression beside the model."),

@@ -46,8 +46,11 @@ def choose_network(options: FitOptions, source: DataSource, num_inputs: int | No
     """Return the network that the options name, or the default for the data; ``num_inputs`` of an encoded table."""
     widths = WIDE if len(source.classes) > MANY else NARROW
     if source.kind == "images":
-        return _for_images(options, *_image_size(options, source), widths)
-    if given := [name for name in ("size", "flip", "shift", "cutout") if getattr(options, name)]:
+        choice = _for_images(options, *_image_size(options, source), widths)
+        if options.rotations and choice.name != FAST:
+            raise OptionError(f"rotations are for the network {FAST}, and this one is {choice.name}; leave them out")
+        return choice
+    if given := [name for name in ("size", "flip", "shift", "cutout", "rotations") if getattr(options, name)]:
         raise OptionError(f"{given[0]} is for images, and {source.name} holds {source.kind}; leave it out")
     shape = tuple(getattr(source.train, "inputs", source.train.labels).shape)
     implied = {"inputs": num_inputs or shape[-1], "channels": shape[-1]}
@@ -138,8 +141,6 @@ def _for_images(
         divisor = 36.0 if options.head in ("radial", "cac") else 9.0  # distances, or logits
         defaults |= {"test_flip": augmentation["flip"], "widths": usual, "divisor": divisor}
         defaults |= {"rotations": True} if options.rotations else {}
-    elif options.rotations:
-        raise OptionError(f"rotations are for the network {FAST}, and this one is {name}; leave them out")
     merged = _network_options(name, implied, defaults, options)
     return NetworkChoice(name, merged, options.weights, size, channels, **augmentation)
 

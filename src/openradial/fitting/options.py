@@ -75,8 +75,8 @@ class FitOptions:
         cutout: side of a square that is erased from each image while training, in pixels; 0 for none.
         mixup: train on weighted means of two examples, see :class:`openradial.training.MixupObjective`; and so
             ``label_smoothing``, which moves targets from their prototype towards the centre of all.
-        rotations: train ``fast_cnn`` on images in four turns, with a prototype for each class and turn: more accurate,
-            but slower to train and to predict.
+        rotations: train ``fast_cnn`` on images in four turns, with a prototype for each class and turn: novel
+            classes are detected better, but it predicts more slowly.
         seed: for the split, the initial weights and the order of batches.
         model_options: options of the network.
         training: settings that replace the chosen ones, see :class:`openradial.training.Settings`.
