@@ -20,14 +20,17 @@ from typing import Any, NamedTuple
 
 import torch
 from matplotlib.figure import Figure
-from torch import Tensor, nn
+from torch import Tensor
 
 import openradial
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table
+from openradial.classifier import OpenClassifier
 from openradial.data import load, sources
+from openradial.data.inputs import ImageInputs
 from openradial.evaluation.plots.colors import BLUE, ORANGE
 from openradial.files import write_text
+from openradial.heads import RadialHead
 from openradial.metrics import auroc
 from openradial.nn import hidden_layers
 from openradial.scorers import MahalanobisScorer, NeighbourScorer
@@ -40,7 +43,7 @@ HEADS = ("radial", "softmax", "cac")
 EPOCHS = {"cifar10": 32, "mnist": 8}  # CIFAR-10: what 40 minutes of two cores allow
 ROTATIONS = {"cifar10": True, "mnist": False}  # digits have an upright form: a turned 6 is a 9
 LENGTHS = {"cifar10": ((16, True), (8, False), (4, False), (2, False)), "mnist": ()}  # shorter, for the figure
-OURS = "openradial's score"
+OURS, FEATURES = "openradial's score", "classifier:input"
 NOTE = (
     "openradial's score is that of the fitted model: the projection (the maximum logit) and the nearest neighbour; in "
     "networks without rotations the distance and the nearest neighbour, the default when they were fitted. With "
@@ -121,41 +124,51 @@ def run(job: Job, work: Path, rows: Path) -> None:
 
 
 @torch.no_grad()
-def measured(model: Any, job: Job, known: list[str]) -> dict[str, float]:
+def layers_of(model: OpenClassifier, inputs: Tensor) -> dict[str, Tensor]:
+    """Return the outputs, and the layers that the scores of a model read, of images as they are loaded."""
+    assert isinstance(model.preprocessing, ImageInputs)
+    normalise, names = model.preprocessing.normalise(), {"outputs", FEATURES, *model.layers, model.far_layer}
+    parts = [hidden_layers(model.net.eval(), normalise(x), sorted(names)) for x in inputs.split(CHUNK)]
+    return {name: torch.cat([part[name] for part in parts]) for name in sorted(names)}
+
+
+@torch.no_grad()
+def output_scores(model: OpenClassifier, layers: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the unknown score of the fitted model, and scores of the outputs alone."""
+    o = layers["outputs"]
+    far = None if model.far_axis is None else model.far_axis.unknown_score(layers[model.far_layer])
+    head = model.head.compute(o, far) if isinstance(model.head, RadialHead) else model.head.compute(o)
+    parts = [
+        head.unknown_score if scorer is model.head else scorer.unknown_score(layers[layer])
+        for layer, scorer in model.layer_scorers()
+    ]
+    fitted = model.combination.unknown_score(torch.stack(parts, 1)) if model.combination else head.unknown_score
+    scores = {OURS: fitted, "maximum logit": -o.amax(-1), "energy": -o.logsumexp(-1)}
+    scores["maximum probability"] = -o.softmax(-1).amax(-1)
+    if isinstance(model.head, RadialHead):
+        scores["distance"] = model.head.layer.nearest(o)[0].squeeze(-1)
+    return scores
+
+
+@torch.no_grad()
+def measured(model: OpenClassifier, job: Job, known: list[str]) -> dict[str, float]:
     """Return the AUROC of each score on the test data."""
     train, test = load(job.data), load(job.data, "test")
     labels = torch.tensor([known.index(name) if name in known else -1 for name in train.classes])
-    net: nn.Module = model.net.eval()
-    normalise = model.preprocessing.normalise()
-
-    def layers(inputs: Tensor) -> tuple[Tensor, Tensor]:
-        parts = [hidden_layers(net, normalise(x), ["outputs", "classifier:input"]) for x in inputs.split(CHUNK)]
-        return torch.cat([p["outputs"] for p in parts]), torch.cat([p["classifier:input"].clone() for p in parts])
-
-    def decided(inputs: Tensor) -> Any:
-        return torch.cat([model.decide(normalise(x)).unknown_score for x in inputs.split(CHUNK)]).numpy()
-
     is_known = labels[train.labels] >= 0
     rows = torch.randperm(int(is_known.sum()), generator=torch.Generator().manual_seed(0))[:REFERENCES]
-    y = labels[train.labels[is_known]][rows]
-    _, references = layers(train.inputs[is_known][rows])
-    parts = {name: test.inputs[(labels[test.labels] >= 0) == (name == "known")] for name in ("known", "novel")}
-    values = {name: layers(inputs) for name, inputs in parts.items()}
+    y, references = labels[train.labels[is_known]][rows], layers_of(model, train.inputs[is_known][rows])[FEATURES]
     near = NeighbourScorer(1, normalise=True).fit(references, y)
     distances = MahalanobisScorer(normalise=True, shrinkage="oas").fit(references, y)
-    scores: dict[str, Any] = {
-        "maximum logit": lambda o, z: -o.amax(-1),
-        "energy": lambda o, z: -o.logsumexp(-1),
-        "maximum probability": lambda o, z: -o.softmax(-1).amax(-1),
-        "neighbour": lambda o, z: near.unknown_score(z),
-        "Mahalanobis++": lambda o, z: distances.unknown_score(z),
-    }
-    if job.head == "radial":
-        scores["distance"] = lambda o, z: model.head.layer.nearest(o)[0].squeeze(-1)
-    result = {OURS: auroc(*(decided(parts[part]) for part in ("known", "novel")))}
-    for name, score in scores.items():
-        result[name] = auroc(*(score(*values[part]).numpy() for part in ("known", "novel")))
-    return result
+
+    def scores(inputs: Tensor) -> dict[str, Tensor]:
+        layers = layers_of(model, inputs)
+        others = {"neighbour": near, "Mahalanobis++": distances}
+        values = {name: scorer.unknown_score(layers[FEATURES]) for name, scorer in others.items()}
+        return output_scores(model, layers) | values
+
+    inside, outside = (scores(test.inputs[(labels[test.labels] >= 0) == part]) for part in (True, False))
+    return {name: auroc(values.numpy(), outside[name].numpy()) for name, values in inside.items()}
 
 
 def add_scores(job: Job, work: Path, rows: Path) -> None:

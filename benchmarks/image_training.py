@@ -17,17 +17,15 @@ from typing import Any
 import torch
 
 import openradial
-from benchmarks.from_scratch import SPLITS
+from benchmarks.from_scratch import OURS, SPLITS, layers_of, output_scores
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table
 from openradial.data import load
-from openradial.data.inputs import ImageInputs
 from openradial.files import write_text
-from openradial.heads import RadialHead
 from openradial.metrics import auroc
 
 PAIRS = ((5, 9), (1, 2), (0, 4))  # classes that are left out
-TRAIN, NOVEL, CHUNK = 4_500, 1_000, 500
+TRAIN, NOVEL = 4_500, 1_000
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
     "rotations": {"rotations": True},
@@ -59,23 +57,10 @@ def run(way: str, pair: int, epochs: int, out: Path) -> dict[str, Any]:
     options |= {"out": out, "overwrite": True}
     model = openradial.fit(pairs, **options | WAYS[way])
     minutes = (time.process_time() - began) / 60
-    inputs, net = model.preprocessing, model.net.eval()
-    assert isinstance(inputs, ImageInputs)
-    normalise = inputs.normalise()
-
-    @torch.no_grad()
-    def of(indices: torch.Tensor) -> dict[str, torch.Tensor]:
-        parts = [normalise(data.inputs[each]) for each in indices.split(CHUNK)]
-        o = torch.cat([net(x) for x in parts])
-        scores = {"fitted score": torch.cat([model.decide(x).unknown_score for x in parts])}
-        scores |= {"maximum logit": -o.amax(-1), "energy": -o.logsumexp(-1)}
-        if isinstance(model.head, RadialHead):
-            scores["distance"] = model.head.layer.nearest(o)[0].squeeze(-1)
-        return scores | {"class": o.argmax(-1)}
-
-    inside, outside = of(held_out), of(novel)
+    layers, novel_layers = (layers_of(model, data.inputs[rows]) for rows in (held_out, novel))
     targets = torch.tensor([model.classes.index(str(int(y))) for y in data.labels[held_out]])
-    accuracy = float((inside.pop("class") == targets).float().mean())
+    accuracy = float((layers["outputs"].argmax(-1) == targets).float().mean())
+    inside, outside = output_scores(model, layers), output_scores(model, novel_layers)
     scores = {name: auroc(values.numpy(), outside[name].numpy()) for name, values in inside.items()}
     names = [data.classes[k] for k in left_out]
     return {"way": way, "left_out": names, "epochs": length, "accuracy": accuracy, "auroc": scores, "minutes": minutes}
@@ -98,8 +83,8 @@ def main() -> None:
             print(time.strftime("%H:%M:%S"), way, flush=True)
             write_text(path, json.dumps(run(way, options.pair, options.epochs, options.work / name), indent=1) + "\n")
     rows = [json.loads(path.read_text()) for path in sorted(options.rows.glob("*.json"))]
-    rows.sort(key=lambda row: (row["left_out"], row["epochs"], -row["auroc"]["fitted score"]))
-    shown = ("fitted score", "maximum logit", "distance", "energy")
+    rows.sort(key=lambda row: (row["left_out"], row["epochs"], -row["auroc"][OURS]))
+    shown = (OURS, "maximum logit", "distance", "energy")
     cells = [
         [
             *(row["way"], ", ".join(row["left_out"]), f"{row['epochs']}"),
