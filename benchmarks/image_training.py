@@ -29,8 +29,6 @@ TRAIN, NOVEL = 4_500, 1_000
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
     "rotations": {"rotations": True},
-    "growing images": {"start_size": 0.625},
-    "rotations, growing images": {"rotations": True, "start_size": 0.625},
     "distance": {"loss": "distance"},
     "rescaled": {"loss": "rescaled"},
     "label smoothing 0.1": {"label_smoothing": 0.1},

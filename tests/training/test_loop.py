@@ -8,12 +8,10 @@ from tensorboardX.proto import event_pb2
 from torch import nn
 
 import openradial
-from openradial.data import Examples
 from openradial.data.batches import Batches
 from openradial.data.sets.spiral import spiral
 from openradial.errors import MissingError, OptionError, TrainingError
 from openradial.training import Devices, Objective, Settings, checkpoint, fit
-from openradial.training.loop import resized
 from openradial.training.settings import learning_rate_factor
 
 OBJECTIVE = Objective(openradial.RadialLoss())
@@ -322,37 +320,3 @@ def test_batch_normalisation_keeps_its_statistics_on_request(frozen):
     fit(net, OBJECTIVE, batches(), settings=Settings(epochs=1, batch_size=32, frozen_statistics=frozen))
     assert torch.equal(net[1].running_mean, before[0]) == frozen
     assert not torch.equal(net[1].weight, before[1])
-
-
-class SizeRecorder(nn.Module):
-    """A network for images of any size that remembers the sizes it has seen, by training and evaluation mode."""
-
-    def __init__(self):
-        super().__init__()
-        self.linear, self.sizes = nn.Linear(3, 2), {True: [], False: []}
-
-    def forward(self, x):
-        self.sizes[self.training].append(tuple(x.shape[2:]))
-        return self.linear(x.mean((2, 3)))
-
-
-def test_images_grow_in_four_steps_while_training_and_are_complete_in_validation():
-    images = Examples(torch.rand(40, 3, 32, 24), torch.arange(40) % 2, ("a", "b"))
-    net, batches = SizeRecorder(), Batches(images, 10)  # four batches an epoch
-    fit(net, OBJECTIVE, batches, batches, settings=Settings(epochs=3, batch_size=10, start_size=0.625))
-    assert net.sizes[True] == [(20, 15)] * 3 + [(24, 18)] * 3 + [(28, 21)] * 3 + [(32, 24)] * 3
-    assert set(net.sizes[False]) == {(32, 24)}
-
-
-def test_a_smaller_image_shows_the_same_picture():
-    x = torch.linspace(-1, 1, 32).expand(1, 3, 32, 32)
-    small = resized(x, 0.5, 0.0)
-    assert small.shape == (1, 3, 16, 16)
-    torch.testing.assert_close(small, x.unflatten(3, (16, 2)).mean(4)[:, :, ::2], rtol=0, atol=0.02)
-
-
-def test_points_and_the_full_size_are_left_as_they_are():
-    x = torch.rand(2, 3, 8, 8)
-    assert resized(x, 0.5, 0.75) is x
-    net = small_net()
-    fit(net, OBJECTIVE, batches(), settings=Settings(epochs=1, batch_size=32, start_size=0.5))  # points have no size

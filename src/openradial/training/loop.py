@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import interpolate
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from openradial.data import progress
@@ -90,19 +89,6 @@ def fit(
         run.run(requests, log, report)
     log.close()
     return History(log.records, run.position.best_epoch, run.stopped_by, run.finished)
-
-
-def resized(x: Tensor, start: float, done: float) -> Tensor:
-    """Return images at the size of their quarter of the training: it grows in equal steps from ``start`` to all of it.
-
-    >>> [tuple(resized(torch.zeros(1, 3, 32, 32), 0.625, done).shape[2:]) for done in (0, 0.3, 0.5, 0.75)]
-    [(20, 20), (24, 24), (28, 28), (32, 32)]
-    """
-    share = start + (1 - start) * min(3, int(4 * done)) / 3
-    if share == 1:
-        return x
-    size = [max(1, round(share * side)) for side in x.shape[2:]]
-    return interpolate(x, size, mode="bilinear", antialias=True)
 
 
 @contextmanager
@@ -244,8 +230,6 @@ class _Run:
 
     def _step(self, x: Tensor, y: Tensor) -> None:
         x, y = self._to_device(x, y)
-        if self.settings.start_size < 1 and x.ndim == 4:
-            x = resized(x, self.settings.start_size, self.position.step / (self.settings.epochs * len(self.train)))
         rate = self._learning_rate(self.position.step)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("factor", 1.0)

@@ -76,7 +76,6 @@ class Settings(CheckedSettings):
     precision: Precision = "float32"
     patience: int | None = within(1, 10**9, None)  # epochs without a better validation loss before the run ends
     channels_last: bool = False  # memory format of images: faster convolutions on many machines
-    start_size: float = within(0.25, 1, 1.0)  # images: share of their size at first; it grows to 1
     frozen_statistics: bool = False  # batch normalisation keeps mean and variance: for fine-tuning with few examples
     ema: float | None = within(0, BELOW_1, None, open_low=True)  # decay of a moving average of the weights
     explosion: float = within(1, math.inf, 1e6, open_low=True)  # multiple of the first loss that stops the run
