@@ -6,6 +6,7 @@
 
 import csv
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
@@ -64,7 +65,7 @@ def _with_note(folder: ImageFolder) -> ImageFolder:
     others = [name for name in folder.classes if name not in known]
     if others:
         notes.append(f"{len(others)} folders are not classes of ILSVRC-2012, such as {others[0]}")
-    return folder.noted(*notes)
+    return replace(folder, report=replace(folder.report, notes=(*folder.report.notes, *notes)))
 
 
 def _flat_labels(root: Path, base: Path) -> dict[str, str]:

@@ -69,10 +69,6 @@ class ImageFolder:
         """Return how many images each class has, ``(k,)``."""
         return torch.bincount(self.labels, minlength=len(self.classes))
 
-    def noted(self, *notes: str) -> "ImageFolder":
-        """Return the folder with more notes in its report."""
-        return replace(self, report=replace(self.report, notes=(*self.report.notes, *notes)))
-
     def reported(self, kind: str, names: Iterable[str]) -> "ImageFolder":
         """Return the folder with more files of one kind in its report."""
         findings = self.report.findings
