@@ -91,7 +91,7 @@ def _table(mistakes: Sequence[Mistake], are_texts: bool) -> list[list[Any]]:
     columns = next((list(each.row.raw)[:COLUMNS] for each in mistakes if isinstance(each.row.raw, dict)), [])
     rows = [
         [each.row.name, each.predicted, each.true, f"{each.p_value:.3g}"]
-        + ["" if is_missing(value) else value for value in map(each.row.raw.get, columns)]
+        + ["" if is_missing(value) else value for value in (each.row.raw.get(c) for c in columns)]
         for each in mistakes
     ]
     return [["input", "predicted", "true class", "p-value", *columns], *rows]
