@@ -218,7 +218,7 @@ def measure(task: Task, seed: int, before: dict[str, dict[str, float]]) -> dict[
     last = slice(LAST if task.kind == "images" else None)  # rivals use the last layer, as is usual
     answers = {"openradial": ours(task.kind, z, y, seed)(every)}
     if task.published is not None:
-        scored = rivals([feature_rules], z, y, every)
+        scored = rivals(all_rules(task.kind, z, y), z, y, every)
         answers |= {f"{name}, features of openradial": answer for name, answer in scored.items()}
     if not before:
         inputs = torch.cat([test, *parts[1:]])[:, last]

@@ -224,3 +224,18 @@ def test_masks_of_folds_may_overlap():
         alone = cross_fit(head, [(OUTPUTS, NeighbourScorer(1))], FeatureSet(z, y), mask.long() - 1)
         assert torch.equal(both.rows[both.folds == fold], alone.rows)
         assert torch.equal(both.scores[both.folds == fold], alone.scores)
+
+
+@pytest.mark.parametrize("length", [1.0, 1.5], ids=["unit", "other"])
+def test_distances_of_rows_of_unit_length_need_no_other_statistics_than_the_head(length, monkeypatch):
+    z, y = made_data(n=60, k=3)
+    z = length * torch.nn.functional.normalize(z).float()
+    scorer, folds = MahalanobisScorer(normalise=True, shrinkage="oas").fit(z, y), assign_folds(y)
+    known = FeatureSet(z, y)
+    result = cross_fit(fitted(z, y), [(OUTPUTS, scorer)], known, folds)
+    assert bool(known._statistics) == (length != 1)
+    for fold in range(FOLDS):
+        naive = MahalanobisScorer(normalise=True, shrinkage="oas").fit(z[folds != fold], y[folds != fold])
+        torch.testing.assert_close(
+            result.scores[folds == fold, 1], naive.unknown_score(z[folds == fold]).double(), rtol=1e-4, atol=1e-6
+        )

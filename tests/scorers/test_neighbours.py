@@ -339,3 +339,19 @@ def test_directions_survive_lengths_whose_squares_overflow(options, factor):
     scorer = NeighbourScorer(1, **options).fit(z)
     query = torch.tensor([[1.0, 1.0]], dtype=torch.float64)
     torch.testing.assert_close(scorer.unknown_score(factor * query), scorer.unknown_score(query))
+
+
+@given(seed=st.integers(0, 50), k=st.integers(1, 3), count=st.sampled_from([5, 70, 700]))
+def test_excluded_references_do_not_count(seed, k, count):
+    random = np.random.default_rng(seed)
+    rows, queries = (torch.from_numpy(random.normal(size=(n, 3))).float() for n in (count, 4))
+    excluded = torch.from_numpy(random.random(count) < 0.4)
+    excluded[:k] = False
+    expected = NeighbourScorer(k).fit(rows[~excluded]).unknown_score(queries)
+    torch.testing.assert_close(NeighbourScorer(k).fit(rows).unknown_score(queries, excluded), expected)
+
+
+def test_enough_references_must_be_left():
+    scorer = NeighbourScorer(2).fit(torch.eye(3))
+    with pytest.raises(OptionError, match="exclude fewer rows"):
+        scorer.unknown_score(torch.eye(3), torch.tensor([True, True, False]))

@@ -54,12 +54,6 @@ def elbo(
         batches: the paper's M; with a batch of 50 of 2,000 examples, 40.
         batch: number of this batch, from 1, for Blundell's weights; see :func:`kl_weight`.
         samples: draws of the weights to average over.
-
-    >>> from openradial import RadialLoss
-    >>> from openradial.bayes import BayesLinear
-    >>> part = elbo(BayesLinear(2, 3), torch.zeros(50, 2), torch.zeros(50).long(), RadialLoss(beta=5.0), batches=40)
-    >>> bool(part.loss == part.kl / 40 + part.nll)
-    True
     """
     check_count("samples", samples)
     weight = kl_weight(batches, batch)
@@ -89,11 +83,6 @@ class ElboObjective:
         batch_size: examples per mini-batch, of all processes together.
         counter: the training batches as a :class:`BatchCounter`, for Blundell's weights; None for the paper's.
         samples: draws of the weights per step.
-
-    >>> from openradial import RadialLoss
-    >>> objective = ElboObjective(RadialLoss(beta=5.0), batches=40, batch_size=50)
-    >>> list(objective.metrics)
-    ['nll', 'kl', 'accuracy']
     """
 
     loss: Loss

@@ -182,13 +182,6 @@ def predict(
         seed: of the draws; None uses torch's global generator.
         chunk: pairs of a network and an input that run at once; None keeps the largest layer of a pass within a few
             megabytes.
-
-    >>> from openradial.bayes import to_bayesian
-    >>> from openradial.heads import RadialHead
-    >>> net = to_bayesian(nn.Sequential(nn.Linear(2, 50), nn.ReLU(), nn.Linear(50, 3)))
-    >>> sampled = predict(net, torch.zeros(7, 2), samples=20, head=RadialHead(3, beta=5.0), seed=0)
-    >>> sampled.log_probs.shape, sampled.probs.shape, sampled.winning_probs.shape
-    (torch.Size([20, 7, 3]), torch.Size([7, 3]), torch.Size([20, 7]))
     """
     if chunk is not None:
         check_count("chunk", chunk)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 SHOWN = 3  # classes with the largest rates of a kind
+WIDEST = 76  # characters of all names of classes side by side
 PAUSE = 5.0  # seconds between two lines of progress
 DATA = "A folder of images or texts per class, a table, or a data set: digits, mnist ..."
 # one option per field of openradial.training.Settings, whose module would import torch to show the help
@@ -263,10 +264,12 @@ def _matrix(report: "FitReport", classes: tuple[str, ...]) -> "Table":
     assert report.matrix is not None
     table = Table(title="predicted class (rows: true class)", title_justify="left", box=None, pad_edge=False)
     table.add_column("", justify="right")
-    for name in classes:
-        table.add_column(name, justify="right", max_width=12)
-    for name, row in zip(classes, report.matrix, strict=True):
-        table.add_row(name, *(str(count) if count else "·" for count in row))
+    # names that do not fit side by side would be cut to the same letters
+    is_wide = len("".join(classes)) + 2 * len(classes) + max(map(len, classes)) > WIDEST
+    for number, name in enumerate(classes, 1):
+        table.add_column(str(number) if is_wide else name, justify="right")
+    for number, (name, row) in enumerate(zip(classes, report.matrix, strict=True), 1):
+        table.add_row(f"{name} {number}" if is_wide else name, *(str(count) if count else "·" for count in row))
     return table
 
 

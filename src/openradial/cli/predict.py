@@ -90,11 +90,11 @@ def _table_writer(stream: TextIO, label_width: int) -> Write:
         name = _cut(record["input"], widths["input"] - 2)
         if record.get("text"):
             text = " ".join(str(record["text"])[:200].split())
-            name = text if len(text) <= widths["input"] - 2 else f"{text[: widths['input'] - 3]}…"
+            name = _cut(text, widths["input"] - 2, keeps_end=False)
         if "error" in record:
             stream.write(f"{name:<{widths['input']}}error: {record['error']}".translate(CONTROL) + "\n")
             return
-        label = _cut(record["label"], widths["label"] - 2)
+        label = _cut(record["label"], widths["label"] - 2, keeps_end=False)
         numbers = (record["probability"], record["distance"], record["p_value"])
         cells = (name, label, *(f"{value:.4f}" if value is not None else "" for value in numbers))
         top = ", ".join(f"{each['class']} {each['probability'] or 0:.2f}" for each in record["top"])
@@ -127,6 +127,6 @@ def _csv_writer(stream: TextIO, _label_width: int) -> Write:
 WRITERS = {OutputFormat.TABLE: _table_writer, OutputFormat.JSONL: _jsonl_writer, OutputFormat.CSV: _csv_writer}
 
 
-def _cut(text: str, width: int) -> str:
-    """Return the end of a text that is too long: the end of a path is the informative part."""
-    return text if len(text) <= width else f"…{text[1 - width :]}"
+def _cut(text: str, width: int, keeps_end: bool = True) -> str:
+    """Return the end or the start of a text that is too long: the end of a path is the informative part."""
+    return text if len(text) <= width else f"…{text[1 - width :]}" if keeps_end else f"{text[: width - 1]}…"

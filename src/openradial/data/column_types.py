@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, time
 from functools import lru_cache
+from shlex import quote
 from typing import Literal
 
 import numpy as np
@@ -115,7 +116,7 @@ def options(*ways: str, name: str) -> str:
     >>> options("drop", name="id")
     'drop (--drop id)'
     """
-    return " or ".join(f"{way} (--{way} {name})" for way in ways)
+    return " or ".join(f"{way} (--{way} {quote(name)})" for way in ways)
 
 
 def type_notes(columns: Mapping[str, Column], types: Mapping[str, ColumnType]) -> list[str]:
@@ -125,9 +126,8 @@ def type_notes(columns: Mapping[str, Column], types: Mapping[str, ColumnType]) -
     for name, kind in types.items():
         column = columns[name]
         if kind == "free text":
-            notes.append(
-                f"column {name!r} holds free text: its words are hashed; --text {name} uses it alone, and better"
-            )
+            better = f"--text {quote(name)} uses it alone, and better"
+            notes.append(f"column {name!r} holds free text: its words are hashed; {better}")
         elif kind == "identifier":
             words = [] if isinstance(column, Numbers) else distinct_words(column)
             count = len(words) or int((~column.missing()).sum())

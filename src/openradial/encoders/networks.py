@@ -168,12 +168,13 @@ class BertEncoder(nn.Module):
         mask = tokens != 0
         x = self.word(tokens) + self.position.weight[: tokens.shape[1]]
         x = self.norm(x + self.token_type.weight[0])
-        means = []
+        weights, sums = mask.to(x.dtype).unsqueeze(1), []
         for layer in (None, *self.layers):
             x = x if layer is None else layer(x, mask)
-            means.append(TF.normalize((x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)))
+            sums.append(weights @ x)  # (b, 1, width); of length 1 it is the mean
         if self.pooling == "mean":
-            return means[-1]
-        mean = TF.normalize(means[-1] + TF.normalize(torch.stack(means[:-1]).sum(0)))
+            return TF.normalize(sums[-1].squeeze(1))
+        means = TF.normalize(torch.cat(sums, 1), dim=2)
+        mean = TF.normalize(means[:, -1] + TF.normalize(means[:, :-1].sum(1)))
         largest = TF.normalize(x.masked_fill(~mask[..., None], -torch.inf).amax(1))
         return torch.cat([mean, largest], 1) / math.sqrt(2)

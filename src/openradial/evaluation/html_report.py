@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from openradial import metrics
 from openradial.classifier import OpenClassifier
 from openradial.data.inputs import ImageInputs, Inputs
+from openradial.data.readers.columns import is_missing
 from openradial.data.readers.images import read_bytes, read_pixels
 from openradial.data.sources import RawInput
 from openradial.errors import DataError, require
@@ -89,7 +90,8 @@ def _table(mistakes: Sequence[Mistake], are_texts: bool) -> list[list[Any]]:
         return [["text", "true class", "predicted", "probability", "p-value"], *texts]
     columns = next((list(each.row.raw)[:COLUMNS] for each in mistakes if isinstance(each.row.raw, dict)), [])
     rows = [
-        [each.row.name, each.predicted, each.true, f"{each.p_value:.3g}", *(each.row.raw.get(c, "") for c in columns)]
+        [each.row.name, each.predicted, each.true, f"{each.p_value:.3g}"]
+        + ["" if is_missing(value) else value for value in (each.row.raw.get(c) for c in columns)]
         for each in mistakes
     ]
     return [["input", "predicted", "true class", "p-value", *columns], *rows]

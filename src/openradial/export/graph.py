@@ -141,7 +141,7 @@ class GraphRows(NeighbourSearch):
         self._centred, self._half_squares = (part[: len(rows)] for part in self._prepared(torch.float64))
         self._exact = rows.double()
 
-    def nearest(self, z: Tensor, k: int) -> Tensor:
+    def nearest(self, z: Tensor, k: int, excluded: Tensor | None = None) -> Tensor:
         s = self._half_squares - (z.double() - self.centre) @ self._centred.T  # (b, n)
         candidates = s.topk(min(k + SPARE[torch.float64], len(self._exact)), 1, largest=False).indices
         differences = z.double().unsqueeze(1) - self._exact[candidates]  # (b, m, d)

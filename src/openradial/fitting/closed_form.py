@@ -55,7 +55,7 @@ def with_scorers(
     pairs, kept = recipe.make_scorers(head, weights), reference_rows(len(known.z), seed)
     for layer, scorer in pairs:
         if isinstance(scorer, MahalanobisScorer):
-            scorer.fit_statistics(known.statistics(layer, scorer.normalise))
+            scorer.fit_statistics(known.statistics_beside(head, layer, scorer.normalise))
         elif isinstance(scorer, NeighbourScorer):
             scorer.fit(known.z[kept], known.y[kept])
     merge = recipe.make_combination(weights) if pairs else None

@@ -8,6 +8,7 @@ examples. So every example trains the final classifier, and those in folds have 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Self
 
 import torch
@@ -27,6 +28,7 @@ FOLDS = 10
 MOST = 5_000  # examples in folds: a rate of 5 % is then known to about ± 0.6 %
 OUTSIDE = -1  # the fold of other examples, which every fit has
 ONE_THREAD_BELOW = 1e9  # products of numbers in a fit
+ROUNDING = 1e-6  # of lengths in float32
 WIDE = 1_000  # features beyond which solving again takes long
 
 
@@ -42,6 +44,7 @@ class FeatureSet:
     groups: Tensor | None = None
     weights: Tensor | None = None  # of the examples in the solution of the head; nothing else uses them
     middle: Tensor | None = None
+    workers: int | None = None  # threads that score folds; None for those of torch
     _statistics: dict[tuple[str, bool], ClassStatistics] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -64,6 +67,17 @@ class FeatureSet:
         if (key := (layer, normalise)) not in self._statistics:
             self._statistics[key] = ClassStatistics.of(*self.rows(*key), int(self.y.max()) + 1)
         return self._statistics[key]
+
+    def statistics_beside(self, head: ClosedFormRadialHead, layer: str, normalise: bool) -> ClassStatistics:
+        """Return :meth:`statistics`, or those of a head that is fitted to these examples where they are the same."""
+        is_plain = head.features is None and head.sums.class_weight is None and self.weights is None
+        if is_plain and layer != MIDDLE and (self._has_unit_length or not normalise):
+            return head.sums.statistics
+        return self.statistics(layer, normalise)
+
+    @cached_property
+    def _has_unit_length(self) -> bool:
+        return bool((torch.linalg.vector_norm(self.z, dim=1, dtype=torch.float64) - 1).abs().max() < ROUNDING)
 
     def threads(self, recipe: Recipe) -> int:
         """Return the number of threads for a fit: one for small data, where others wait more than they compute."""
@@ -120,7 +134,7 @@ def cross_fit(
     ``outliers`` are kinds of outliers to make from each fold, see :func:`openradial.training.make_outliers`.
     """
     z, y, weights = known.z, known.y, known.weights
-    others = [_without(scorer, layer, known, seed) for layer, scorer in scorers]
+    others = [_without(head, scorer, layer, known, seed) for layer, scorer in scorers]
     masks = [folds == fold for fold in range(int(folds.max()) + 1)] if isinstance(folds, Tensor) else folds
     made = [z[:0] for _ in masks]
     for fold, here in enumerate(masks if outliers else ()):  # one after the other: they share the random numbers
@@ -134,15 +148,16 @@ def cross_fit(
         rows = here.nonzero().squeeze(1)
         x, labels = z[rows], y[rows]
         without = head.without(head.sums_of(x, labels, None if weights is None else weights[rows]))
-        result, o = without.compute(x), without.outputs(x)
+        o = without.outputs(x)
+        result = without.compute_from(o)
         assert result.distances is not None
-        columns = [result.unknown_score, *(score(here) for score in others)]
+        columns = [result.unknown_score, *(score(here, without.sums.statistics) for score in others)]
         scores = torch.stack([each.double() for each in columns], 1)
         projections = projection(o.double(), head.scale)
         far = without.distances(made[fold])
         return rows, torch.full_like(rows, fold), result.labels, result.distances, scores, projections, far
 
-    workers = torch.get_num_threads()  # a fold each, which uses the cores better than all of them for one fold
+    workers = known.workers or torch.get_num_threads()  # a fold each uses cores better than all of them for one fold
     with limited_threads(1), ThreadPoolExecutor(workers) as pool:
         parts = list((map if workers == 1 else pool.map)(score_fold, range(len(masks))))
     rows, *columns, outside = (torch.cat(column) for column in zip(*parts, strict=True))
@@ -151,20 +166,27 @@ def cross_fit(
     return OutOfFold(rows, folds, y[rows], nearest, distances, scores, projections, outside)
 
 
-def _without(scorer: Scorer, layer: str, known: FeatureSet, seed: int) -> Callable[[Tensor], Tensor]:
-    """Return what scores the examples of a mask by the scorer without them."""
+def _without(
+    head: ClosedFormRadialHead, scorer: Scorer, layer: str, known: FeatureSet, seed: int
+) -> Callable[[Tensor, ClassStatistics], Tensor]:
+    """Return what scores the examples of a mask by the scorer without them; it takes the head's statistics, too."""
     settings, kind, z = scorer.settings(), type(scorer), known.rows(layer)[0]
     if isinstance(scorer, MahalanobisScorer) and scorer.shrinkage != "ledoit-wolf":
-        total, (rows, y) = known.statistics(layer, scorer.normalise), known.rows(layer, scorer.normalise)
+        total = known.statistics_beside(head, layer, scorer.normalise)
+        is_same = total is head.sums.statistics
+        rows, y = known.rows(layer, scorer.normalise and not is_same)
 
-        def without(here: Tensor) -> Tensor:
-            rest = total - ClassStatistics.of(rows[here], y[here], total.num_classes)
+        def without(here: Tensor, rest: ClassStatistics) -> Tensor:
+            rest = rest if is_same else total - ClassStatistics.of(rows[here], y[here], total.num_classes)
             return MahalanobisScorer(**settings).fit_statistics(rest, once=True).unknown_score(z[here])
 
         return without
     kept = reference_rows(len(z), seed) if isinstance(scorer, NeighbourScorer) else torch.arange(len(z))
+    if isinstance(scorer, NeighbourScorer) and not scorer.by_class:
+        search = NeighbourScorer(**settings).fit(z[kept])
+        return lambda here, _: search.unknown_score(z[here], here[kept])
 
-    def score(here: Tensor) -> Tensor:
+    def score(here: Tensor, _: ClassStatistics) -> Tensor:
         rest = kept[~here[kept]]
         return kind(**settings).fit(z[rest], known.y[rest]).unknown_score(z[here])
 

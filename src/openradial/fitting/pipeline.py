@@ -208,6 +208,7 @@ def _fit_closed_form(
     known = FeatureSet.of(net, prepared.batches(prepared.train, CHUNK), prepared.groups)
     if known.middle is not None and recipe.layers:
         recipe = replace(recipe, layers=(*recipe.layers, MIDDLE))
+    known = replace(known, workers=(threads := known.threads(recipe)))
     beside = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,))
     baseline: Future[dict[str, Any]] | None = None
 
@@ -215,9 +216,10 @@ def _fit_closed_form(
         nonlocal baseline
         if options.baseline and deadline is None:  # beside the folds, which do not keep all cores busy
             baseline = beside.submit(_baseline, prepared, net, known, seed)
+            torch.set_num_threads(max(1, threads - 1))  # threads that wait for each other need a core each
         return has_time("leaving known classes out, so the detection of novel ones is not estimated")
 
-    with beside, limited_threads(known.threads(recipe)):  # which restores the number for all threads, too
+    with beside, limited_threads(threads):  # which restores the number for all threads, too
         model, left_out = fit_closed_form(net, recipe, classes, known, seed, has_time_to_leave_out)
         decided, rate_notes = None, list[str]()
         if isinstance(rate, str):

@@ -326,9 +326,12 @@ class ClosedFormRadialHead(RadialHead):
 
     def _sums(self, z: Tensor, y: Tensor, like: ClassSums, sample_weight: Tensor | None = None) -> ClassSums:
         """Return the sums over checked examples, for the classes of other sums and with their weights."""
-        k, statistics = len(like.classes), ClassStatistics.empty(len(like.classes), like.statistics.num_features)
-        for rows, labels, weights in self._chunks(z, y, sample_weight):
-            statistics += ClassStatistics.of(self.expand(rows), labels, k, like.class_weight, weights)
+        k = len(like.classes)
+        parts = (
+            ClassStatistics.of(self.expand(rows), labels, k, like.class_weight, weights)
+            for rows, labels, weights in self._chunks(z, y, sample_weight)
+        )
+        statistics = sum(parts, next(parts))
         return replace(like, statistics=statistics, hashes=RowHashes.of(z, y, k))
 
     def _outputs(self, o: Tensor, y: Tensor | None = None) -> Tensor:
@@ -380,7 +383,7 @@ class ClosedFormRadialHead(RadialHead):
 
     def _set(self, sums: ClassSums) -> Self:
         """Take other sums; W is solved again when it is needed."""
-        if not sums.statistics.scatter.isfinite().all():
+        if not sums.statistics.scatter.diagonal().isfinite().all():  # no product is above the larger square
             raise DataError("the squares of the features are too large for float64; scale the features first")
         self.sums, self.num_classes, self._num_examples = sums, len(sums.classes), int(sums.statistics.counts.sum())
         if isinstance(self.class_weight, tuple) and sums.class_weight is not None:

@@ -43,12 +43,6 @@ class OpenMaxHead(Head):
             negative activation is raised where it should be reduced. ``"shifted"`` depends on differences of outputs
             alone. Activations are counted from the mean of the row, or from the largest one that is not revised if that
             is above it; those below are unchanged. Distances are computed with the mean of each row removed.
-
-    >>> o, y = torch.eye(2).repeat(4, 1) * torch.arange(1.0, 9.0).unsqueeze(1), torch.tensor([0, 1] * 4)
-    >>> head = OpenMaxHead(2, tail=3).fit(o, y)
-    >>> head.probs(torch.tensor([[4.0, 0.0], [40.0, 0.0]])).round(decimals=4)
-    tensor([[0.8665, 0.0159],
-            [0.0000, 0.0000]])
     """
 
     fitted: ClassVar[tuple[str, ...]] = ("means", "counts", "smallest", "shape", "log_scale")

@@ -91,7 +91,10 @@ class RadialHead(Head):
         Every distance is then at least ``far``, and every probability at most ``exp(-beta * far)``, whatever the
         outputs are. The class stays the same.
         """
-        o = self._outputs(o)
+        return self.compute_from(self._outputs(o), far)
+
+    def compute_from(self, o: Tensor, far: Tensor | None = None) -> HeadOutput:
+        """Return what :meth:`compute` does for the outputs whose distances count."""
         d = self.layer.distances(o)
         # between equally long prototypes the outputs decide also where rounding makes far distances equal
         by_outputs = isinstance(self.layer.prototypes, AxisPrototypes) and self.layer.axis_scale is None

@@ -166,16 +166,8 @@ def summary(
     ``misclassification_auroc``.
 
     >>> values = summary(known=[0.1, 0.2, 0.4], novel=[0.3, 0.9], correct=[True, False, True])
-    >>> for name, value in values.items():
-    ...     print(f"{name:<23} {value:.3f}")
-    auroc                   0.833
-    aupr_known              0.917
-    aupr_novel              0.833
-    fpr_at_tpr              0.500
-    accuracy                0.667
-    oscr                    0.500
-    aurc                    0.278
-    misclassification_auroc 0.500
+    >>> [round(values[name], 3) for name in ("auroc", "accuracy", "oscr")]
+    [0.833, 0.667, 0.5]
     """
     return {name: value_of(sample) for name, (sample, value_of) in _plans(known, novel, correct, tpr).items()}
 

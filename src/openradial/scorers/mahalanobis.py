@@ -116,8 +116,9 @@ class MahalanobisScorer(FeatureScorer):
         """Return the matrix W with W Wᵀ the inverse of the shrunk covariance of ``count`` rows, ``(d, d)``."""
         if share is None:
             share = oas(covariance, count) if isinstance(self.shrinkage, str) else self.shrinkage
-        identity = torch.eye(len(covariance), dtype=covariance.dtype, device=covariance.device)
-        covariance = (1 - share) * covariance + share * covariance.diagonal().mean() * identity
+        mean = covariance.diagonal().mean()
+        covariance = (1 - share) * covariance
+        covariance.diagonal().add_(share * mean)
         factor, failed = torch.linalg.cholesky_ex(covariance)
         # a pivot is what the features before leave unexplained of this one, whatever their units
         if int(failed) or (factor.diagonal() <= SINGULAR * covariance.diagonal().sqrt()).any():
@@ -125,6 +126,7 @@ class MahalanobisScorer(FeatureScorer):
                 f"the covariance of the features is singular with shrinkage={self.shrinkage!r}; take a larger "
                 "shrinkage, or features that vary"
             )
+        identity = torch.eye(0 if self._solves else len(factor), dtype=factor.dtype, device=factor.device)
         inverse: Tensor = factor.T if self._solves else torch.linalg.solve_triangular(factor, identity, upper=False)
         return inverse.T
 

@@ -39,30 +39,32 @@ class NeighbourSearch:
         self.centre = rows.mean(0, dtype=torch.float64)
         self._prepared32 = self._prepared(torch.float32)
 
-    def nearest(self, z: Tensor, k: int) -> Tensor:
-        """Return the distances to the k nearest rows, float64 and ascending, ``(b, d) -> (b, k)``."""
+    def nearest(self, z: Tensor, k: int, excluded: Tensor | None = None) -> Tensor:
+        """Return the distances to the k nearest rows but ``excluded`` ones, float64 ascending, ``(b, d) -> (b, k)``."""
         with torch.autocast(z.device.type, enabled=False):
             # the bound on the rounding needs float32 products that are computed in float32
             if z.device.type != "cpu" or torch.get_float32_matmul_precision() != "highest":
-                return self._search(z, k, self._prepared(torch.float64))[0]
-            distances, proven = self._search(z, k, self._prepared32)
+                return self._search(z, k, self._prepared(torch.float64), excluded)[0]
+            distances, proven = self._search(z, k, self._prepared32, excluded)
             again = (~proven).nonzero().squeeze(1)
             if not len(again):
                 return distances
-            exact = self._search(z[again], k, self._prepared(torch.float64))[0]
+            exact = self._search(z[again], k, self._prepared(torch.float64), excluded)[0]
             return distances.index_copy(0, again, exact)
 
-    def _search(self, z: Tensor, k: int, prepared: CentredRows) -> tuple[Tensor, Tensor]:
+    def _search(self, z: Tensor, k: int, prepared: CentredRows, excluded: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return distances, and whether it is proven that no other row is nearer; ``(b, d) -> (b, k), (b,)``."""
         at_once = max(1, PRODUCTS // len(prepared[0]))
-        results = [self._propose_and_decide(part, k, prepared) for part in torch.split(z, at_once)]
+        results = [self._propose_and_decide(part, k, prepared, excluded) for part in torch.split(z, at_once)]
         return torch.cat([distances for distances, _ in results]), torch.cat([proven for _, proven in results])
 
-    def _propose_and_decide(self, z: Tensor, k: int, prepared: CentredRows) -> tuple[Tensor, Tensor]:
+    def _propose_and_decide(
+        self, z: Tensor, k: int, prepared: CentredRows, excluded: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         dtype = prepared[0].dtype
         count = min(k + max(SPARE[dtype], k // 4), len(self.rows))
         with torch.no_grad():
-            s, indices = smallest(self._halves(z, prepared), count)  # (b, count)
+            s, indices = smallest(self._halves(z, prepared, excluded), count)  # (b, count)
         distances = self._distances(z, indices.clamp_max(len(self.rows) - 1))
         distances = distances.masked_fill(s == torch.inf, torch.inf)  # padding
         distances = distances.sort(1).values[:, :k]
@@ -70,10 +72,13 @@ class NeighbourSearch:
             return distances, torch.isfinite(s).all(1)
         return distances, self._is_proven(z, s[:, -1], distances[:, -1], torch.finfo(dtype))
 
-    def _halves(self, z: Tensor, prepared: CentredRows) -> Tensor:
-        """Return the numbers s of all rows, infinite for the padding, ``(b, n)``."""
+    def _halves(self, z: Tensor, prepared: CentredRows, excluded: Tensor | None) -> Tensor:
+        """Return the numbers s of all rows, infinite for excluded ones and the padding, ``(b, n)``."""
         centred, half_squares = prepared
-        return torch.addmm(half_squares, (z.double() - self.centre).to(centred.dtype), centred.T, alpha=-1)
+        s = torch.addmm(half_squares, (z.double() - self.centre).to(centred.dtype), centred.T, alpha=-1)
+        if excluded is not None:
+            s[:, : len(excluded)].masked_fill_(excluded, torch.inf)
+        return s
 
     def _prepared(self, dtype: torch.dtype) -> CentredRows:
         """Return the rows minus their mean and half their squared lengths, padded to full blocks with infinity."""
@@ -176,11 +181,14 @@ class NeighbourScorer(Scorer):
         self.references, self.labels = z.detach().clone(), labels
         return self
 
-    def unknown_score(self, z: Tensor) -> Tensor:
+    def unknown_score(self, z: Tensor, excluded: Tensor | None = None) -> Tensor:
+        """Return the scores; ``excluded``, ``(n,)``, tells which references do not count, not with ``by_class``."""
         self._check_fitted()
         check_rows("features", z, self.references.shape[1])
+        if excluded is not None and (self.by_class or self.k > int((~excluded).sum())):
+            raise OptionError(f"k={self.k} references of one class, or of none, must be left; exclude fewer rows")
         rows = self._prepare(z, is_query=True)
-        scores = [self._reduce(group.nearest(rows, self.k)) for group in self._searches()]
+        scores = [self._reduce(group.nearest(rows, self.k, excluded)) for group in self._searches()]
         return torch.stack(scores).amin(0).to(at_least_float32(z).dtype)
 
     def _searches(self) -> list[NeighbourSearch]:

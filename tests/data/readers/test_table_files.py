@@ -86,6 +86,11 @@ def test_numbers_that_are_codes_can_be_words(tmp_path):
     assert read(tmp_path, "zip,n\n01234,1\nN1,2\n01234,3\n", words=["zip"])["zip"] == ["01234", "N1", "01234"]
 
 
+def test_a_column_name_is_quoted_where_a_shell_needs_it(tmp_path):
+    with pytest.raises(DataError, match=re.escape("(fit --categorical 'weight (kg)')")):
+        read(tmp_path, "weight (kg),b\n1,x\nheavy,x\n")
+
+
 def test_a_column_that_is_not_chosen_may_be_anything(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("a,b\n1,2\n3,word\n")
@@ -96,7 +101,8 @@ def test_the_first_mixed_value_is_named_in_whichever_chunk(tmp_path):
     for before in (1, CHUNK - 1, CHUNK, 3 * CHUNK + 7):
         message = (
             f"{tmp_path}/table.csv, row {before + 1}, column 'a': the column mixes numbers and words: got 'old' after "
-            "numbers; correct it, or read all values as words with words=('a',) (fit --categorical a)"
+            "numbers; correct it, or leave the cell empty if the value is missing, or read all values as words with "
+            "words=('a',) (fit --categorical a)"
         )
         with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
             read(tmp_path, "a,b\n" + "1,x\n" * before + "old,x\n1,x\n")

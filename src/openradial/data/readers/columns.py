@@ -7,6 +7,7 @@ and for prediction.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from openradial.errors import DataError
 
-MISSING = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "null", "NULL"})
+MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL"})
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 CODE = re.compile(r"^\s*0\d+\s*$", re.MULTILINE)  # a number with leading zeros, such as a postal code, is a word
 
@@ -150,12 +151,14 @@ def kind_of(
             raise DataError(f"expected a number or a word, got {type(value).__name__}", row=at, column=name)
         if parse and DECIMAL_COMMA.fullmatch(str(value).strip()):
             message = f"numbers need a decimal point, got {value!r}; write 1.5 instead of 1,5, or, if they are words,"
-            raise DataError(f"{message} use words=({name!r},) (fit --categorical {name})", row=at, column=name)
+            raise DataError(f"{message} use words=({name!r},) (fit --categorical {quote(name)})", row=at, column=name)
         is_number = parse_numbers([str(value)]) is not None if parse else type(value) in (int, float)
         if kind is not None and is_number != kind:
             message = f"the column mixes numbers and words: got {value!r} after {'numbers' if kind else 'words'}"
-            way_out = f"correct it, or read all values as words with words=({name!r},) (fit --categorical {name})"
-            raise DataError(f"{message}; {way_out}", row=at, column=name)
+            way_out = "correct it, or leave the cell empty if the value is missing, or read all values as words with"
+            raise DataError(
+                f"{message}; {way_out} words=({name!r},) (fit --categorical {quote(name)})", row=at, column=name
+            )
         kind = is_number
     return kind
 

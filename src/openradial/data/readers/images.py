@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # Formats that Pillow knows and that are not read: they run a program or open other formats, or have no decoder
 EXCLUDED = {"EPS", "IPTC", "BUFR", "GRIB", "HDF5", "MPEG", "WMF"}
 ANIMATED = (".gif", ".webp", ".apng", ".avif", ".tif", ".tiff", ".fli", ".flc")  # endings of files with several frames
+COMMON = (".jpg", ".jpeg", ".png")  # endings for which Pillow's many formats are not loaded
 ORIENTATION = 274  # the EXIF tag
 KINDS = ("RGB", "grey", "palette", "alpha", "16-bit", "CMYK")
 
@@ -114,12 +115,15 @@ def open_lazily(source: Any) -> "Image":
     """Open an image without decoding it: its size, frames and metadata. A file that is none raises many things."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # remarks on metadata that nobody reads
+        with suppress(_pillow().UnidentifiedImageError):  # without loading all formats
+            return _pillow().open(source, formats=("JPEG", "PNG"))  # type: ignore[no-any-return]
         return _pillow().open(source, formats=formats())  # type: ignore[no-any-return]
 
 
 def is_image(path: str) -> bool:
     """Return whether a regular file has the ending of an image, or the content of one."""
-    if _pillow().registered_extensions().get(os.path.splitext(path)[1].lower()) in formats():
+    ending = os.path.splitext(path)[1].lower()
+    if ending in COMMON or _pillow().registered_extensions().get(ending) in formats():
         return True
     with suppress(Exception), open_lazily(path):
         return True

@@ -25,13 +25,9 @@ def spiral(
     r"""Draw points ``(n, 2)`` float32 on ``arms`` spirals about the origin, one class each, within about [-1, 1].
 
     A point of arm j at radius r lies at the angle :math:`2\pi (j / \text{arms} + \text{turns} \cdot r)`, and is moved
-    by Gaussian ``noise`` in both directions. Classes are balanced, and so is every beginning of the set. The paper does
-    not give its number of points; 2000 are its M = 40 batches of 50.
-
-    ``label_noise`` is the share of points with a random label. As in the paper ("10 % of the data points have a random
-    label") it is drawn from all classes, so that about 1 in ``arms`` of them stays correct. Neither the points nor the
-    other labels depend on it.
-
+    by Gaussian ``noise`` in both directions. Classes are balanced, and so is every beginning of the set; 2000 points
+    are the paper's M = 40 batches of 50. ``label_noise`` is the share of points with a random label, which is drawn
+    from all classes as in the paper, so about 1 in ``arms`` stays correct; it changes nothing else.
     ``split="test"`` draws other points from the same arms.
 
     >>> toy = spiral(6, noise=0.0)
