@@ -20,8 +20,9 @@ def test_features_of_another_shape_are_refused(shape):
         build("features", 2)(torch.zeros(shape))
 
 
-def test_the_last_columns_may_be_features_of_a_middle_layer():
-    z = torch.arange(8.0).view(2, 4)
-    found = hidden_layers(build("features", 4, num_middle=1), z, ("outputs", "middle"))
+def test_the_last_columns_may_be_features_of_a_middle_layer_and_bands():
+    z = torch.arange(24.0).view(2, 12)
+    found = hidden_layers(build("features", 12, num_middle=9), z, ("outputs", "middle", "bands"))
     assert torch.equal(found["outputs"], z[:, :3])
-    assert torch.equal(found["middle"], z[:, 3:])
+    assert torch.equal(found["middle"], z[:, 3:5])
+    assert torch.equal(found["bands"], z[:, 5:])

@@ -297,15 +297,26 @@ def test_scoring_needs_a_fit_and_as_many_columns():
             call(rows[:, :2])
 
 
-def test_with_tail_the_last_column_counts_only_beyond_one_standard_deviation():
+@pytest.mark.parametrize(("weights", "tail"), [((1, 2), 1), ((1.5,), 2), (None, 1)])
+def test_the_tail_counts_only_far_above_known_scores_and_then_decides(weights, tail):
     known = known_scores(m=3)
-    merge = Combination("standardised", weights=(1, 2, 0.5), tail=True).fit(known)
+    merge = Combination("standardised", weights=weights, tail=tail).fit(known)
     columns = np.log(halves(known)[0].numpy())
-    rows = torch.cat([known, known * torch.tensor([1.0, 1.0, 50.0])])
+    rows = torch.cat([known, known * torch.tensor([1.0, 1.0, 1e4])])
     logs = np.log(np.maximum(rows.double().numpy(), np.exp(columns).min(0)))
     standardised = (logs - columns.mean(0)) / columns.std(0, ddof=1)
-    tail = np.maximum(standardised[:, 2] - 1, 0) ** 2 / 2
-    expected = standardised[:, 0] + 2 * standardised[:, 1] + 0.5 * tail
-    np.testing.assert_allclose(merge.unknown_score(rows.double()), expected, rtol=1e-9, atol=1e-9)
+    first, last = standardised[:, : 3 - tail], standardised[:, 3 - tail :]
+    main = (first * (np.ones(3 - tail) if weights is None else weights)).sum(1)
+    share = 3 - tail if weights is None else sum(weights)
+    expected = main + 10 * share * np.maximum(last - 3.25, 0).sum(1)
+    found = merge.unknown_score(rows.double()).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    assert found[len(known) :].min() > found[: len(known)].max()  # no other score outweighs a clear tail
     with pytest.raises(OptionError, match="weights and tail are for the standardised method"):
-        Combination("fisher", tail=True)
+        Combination("fisher", tail=1)
+
+
+@pytest.mark.parametrize(("weights", "tail"), [((1, 2), 2), ((1, 2, 3), 1), (None, 3)])
+def test_each_score_before_the_tail_has_a_weight(weights, tail):
+    with pytest.raises(ShapeError, match=rf"each score needs a weight, got {3 - tail} scores before the tail and "):
+        Combination("standardised", weights=weights, tail=tail).fit(known_scores())
