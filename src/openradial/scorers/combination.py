@@ -11,7 +11,7 @@ from openradial.conformal import conformal_p_values
 from openradial.errors import OptionError, ShapeError, check_choice, check_count, check_positive
 from openradial.scorers.base import Scorer, ScorerInput, at_least_float32, check_known, check_rows
 
-CombinationMethod = Literal["fisher", "mean", "min", "cauchy", "standardised"]
+CombinationMethod = Literal["fisher", "mean", "min", "standardised"]
 METHODS: tuple[CombinationMethod, ...] = get_args(CombinationMethod)
 START, STEEP = 3.25, 10.0  # of upper_tail: chosen on training images of known classes, see docs/encoders.md
 TAIL = 0.1  # share of the calibration scores that determine how fast p falls off in a column
@@ -26,8 +26,6 @@ class Combination(Scorer):
     - ``"fisher"``: :math:`-\sum_j \log p_j`: every column adds evidence;
     - ``"mean"``: :math:`-\log` of their mean: all columns must call the input unknown;
     - ``"min"``: :math:`-\log` of the smallest: one column is enough;
-    - ``"cauchy"``: :math:`-\log` of the p-value of their mean :math:`\cot(\pi p_j)` (Liu and Xie 2020): like the
-      smallest, but agreement counts;
     - ``"standardised"``: no p-values, but the sum of the log scores, each less its mean and divided by its standard
       deviation on that half, and times its weight in ``weights``. It takes scores above 0, such as distances. The
       last ``tail`` columns have no weight: they count where they are far above those of known data, and then decide,
@@ -124,7 +122,7 @@ class Combination(Scorer):
             return -log_p.sum(1)
         if self.method == "mean":
             return math.log(log_p.shape[1]) - log_p.logsumexp(1)
-        return -log_p.amin(1) if self.method == "min" else _cauchy(log_p, len(self.columns))
+        return -log_p.amin(1)
 
     def _log_p(self, scores: Tensor) -> Tensor:
         """Return the log p-value of each column, continuous in the scores; ``(b, m) -> (b, m)``."""
@@ -161,16 +159,3 @@ def _fall(columns: Tensor) -> Tensor:
     excess = (columns[:, -count:] - columns[:, -count - 1, None]).mean(1, keepdim=True)
     spread = columns.std(1, keepdim=True)
     return torch.where(excess > 0, excess, torch.where(spread > 0, spread, 1.0))
-
-
-def _cauchy(log_p: Tensor, count: int) -> Tensor:
-    """Return minus the log of the p-value of the mean cot(πp), also for p below float64; ``(b, m) -> (b,)``."""
-    log_p = log_p.clamp(-1e300, math.log1p(-0.5 / (count + 1)))  # cot(π) is -∞ and would outvote all others
-    p = log_p.exp()
-    # cot(πp) = cos(πp) / sin(πp) and sin(πp) = πp sinc(p), whose logs are finite for every p
-    cosine = (math.pi * p).cos()
-    logs = cosine.abs().log() - math.log(math.pi) - log_p - p.sinc().log()  # (b, m)
-    largest = logs.amax(1)
-    mean = (cosine.sign() * (logs - largest.unsqueeze(1)).exp()).mean(1)  # in units of exp(largest)
-    near = math.log(math.pi) - torch.atan2((-largest).exp(), mean).log()
-    return torch.where(largest < 300, near, math.log(math.pi) + largest + mean.abs().log())
