@@ -32,8 +32,7 @@ CombinationName = Literal["standardised", "fisher"]
 
 HEADS: dict[str, Callable[[int], Head]] = {"softmax": SoftmaxHead, "doc": DOCHead, "cac": CACHead}
 OUTPUTS, LAST = "outputs", "classifier"
-# layers of image encoders that do not tell classes apart, but inputs of another kind, and how their covariances are
-# shrunk: that of bands by so much that an image with four fifths of the pixels is not of another kind
+# layers that find inputs of another kind; so shrunk, an image with four fifths of the pixels is not of another kind
 FAR_LAYERS: dict[str, Shrinkage] = {"middle": "oas", "bands": 0.02}
 FEW_CLASSES = 10  # of photographs: with fewer, the Mahalanobis distance counts as much as the outputs
 METRICS = {"distance": "euclidean", "squared": "squared_euclidean", "rescaled": "squared_euclidean"}
@@ -245,9 +244,7 @@ def closed_form_recipe(kind: str, examples: int, classes: int = FEW_CLASSES, **o
         defaults |= {"cosine": True, "weights": (1.0, 0.0, 2.0) if kind == "texts" else (2.0, 1.0, 0.0)}
         defaults["far_axis"] = kind == "points"
     if kind == "images":
-        defaults["score"] = "projection"
-        if classes < FEW_CLASSES:
-            defaults["weights"] = (2.0, 2.0, 0.0)
+        defaults |= {"score": "projection", "weights": (2.0, 2.0 if classes < FEW_CLASSES else 1.0, 0.0)}
     return Recipe(**defaults | {"method": "closed-form"} | options)
 
 

@@ -318,5 +318,5 @@ def test_the_tail_counts_only_far_above_known_scores_and_then_decides(weights, t
 
 @pytest.mark.parametrize(("weights", "tail"), [((1, 2), 2), ((1, 2, 3), 1), (None, 3)])
 def test_each_score_before_the_tail_has_a_weight(weights, tail):
-    with pytest.raises(ShapeError, match=rf"each score needs a weight, got {3 - tail} scores before the tail and "):
+    with pytest.raises(ShapeError, match=rf"each score needs a weight, got {3 - tail} before the tail and "):
         Combination("standardised", weights=weights, tail=tail).fit(known_scores())

@@ -18,7 +18,6 @@ from openradial.models.features import NUM_BANDS
 PART = 4  # images at a time: more leave the cache of a CPU, and take twice as long each
 VIEWS = ("one", "flip", "crops")
 CHUNK = 32  # texts that are padded to one length
-TINY = 1e-12  # the smallest feature of which a root is taken
 FLOOR = 1e-6  # energy of a band without any: below that of rounding to whole grey levels
 
 
@@ -58,23 +57,20 @@ class ImageEncoder(nn.Module):
     def _encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         z, middle = self.body.forward_middle(x)
         others = torch.cat([middle.mean((2, 3)), band_energies(x)], 1)
-        if self.views != "one":
-            views, (h, w) = [x.flip(3)], x.shape[2:]
-            if self.views == "crops":
-                part = x[:, :, h // 8 : h - h // 8, w // 8 : w - w // 8]
-                views.append(TF.interpolate(part, size=(h, w), mode="bilinear"))
-            return sum(map(self._root, map(self.body, views)), self._root(z)), others
-        return self._root(z), others
+        views, (h, w) = [x.flip(3)] if self.views != "one" else [], x.shape[2:]
+        if self.views == "crops":
+            part = x[:, :, h // 8 : h - h // 8, w // 8 : w - w // 8]
+            views.append(TF.interpolate(part, size=(h, w), mode="bilinear"))
+        return sum(map(self._root, map(self.body, views)), self._root(z)), others
 
     def _root(self, z: Tensor) -> Tensor:
-        return TF.normalize(z.clamp_min(TINY) ** self.power)  # the slope of a root at 0 is infinite
+        return TF.normalize(z.clamp_min(1e-12) ** self.power)  # the slope of a root at 0 is infinite
 
 
 def band_energies(x: Tensor) -> Tensor:
     """Return the logarithm of the energy of the brightness of square images in octaves, ``(b, c, n, n) -> (b, 7)``.
 
-    Energies are squares of the coefficients of a cosine transform. An image that was enlarged, or blurred, has next to
-    none in the highest octaves, whatever it shows.
+    An image that was enlarged, or blurred, has next to none in the highest octaves, whatever it shows.
     """
     side = x.shape[3]
     basis = torch.from_numpy(cosine_basis(side)).to(x)

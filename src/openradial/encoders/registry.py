@@ -81,22 +81,20 @@ class Encoder:
     @property
     def network(self) -> tuple[str, dict[str, Any]]:
         """Name and options with which a bundle builds the network again, see :func:`build`."""
-        options: dict[str, Any] = {"encoder": self.name, "checksum": self.checksum, "licence": self.licence}
-        if isinstance(self.net, TokenEncoder):
-            options["shape"] = list(self.net.table.shape)
-        if isinstance(self.net, ImageEncoder):
-            options |= {"views": self.net.views, "power": self.net.power}
-        if isinstance(self.net, BertEncoder):
-            options["pooling"] = self.net.pooling
-        return "encoder", options
+        shape = {"shape": list(self.net.table.shape)} if isinstance(self.net, TokenEncoder) else {}
+        facts = {"encoder": self.name, "checksum": self.checksum, "licence": self.licence}
+        return "encoder", {**facts, **shape, **self._settings}
 
     @property
     def key(self) -> str:
         """What identifies the features: the name, the version of our code, the weights, and how inputs are prepared."""
         facts = {**self.inputs.record(), "column": None, "checksum": self.checksum, "name": self.name}
-        facts |= {name: getattr(self.net, name) for name in ("views", "power", "pooling") if hasattr(self.net, name)}
-        digest = hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()
+        digest = hashlib.sha256(repr(sorted((facts | self._settings).items())).encode()).hexdigest()
         return f"{re.sub('[^a-zA-Z0-9_]+', '-', self.name)}-v{VERSION}-{digest[:16]}"
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        return {name: getattr(self.net, name) for name in ("views", "power", "pooling") if hasattr(self.net, name)}
 
     @property
     def num_middle(self) -> int:
@@ -190,12 +188,9 @@ def build(options: Mapping[str, Any]) -> nn.Module:
         return made.requires_grad_(False).eval()
 
 
-def _network(
-    name: str, shape: Sequence[Any] = TABLE, views: str = "one", power: float = 1.0, pooling: str = "mean"
-) -> nn.Module:
+def _network(name: str, shape: Sequence[Any] = TABLE, pooling: str = "mean", **options: Any) -> nn.Module:
     if name in IMAGES:
-        body = models.build(name, 1, **models.imagenet_weights(name).options)  # type: ignore[arg-type]
-        return ImageEncoder(body, views, power)
+        return ImageEncoder(models.build(name, 1, **models.imagenet_weights(name).options), **options)  # type: ignore[arg-type]
     return BertEncoder(pooling=pooling) if name == "minilm" else TokenEncoder(*map(int, shape))
 
 

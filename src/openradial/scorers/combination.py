@@ -28,8 +28,7 @@ class Combination(Scorer):
     - ``"min"``: :math:`-\log` of the smallest: one column is enough;
     - ``"standardised"``: no p-values, but the sum of the log scores, each less its mean and divided by its standard
       deviation on that half, and times its weight in ``weights``. It takes scores above 0, such as distances. The
-      last ``tail`` columns have no weight: they count where they are far above those of known data, and then decide,
-      see :func:`upper_tail`.
+      last ``tail`` columns have no weight, but decide where they are far above known data, see :func:`upper_tail`.
 
     Between two calibration scores p is interpolated, so that equal counts are no ties. Beyond the largest one, where
     counting would give 1/(n+1) for every score, p falls off exponentially, as fast as the highest tenth of the
@@ -74,10 +73,9 @@ class Combination(Scorer):
         check_known("scores", scores)
         if len(scores) < 4:
             raise ShapeError(f"a combination needs at least 4 rows of known data to learn from, got {len(scores)}")
-        count = scores.shape[1] - self.tail
-        if count < 1 or (self.weights is not None and len(self.weights) != count):
-            weights = "no" if self.weights is None else len(self.weights)
-            raise ShapeError(f"each score needs a weight, got {count} scores before the tail and {weights} weights")
+        count, weights = scores.shape[1] - self.tail, self.weights or ()
+        if count < 1 or len(weights) not in (0, count):
+            raise ShapeError(f"each score needs a weight, got {count} before the tail and {len(weights)} weights")
         rows = scores.detach().double()
         order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(self.seed)).to(rows.device)
         half = len(rows) // 2
