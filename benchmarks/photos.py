@@ -1,13 +1,58 @@
-"""Photographs of ILSVRC's usual size, made from the two that scikit-learn ships: crops, mirrored, as JPEG."""
+"""Photographs for measurements: fit features of an encoder as openradial.fit does; and files of ILSVRC's usual size.
+
+The files are made from the two photographs that scikit-learn ships: crops, mirrored, as JPEG.
+"""
 
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 from sklearn.datasets import load_sample_images
+from torch import Tensor
 
+from openradial import OpenClassifier
+from openradial.fitting.closed_form import calibrate_cross, fit_closed_form
+from openradial.fitting.cross import FeatureSet
+from openradial.fitting.novelty import LeftOut
+from openradial.metrics import auroc
+from openradial.models.features import NUM_BANDS, Features
+from openradial.recipe import closed_form_recipe
+
+RATE = 0.05
 CLASSES = 10
 SHAPES = ((500, 375), (375, 500), (500, 333))
+
+
+def split_layers(z: Tensor, num_features: int) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the features of the last layer, and those of the other layers by name."""
+    return z[:, :num_features], {"middle": z[:, num_features:-NUM_BANDS], "bands": z[:, -NUM_BANDS:]}
+
+
+def published(z: Tensor, num_features: int) -> Tensor:
+    """Return the features of the last layer as published, of length 1: openradial takes their square roots."""
+    return torch.nn.functional.normalize(z[:, :num_features].square())
+
+
+def fit_photographs(z: Tensor, y: Tensor, num_features: int, seed: int) -> tuple[OpenClassifier, LeftOut | None]:
+    """Fit as openradial.fit does: closed form, calibrated at 5 %; features of all layers of an encoder, and labels."""
+    last, layers = split_layers(z, num_features)
+    count, known = int(y.max()) + 1, FeatureSet(last, y, layers=layers)
+    recipe = closed_form_recipe("images", len(z), count, layers=("outputs", *layers))
+    net = Features(z.shape[1], num_middle=z.shape[1] - num_features)
+    model, left_out = fit_closed_form(net, recipe, tuple(map(str, range(count))), known, seed)
+    return calibrate_cross(model, recipe, RATE, known, seed)[0], left_out
+
+
+def measure_photographs(z: Tensor, y: Tensor, x: Tensor, t: Tensor, num_features: int, seed: int) -> dict[str, float]:
+    """Return accuracy, AUROC and rates on test features ``x`` with labels ``t``, -1 for novel classes."""
+    answer, is_known = fit_photographs(z, y, num_features, seed)[0].decide(x), t >= 0
+    return {
+        "accuracy": float((answer.nearest == t)[is_known].double().mean()),
+        "AUROC": auroc(answer.unknown_score[is_known], answer.unknown_score[~is_known]),
+        "called unknown": float((answer.labels < 0)[is_known].double().mean()),
+        "detected": float((answer.labels < 0)[~is_known].double().mean()),
+    }
 
 
 def write_photos(root: Path, count: int, seed: int = 0, classes: int = CLASSES) -> Path:

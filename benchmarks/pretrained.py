@@ -27,6 +27,7 @@ from sklearn.metrics import f1_score
 from torch import Tensor
 
 from benchmarks.machine import machine
+from benchmarks.photos import fit_photographs, published
 from benchmarks.run import RESULTS, table
 from openradial import encoders
 from openradial.data import Examples, sources
@@ -38,7 +39,7 @@ from openradial.fitting.cross import FeatureSet, assign_folds
 from openradial.fitting.novelty import choose_rate
 from openradial.metrics import auroc
 from openradial.models.features import Features
-from openradial.recipe import MIDDLE, closed_form_recipe
+from openradial.recipe import closed_form_recipe
 from openradial.scorers import MahalanobisScorer, NeighbourScorer
 from paper.imagenet.tiny_imagenet import tiny_imagenet
 
@@ -91,15 +92,14 @@ def encode(name: str, raw: list[Any], is_published: bool = False) -> Tensor:
 
 def ours(kind: str, z: Tensor, y: Tensor, seed: int) -> Callable[[Tensor], Scored]:
     """Fit as openradial.fit does: closed form, cross-fitted calibration."""
-    classes, recipe = tuple(map(str, range(int(y.max()) + 1))), closed_form_recipe(kind, len(z))
-    net, known = Features(z.shape[1]), FeatureSet(z, y)
     if kind == "images":
-        net = Features(z.shape[1], num_middle=z.shape[1] - LAST)
-        known = FeatureSet(z[:, :LAST], y, middle=z[:, LAST:])
-        recipe = replace(recipe, layers=(*recipe.layers, MIDDLE))
-    model, left_out = fit_closed_form(net, recipe, classes, known, seed)
+        model, left_out = fit_photographs(z, y, LAST, seed)
+    else:
+        classes, known = tuple(map(str, range(int(y.max()) + 1))), FeatureSet(z, y)
+        recipe = closed_form_recipe(kind, len(z))
+        model, left_out = fit_closed_form(Features(z.shape[1]), recipe, classes, known, seed)
+        model, _ = calibrate_cross(model, recipe, RATE, known, seed)
     rate, _ = choose_rate(model, left_out, len(z))
-    model, _ = calibrate_cross(model, recipe, RATE, known, seed)
 
     def score(x: Tensor) -> Scored:
         decision = model.decide(x)
@@ -215,14 +215,15 @@ def measure(task: Task, seed: int, before: dict[str, dict[str, float]]) -> dict[
     z, usual, y = z[y >= 0], usual[y >= 0], y[y >= 0]
     parts = [x, *task.far().values()]
     every = torch.cat(parts)
-    last = slice(LAST if task.kind == "images" else None)  # rivals use the last layer, as is usual
     answers = {"openradial": ours(task.kind, z, y, seed)(every)}
-    if task.published is not None:
-        scored = rivals(all_rules(task.kind, z, y), z, y, every)
-        answers |= {f"{name}, features of openradial": answer for name, answer in scored.items()}
+    last = slice(LAST if task.kind == "images" else None)  # rivals use the last layer, as is usual
+    scored = rivals(all_rules(task.kind, z[:, last], y), z[:, last], y, every[:, last])
+    answers |= {f"{name}, features of openradial": answer for name, answer in scored.items()}
     if not before:
-        inputs = torch.cat([test, *parts[1:]])[:, last]
-        answers |= rivals(all_rules(task.kind, usual[:, last], y), usual[:, last], y, inputs)
+        inputs = torch.cat([test, *parts[1:]])
+        if task.kind == "images":
+            usual, inputs = published(z, LAST), published(every, LAST)
+        answers |= rivals(all_rules(task.kind, usual, y), usual, y, inputs)
     results = {}
     for name, answer in answers.items():
         nearest, score, rejected = (torch.split(column, [len(part) for part in parts]) for column in answer[:3])
@@ -262,7 +263,7 @@ def tiny(path: Path) -> tuple[Part, Part]:
     parts = []
     for part, count in TINY.items():
         folder = tiny_imagenet(path, part)
-        rows = _first(folder.labels, count)
+        rows = first_rows(folder.labels, count)
         images = [Path(folder.paths[i]) for i in rows.tolist()]
         parts.append((encode("efficientnet_lite0", images), folder.labels[rows]))
     return parts[0], parts[1]
@@ -274,8 +275,8 @@ def cifar() -> tuple[Part, Part]:
     source, parts = sources.open("cifar10"), []
     for part, count in CIFAR.items():
         data = getattr(source, part)
-        rows = _first(data.labels, count)
-        parts.append((encode("efficientnet_lite0", _pixels(data, rows)), data.labels[rows]))
+        rows = first_rows(data.labels, count)
+        parts.append((encode("efficientnet_lite0", pixels(data, rows)), data.labels[rows]))
     return parts[0], parts[1]
 
 
@@ -286,7 +287,7 @@ def far_images(photos: dict[str, Callable[[], tuple[Part, Part]]]) -> dict[str, 
         data = sources.open(name).test
         assert isinstance(data, Examples)
         rows = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))[:FAR]
-        found[name] = encode("efficientnet_lite0", _pixels(data, rows))
+        found[name] = encode("efficientnet_lite0", pixels(data, rows))
     noise = np.random.default_rng(0).integers(0, 256, (FAR, 64, 64, 3), dtype=np.uint8)
     found["noise"] = encode("efficientnet_lite0", list(noise))
     for name, load in photos.items():
@@ -295,11 +296,11 @@ def far_images(photos: dict[str, Callable[[], tuple[Part, Part]]]) -> dict[str, 
     return found
 
 
-def _first(labels: Tensor, count: int) -> Tensor:
+def first_rows(labels: Tensor, count: int) -> Tensor:
     return torch.cat([(labels == k).nonzero().squeeze(1)[:count] for k in range(int(labels.max()) + 1)])
 
 
-def _pixels(data: Examples, rows: Tensor) -> list[Any]:
+def pixels(data: Examples, rows: Tensor) -> list[Any]:
     return [image.expand(-1, -1, 3).contiguous().numpy() for image in data.inputs[rows].permute(0, 2, 3, 1)]
 
 
@@ -308,7 +309,8 @@ def markdown(results: dict[str, Any]) -> str:
     lines = [
         f"Median over {SPLITS} splits of the classes, smallest and largest in brackets. All rows of a task use the",
         "same frozen pre-trained encoder: minilm for texts, efficientnet_lite0 for photographs, whose training on",
-        "ImageNet has seen the novel classes. Rivals use its last layer, as published, unless their name says more.",
+        "ImageNet has seen the novel classes. Rivals use its last layer, as published, unless their name says more:",
+        "features of openradial are those of all layers of minilm, and square roots of those of photographs.",
         "Thresholds: 5 % of known examples called unknown, from known data alone; the chosen rate is that of",
         "false_reject_rate='auto', from known data alone too. Macro-F1 counts unknown as one more class. Other",
         "columns: AUROC against inputs of another kind.",

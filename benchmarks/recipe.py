@@ -98,7 +98,7 @@ SCORES: dict[str, tuple[LayerScore, ...]] = {
     "distance + Parzen window": (DISTANCE, PARZEN),
     "distance + Mahalanobis": (DISTANCE, LayerScore("Mahalanobis", FULLY, lambda _: MahalanobisScorer())),
 }
-MERGES = ("standardised", "mean", "min", "cauchy")
+MERGES = ("standardised", "mean", "min")
 
 
 def methods(part: str) -> list[Method]:

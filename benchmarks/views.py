@@ -9,7 +9,6 @@ encoder efficientnet_lite0 unless another is named. Writes benchmarks/results/vi
 import argparse
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,15 +18,11 @@ from rich.console import Console
 from torch import Tensor
 
 from benchmarks.machine import machine
+from benchmarks.photos import measure_photographs
 from benchmarks.run import RESULTS, table
 from openradial import encoders
 from openradial.encoders import FeatureCache
 from openradial.files import write_text
-from openradial.fitting.closed_form import calibrate_cross, fit_closed_form
-from openradial.fitting.cross import FeatureSet
-from openradial.metrics import auroc
-from openradial.models.features import Features
-from openradial.recipe import MIDDLE, closed_form_recipe
 from paper.imagenet.tiny_imagenet import tiny_imagenet
 
 COMMAND = "python -m benchmarks.views --tiny PATH"
@@ -62,15 +57,9 @@ def measure(path: Path, name: str, options: dict[str, Any], seed: int) -> dict[s
         seconds, encoded = seconds + time.perf_counter() - began, encoded + len(files)
         found.append((features, labels))
     (z, y), (x, t), (novel, _) = found
-    d, recipe = encoder.num_features, closed_form_recipe("images", len(z))
-    recipe = replace(recipe, layers=(*recipe.layers, MIDDLE))
-    net, known = Features(z.shape[1], num_middle=encoder.num_middle), FeatureSet(z[:, :d], y, middle=z[:, d:])
-    model, _ = fit_closed_form(net, recipe, tuple(map(str, range(KNOWN))), known, seed)
-    model, _ = calibrate_cross(model, recipe, 0.05, known, seed)
-    usual, other = model.decide(x), model.decide(novel)
-    accuracy = float((usual.nearest == t).double().mean())
-    value = auroc(usual.unknown_score, other.unknown_score)
-    return {"accuracy": accuracy, "AUROC": value, "images per second": encoded / seconds}
+    labels = torch.cat([t, torch.full((len(novel),), -1)])
+    values = measure_photographs(z, y, torch.cat([x, novel]), labels, encoder.num_features, seed)
+    return values | {"images per second": encoded / seconds}
 
 
 def main() -> None:

@@ -117,6 +117,17 @@ def test_other_features_in_closed_form_are_compared_by_direction():
     assert (recipe.random_features, recipe.cosine, recipe.weights) == (0, True, (2.0, 1.0, 0.0))
 
 
+def test_photographs_are_scored_by_projection_and_few_classes_by_mahalanobis_as_much():
+    for classes, weights in ((10, (2.0, 1.0, 0.0)), (9, (2.0, 2.0, 0.0))):
+        recipe = closed_form_recipe("images", 500, classes)
+        assert (recipe.score, recipe.cosine, recipe.weights) == ("projection", True, weights)
+    recipe = closed_form_recipe("images", 500, layers=("outputs", "middle", "bands"))
+    layers = [layer for layer, _ in recipe.make_scorers(recipe.make_closed_form_head(("a", "b"), 4))]
+    assert layers == ["outputs", "outputs", "middle", "bands"]
+    made = recipe.make_combination().settings()
+    assert (made["weights"], made["tail"]) == ([2.0, 1.0], 2)
+
+
 @pytest.mark.parametrize(("kind", "far"), [("table", True), ("points", True), ("texts", False), ("images", False)])
 def test_features_of_encoders_are_bounded_and_have_no_far_axis(kind, far):
     assert closed_form_recipe(kind, 500).far_axis is far

@@ -15,6 +15,7 @@ from openradial.functional import safe_beta
 from openradial.heads import CACHead, ClosedFormRadialHead, DOCHead, Head, RadialHead, SoftmaxHead
 from openradial.nn import RadialLoss
 from openradial.scorers import Combination, MahalanobisScorer, NeighbourScorer, Scorer
+from openradial.scorers.mahalanobis import Shrinkage
 from openradial.training import Objective
 from openradial.training.mixup import MixupObjective
 from openradial.training.outliers import DEFAULTS, OutlierObjective, check_kinds
@@ -31,7 +32,9 @@ CombinationName = Literal["standardised", "fisher"]
 
 HEADS: dict[str, Callable[[int], Head]] = {"softmax": SoftmaxHead, "doc": DOCHead, "cac": CACHead}
 OUTPUTS, LAST = "outputs", "classifier"
-MIDDLE = "middle"  # a layer of image encoders: it does not tell classes apart, but inputs of another kind
+# layers that find inputs of another kind; so shrunk, an image with four fifths of the pixels is not of another kind
+FAR_LAYERS: dict[str, Shrinkage] = {"middle": "oas", "bands": 0.02}
+FEW_CLASSES = 10  # of photographs: with fewer, the Mahalanobis distance counts as much as the outputs
 METRICS = {"distance": "euclidean", "squared": "squared_euclidean", "rescaled": "squared_euclidean"}
 LAYERS = {"mnist": ("fc2", "fc1"), "mlp": ("hidden.fc2",), "spiral": ("hidden.fc2",)}  # by the start of the name
 REFERENCES = 10_000  # training examples among which neighbours are searched
@@ -51,7 +54,7 @@ class Recipe:
     Args:
         head: ``"radial"``, ``"softmax"``, ``"doc"`` or ``"cac"``; the other settings are for the radial head.
         loss: ``"squared"``, ``"distance"`` (the paper's) or ``"rescaled"``, see :class:`openradial.heads.RadialHead`.
-        score: of the outputs, see :class:`openradial.heads.RadialHead`.
+        score: of the outputs, see :class:`openradial.heads.RadialHead`; in closed form chosen like ``weights``.
         scale: distance of the prototypes from the origin.
         beta: a number; ``"safe"``, see :func:`openradial.functional.safe_beta`; or ``"fit"``, fitted to held-out data.
         outliers: kinds of outliers that are made from each batch while training, see
@@ -170,8 +173,8 @@ class Recipe:
         others: list[tuple[str, Scorer]] = []
         _, mahalanobis, near = (0.0, 0.0, 1.0) if self.method == "gradient" else weights or self.weights
         for layer in self.layers:
-            if layer == MIDDLE:
-                others.append((layer, MahalanobisScorer(shrinkage="oas")))
+            if layer in FAR_LAYERS:
+                others.append((layer, MahalanobisScorer(shrinkage=FAR_LAYERS[layer])))
                 continue
             if mahalanobis:
                 others.append((layer, MahalanobisScorer(normalise=self.cosine, shrinkage="oas")))
@@ -183,8 +186,8 @@ class Recipe:
         """Return how the scores become one, not yet fitted; ``weights`` as in :meth:`make_scorers`."""
         if self.method == "gradient":
             return Combination(self.combination)
-        used, tail = [weight for weight in weights or self.weights if weight], MIDDLE in self.layers
-        return Combination("standardised", weights=[*used, 1.0] if tail else used, tail=tail)
+        used = [weight for weight in weights or self.weights if weight]
+        return Combination("standardised", weights=used, tail=sum(layer in FAR_LAYERS for layer in self.layers))
 
     def _check_method(self) -> None:
         if self.method == "gradient":
@@ -226,8 +229,8 @@ def default_recipe(net: nn.Module, network: str, kind: str, **options: Any) -> R
     return Recipe(**defaults | options)
 
 
-def closed_form_recipe(kind: str, examples: int, **options: Any) -> Recipe:
-    """Return the recipe for features that are not trained, of a kind of data and a number of examples.
+def closed_form_recipe(kind: str, examples: int, classes: int = FEW_CLASSES, **options: Any) -> Recipe:
+    """Return the recipe for features that are not trained, of a kind of data and a number of examples and classes.
 
     Columns of a table get random features and Euclidean distances; other features, such as embeddings, are compared by
     direction. Texts get random features, photographs the Mahalanobis distance: each hurts the other kind. Both are
@@ -240,6 +243,8 @@ def closed_form_recipe(kind: str, examples: int, **options: Any) -> Recipe:
     if kind != "table":
         defaults |= {"cosine": True, "weights": (1.0, 0.0, 2.0) if kind == "texts" else (2.0, 1.0, 0.0)}
         defaults["far_axis"] = kind == "points"
+    if kind == "images":
+        defaults |= {"score": "projection", "weights": (2.0, 2.0 if classes < FEW_CLASSES else 1.0, 0.0)}
     return Recipe(**defaults | {"method": "closed-form"} | options)
 
 

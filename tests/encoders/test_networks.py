@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import torch
 from rounding import tolerance
+from scipy.fft import dctn
 
-from openradial.encoders.networks import BertEncoder, ImageEncoder, TokenEncoder
+from openradial.encoders.networks import BertEncoder, ImageEncoder, TokenEncoder, band_energies
 from openradial.models import build
 from openradial.models.weights import load_state
 from openradial.nn import hidden_layers
@@ -105,7 +106,7 @@ def test_token_vectors_are_averaged_without_padding_and_divided_by_their_length(
 
 
 @pytest.mark.parametrize(("name", "stages"), [("efficientnet_lite0", 8), ("mobilenetv2", 10), ("resnet18", 2)])
-def test_the_middle_layer_has_the_mean_of_each_channel_half_way(name, stages):
+def test_the_middle_layer_has_the_mean_of_each_channel_half_way_and_bands_follow(name, stages):
     torch.manual_seed(0)
     body = build(name, 3).eval()
     x = torch.randn(6, 3, 64, 64)  # more than one part
@@ -114,10 +115,55 @@ def test_the_middle_layer_has_the_mean_of_each_channel_half_way(name, stages):
             maps = body.layer2(body.layer1(body.maxpool(body.relu(body.bn1(body.conv1(x))))))
         else:
             maps = body.blocks[:stages](body.stem(x))
-        found = hidden_layers(ImageEncoder(body).eval(), x, ("outputs", "middle"))
+        found = hidden_layers(ImageEncoder(body).eval(), x, ("outputs", "middle", "bands"))
     assert maps.shape[2:] == ((4, 4) if name != "resnet18" else (8, 8))
     torch.testing.assert_close(found["middle"], maps.mean((2, 3)), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found["bands"], band_energies(x), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(found["outputs"].norm(dim=1), torch.ones(6))
+
+
+def naive_bands(image):
+    """The energy of the brightness of one image ``(c, n, n)`` in octaves, one coefficient after the other."""
+    coefficients, side = dctn(image.mean(0), norm="ortho"), image.shape[1]
+    energy = np.zeros(7)
+    for row, column in np.ndindex(coefficients.shape):
+        octaves = [k for k in range(7) if max(row, column) < side >> 6 - k]
+        if max(row, column) >= 1:
+            energy[octaves[0]] += coefficients[row, column] ** 2 / side**2
+    return np.log(energy + 1e-6)
+
+
+@pytest.mark.parametrize("side", [224, 160, 65, 32])
+def test_bands_are_the_energy_of_a_cosine_transform_in_octaves(side):
+    images = np.random.default_rng(0).normal(size=(2, 3, side, side))
+    found = band_energies(torch.from_numpy(images))
+    np.testing.assert_allclose(found, [naive_bands(image) for image in images], rtol=1e-9, atol=1e-9)
+    in_float32 = band_energies(torch.from_numpy(images).float())
+    np.testing.assert_allclose(in_float32, found, atol=1e-4)
+    one = band_energies(torch.from_numpy(images[:1]).float())
+    np.testing.assert_allclose(one, in_float32[:1], atol=1e-4)
+
+
+def test_an_enlarged_image_has_next_to_no_energy_in_the_highest_octaves():
+    small = torch.randn(4, 3, 28, 28, generator=torch.Generator().manual_seed(0))
+    enlarged = torch.nn.functional.interpolate(small, size=224, mode="bicubic")
+    full = torch.randn(4, 3, 224, 224, generator=torch.Generator().manual_seed(1))
+    assert (band_energies(enlarged)[:, -2:] < band_energies(full)[:, -2:] - 5).all()
+    flat = band_energies(torch.zeros(1, 3, 224, 224))
+    assert torch.isfinite(flat).all()
+
+
+def test_a_power_of_features_is_taken_before_their_length_is_divided_out():
+    torch.manual_seed(0)
+    body, x = build("efficientnet_lite0", 3).eval(), torch.randn(3, 3, 64, 64, requires_grad=True)
+    features = ImageEncoder(deepcopy(body), power=0.5).eval()(x)
+    body.classifier = torch.nn.Identity()
+    plain = body(x).detach().double().numpy()
+    expected = np.sqrt(np.maximum(plain, 1e-12))
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(features.detach(), expected, atol=1e-5)
+    features.sum().backward()
+    assert torch.isfinite(x.grad).all()  # though the slope of a root at 0 is infinite
 
 
 def test_views_are_the_mean_of_features_of_the_image_its_mirror_image_and_its_middle():

@@ -1,13 +1,16 @@
+import dataclasses
+import math
+
 import numpy as np
 import pytest
 import torch
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from openradial import encoders
+from openradial import encoders, models
 from openradial.data.vocabulary import words_of
 from openradial.encoders import registry
-from openradial.encoders.networks import BertEncoder
+from openradial.encoders.networks import BertEncoder, ImageEncoder
 from openradial.errors import OptionError, WeightsError
 
 TEXTS = ["my card is lost", "the card was stolen", "rates of exchange", "what is the exchange rate", "a lost phone"]
@@ -106,7 +109,19 @@ def test_photographs_of_a_size_have_a_key_of_their_own(load):
     load("efficientnet_lite0", size=128)  # skipped without its weights
     keys = [encoders.load("efficientnet_lite0", size=size).key for size in (128, 128, 160)]
     assert keys[0] == keys[1] != keys[2]
-    assert keys[0].startswith("efficientnet_lite0-v2-")
+    assert keys[0].startswith("efficientnet_lite0-v3-")
+
+
+def test_a_bundle_records_the_power_of_features_and_other_powers_have_a_key_of_their_own(load):
+    encoder = load("efficientnet_lite0")
+    _, options = encoder.network
+    assert (options["power"], encoders.build(options).power) == (0.5, 0.5)
+    other = dataclasses.replace(encoder, net=ImageEncoder(models.build("efficientnet_lite0", 1), power=1.0))
+    assert other.key != encoder.key
+    assert (other.network[1]["power"], encoders.build(other.network[1]).power) == (1.0, 1.0)
+    for wrong in (0.0, -1.0, "a half", math.inf):
+        with pytest.raises(OptionError, match="power must be"):
+            encoders.build(options | {"power": wrong})
 
 
 def test_the_name_of_a_column_does_not_change_the_key(load):

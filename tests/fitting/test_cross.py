@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from openradial.fitting.cross import FOLDS, FeatureSet, assign_folds, cross_fit, reference_rows
 from openradial.heads import ClosedFormRadialHead
 from openradial.models import build
-from openradial.recipe import MIDDLE, OUTPUTS
+from openradial.recipe import OUTPUTS
 from openradial.scorers import MahalanobisScorer, NeighbourScorer
 from openradial.training import limited_threads
 from tests.heads.naive_ridge import made_data, naive_fit, naive_outputs
@@ -185,7 +185,7 @@ def test_the_last_score_is_that_of_the_middle_features_without_the_fold():
     z, y = made_data(n=70, k=3)
     middle, folds = torch.from_numpy(np.random.default_rng(1).normal(size=(70, 2))), assign_folds(y)
     scorer = MahalanobisScorer(shrinkage="oas")
-    result = cross_fit(fitted(z, y), [(MIDDLE, scorer)], FeatureSet(z, y, middle=middle), folds)
+    result = cross_fit(fitted(z, y), [("middle", scorer)], FeatureSet(z, y, layers={"middle": middle}), folds)
     for fold in range(FOLDS):
         here, rest = folds == fold, folds != fold
         naive = MahalanobisScorer(shrinkage="oas").fit(middle[rest]).unknown_score(middle[here])
@@ -193,12 +193,13 @@ def test_the_last_score_is_that_of_the_middle_features_without_the_fold():
 
 
 def test_features_of_a_middle_layer_are_kept_apart():
-    x, y = torch.arange(12.0).view(3, 4), torch.tensor([0, 1, 0])
-    known = FeatureSet.of(build("features", 4, num_middle=1), [(x[:2], y[:2]), (x[2:], y[2:])])
+    x, y = torch.arange(33.0).view(3, 11), torch.tensor([0, 1, 0])
+    known = FeatureSet.of(build("features", 11, num_middle=8), [(x[:2], y[:2]), (x[2:], y[2:])])
     assert torch.equal(known.z, x[:, :3])
-    assert torch.equal(known.middle, x[:, 3:])
+    assert torch.equal(known.layers["middle"], x[:, 3:4])
+    assert torch.equal(known.layers["bands"], x[:, 4:])
     assert torch.equal(known.y, y)
-    assert FeatureSet.of(build("features", 4), [(x, y)]).middle is None
+    assert FeatureSet.of(build("features", 11), [(x, y)]).layers == {}
 
 
 def test_folds_in_several_threads_have_the_numbers_of_one():

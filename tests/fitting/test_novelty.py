@@ -1,5 +1,3 @@
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -20,7 +18,7 @@ from openradial.fitting.novelty import (
     macro_f1,
 )
 from openradial.metrics import auroc
-from openradial.recipe import MIDDLE, closed_form_recipe
+from openradial.recipe import closed_form_recipe
 from openradial.scorers import Combination
 
 NAMES = tuple("abcdefg")
@@ -66,26 +64,35 @@ def made_scores(novel_at, n=4_000, seed=0):
     ],
 )
 def test_score_and_weights_are_those_that_separate_left_out_classes_best(novel_at, score, weights):
-    choice = made_scores(novel_at).choose((1.0, 1.0, 1.0))
+    choice = made_scores(novel_at).choose("distance", (1.0, 1.0, 1.0))
     assert (choice.score, choice.weights) == (score, weights)
 
 
 def test_other_weights_than_the_default_must_be_clearly_better():
-    assert made_scores({0: 1.5, 2: 1.5}).choose((1.0, 0.0, 1.1))[:2] == ("distance", (1.0, 0.0, 1.1))
+    assert made_scores({0: 1.5, 2: 1.5}).choose("distance", (1.0, 0.0, 1.1))[:2] == ("distance", (1.0, 0.0, 1.1))
+
+
+def test_the_default_score_stays_unless_the_other_is_clearly_better():
+    weights = (1.0, 0.0, 1.0)
+    assert made_scores({2: 3.0}).choose("projection", weights).score == "projection"
+    assert made_scores({0: 3.0, 2: 1.0}).choose("projection", weights).score == "distance"
 
 
 def test_the_distance_to_the_data_always_counts():
     for novel_at in ({0: 3.0}, {3: 3.0}):
-        assert any(made_scores(novel_at).choose((1.0, 0.0, 1.0)).weights[1:])
+        assert any(made_scores(novel_at).choose("distance", (1.0, 0.0, 1.0)).weights[1:])
 
 
 def test_zeros_and_constants_do_not_break_the_choice():
     left_out = made_scores({0: 3.0})
     left_out.scores[:5, 2] = 0.0
     left_out.scores[:, 1] = 0.0
-    assert left_out.choose((1.0, 0.0, 1.0))[:2] == ("distance", (1.0, 0.0, 1.0))  # a column without a value above 0
+    assert left_out.choose("distance", (1.0, 0.0, 1.0))[:2] == (
+        "distance",
+        (1.0, 0.0, 1.0),
+    )  # a column without a value above 0
     left_out.scores[:, 1] = 2.0
-    assert left_out.choose((1.0, 1.0, 1.0)).auroc > 0.9
+    assert left_out.choose("distance", (1.0, 1.0, 1.0)).auroc > 0.9
 
 
 def test_the_chosen_scores_are_selected():
@@ -229,20 +236,21 @@ def test_fit_reports_the_estimate_and_saves_it(calibration, tmp_path):
     assert model.report.weak == model.report.notes == ()
 
 
-def test_inputs_that_differ_in_a_middle_layer_alone_are_found_and_novel_classes_too():
+@pytest.mark.parametrize("column", [8, -1])
+def test_inputs_that_differ_in_a_middle_layer_or_bands_alone_are_found_and_novel_classes_too(column):
     data = draw(420, spread=6.0)
     middle = torch.from_numpy(np.random.default_rng(1).normal(size=(420, 20))).float()
-    known = FeatureSet(data.z, data.y, middle=middle)
-    plain = closed_form_recipe("points", 420)
-    recipe = dataclasses.replace(plain, layers=(*plain.layers, MIDDLE))
+    known = FeatureSet(data.z, data.y, layers={"middle": middle[:, :13], "bands": middle[:, 13:]})
+    recipe = closed_form_recipe("images", 420, layers=("outputs", "middle", "bands"))
     net = models.build("features", 28, num_middle=20)
     model, left_out = fit_closed_form(net, recipe, NAMES, known)
     model, _ = calibrate_cross(model, recipe, 0.05, known)
-    assert model.layers[-1] == MIDDLE
+    assert model.layers[-2:] == ("middle", "bands")
     assert left_out.scores.shape[1] == len(model.layers)
-    usual = draw(420, spread=6.0, seed=2).z
-    far = model.decide(torch.cat([usual, torch.full((420, 20), 5.0)], 1))
-    same = model.decide(torch.cat([usual, middle], 1))
+    usual = torch.cat([draw(420, spread=6.0, seed=2).z, middle], 1)
+    same = model.decide(usual)
+    usual[:, column] = 20.0
+    far = model.decide(usual)
     assert (far.labels == -1).double().mean() > 0.99
     assert (same.labels == -1).double().mean() < 0.1
     assert expected_detection(model, 0.05, left_out).auroc > 0.9

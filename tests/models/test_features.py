@@ -6,12 +6,12 @@ from openradial.models import build
 from openradial.nn import hidden_layers
 
 
-def test_features_stay_as_they_are_or_get_length_one():
+def test_features_stay_as_they_are_or_become_float64():
     z = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
     net = build("features", 2)
     assert torch.equal(net(z), z)
     assert list(net.parameters()) == []
-    torch.testing.assert_close(build("features", 2, normalise=True)(z), torch.tensor([[0.6, 0.8], [0.0, 0.0]]))
+    assert build("features", 2, float64=True)(z).dtype == torch.float64
 
 
 @pytest.mark.parametrize("shape", [(4, 3), (4,), (1, 2, 2)])
@@ -20,8 +20,9 @@ def test_features_of_another_shape_are_refused(shape):
         build("features", 2)(torch.zeros(shape))
 
 
-def test_the_last_columns_may_be_features_of_a_middle_layer():
-    z = torch.arange(8.0).view(2, 4)
-    found = hidden_layers(build("features", 4, num_middle=1), z, ("outputs", "middle"))
+def test_the_last_columns_may_be_features_of_a_middle_layer_and_bands():
+    z = torch.arange(24.0).view(2, 12)
+    found = hidden_layers(build("features", 12, num_middle=9), z, ("outputs", "middle", "bands"))
     assert torch.equal(found["outputs"], z[:, :3])
-    assert torch.equal(found["middle"], z[:, 3:])
+    assert torch.equal(found["middle"], z[:, 3:5])
+    assert torch.equal(found["bands"], z[:, 5:])

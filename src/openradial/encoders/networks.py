@@ -2,57 +2,89 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as TF
 
-from openradial.errors import OptionError, check_choice
+from openradial.errors import OptionError, check_choice, check_positive
+from openradial.models.features import NUM_BANDS
 
 PART = 4  # images at a time: more leave the cache of a CPU, and take twice as long each
 VIEWS = ("one", "flip", "crops")
 CHUNK = 32  # texts that are padded to one length
+FLOOR = 1e-6  # energy of a band without any: below that of rounding to whole grey levels
 
 
 class ImageEncoder(nn.Module):
     """The last hidden layer of a network with ImageNet weights.
 
-    The layer ``middle`` has the mean of each channel half way: it tells inputs of another kind from photographs.
+    The layer ``middle`` has the mean of each channel half way, ``bands`` those of :func:`band_energies`: both tell
+    inputs of another kind from photographs.
 
     Args:
-        body: the network.
+        body: the network; its features are at least 0.
         views: ``"one"``, the image; ``"flip"``, the mean of the features of the image and of its mirror image; or
             ``"crops"``, also those of the three quarters in the middle, enlarged.
+        power: of each feature before a row is divided by its length; 0.5 lets few large features count less.
     """
 
-    def __init__(self, body: Any, views: str = "one") -> None:
+    def __init__(self, body: Any, views: str = "one", power: float = 1.0) -> None:
         super().__init__()
         check_choice("views", views, VIEWS)
-        self.views = views
-        self.body, self.num_features, self.num_middle = body, body.num_features, body.num_middle
-        self.body.classifier, self.middle = nn.Identity(), nn.Identity()
+        check_positive("power", power)
+        self.views, self.power = views, power
+        self.body, self.num_features, self.num_middle = body, body.num_features, body.num_middle + NUM_BANDS
+        self.body.classifier, self.middle, self.bands = nn.Identity(), nn.Identity(), nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        z, middle = self.encode(x)
-        self.middle(middle)
+        z, others = self.encode(x)
+        self.middle(others[:, :-NUM_BANDS])
+        self.bands(others[:, -NUM_BANDS:])
         return z
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the features, and those of the middle layer; safe in several threads, as hooks are not."""
+        """Return the features, and those of the middle layer and the bands; safe in several threads, unlike hooks."""
         parts = (x,) if torch.compiler.is_compiling() else torch.split(x, PART)
-        z, middle = (torch.cat(column) for column in zip(*map(self._encode, parts), strict=True))
-        return TF.normalize(z), middle
+        z, others = (torch.cat(column) for column in zip(*map(self._encode, parts), strict=True))
+        return TF.normalize(z), others
 
     def _encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         z, middle = self.body.forward_middle(x)
-        if self.views != "one":
-            views, (h, w) = [x.flip(3)], x.shape[2:]
-            if self.views == "crops":
-                part = x[:, :, h // 8 : h - h // 8, w // 8 : w - w // 8]
-                views.append(TF.interpolate(part, size=(h, w), mode="bilinear"))
-            z = TF.normalize(z) + sum(TF.normalize(self.body(view)) for view in views)
-        return z, middle.mean((2, 3))
+        others = torch.cat([middle.mean((2, 3)), band_energies(x)], 1)
+        views, (h, w) = [x.flip(3)] if self.views != "one" else [], x.shape[2:]
+        if self.views == "crops":
+            part = x[:, :, h // 8 : h - h // 8, w // 8 : w - w // 8]
+            views.append(TF.interpolate(part, size=(h, w), mode="bilinear"))
+        return sum(map(self._root, map(self.body, views)), self._root(z)), others
+
+    def _root(self, z: Tensor) -> Tensor:
+        return TF.normalize(z.clamp_min(1e-12) ** self.power)  # the slope of a root at 0 is infinite
+
+
+def band_energies(x: Tensor) -> Tensor:
+    """Return the logarithm of the energy of the brightness of square images in octaves, ``(b, c, n, n) -> (b, 7)``.
+
+    An image that was enlarged, or blurred, has next to none in the highest octaves, whatever it shows.
+    """
+    side = x.shape[3]
+    basis = torch.from_numpy(cosine_basis(side)).to(x)
+    energy = (basis @ x.mean(1) @ basis.T).square() / side**2  # (b, n, n), its sum is the mean square of the image
+    edges = (1, *(max(1, side >> power) for power in reversed(range(NUM_BANDS))))
+    bands = [energy[:, a:b, :b].sum((1, 2)) + energy[:, :a, a:b].sum((1, 2)) for a, b in pairwise(edges)]
+    return (torch.stack(bands, 1) + FLOOR).log()
+
+
+@cache
+def cosine_basis(n: int) -> NDArray[np.float64]:
+    """Return the orthogonal matrix of the cosine transform (DCT-II), ``(n, n)``; row k has the frequency k."""
+    k = np.arange(n)
+    return np.sqrt(np.where(k == 0, 1, 2) / n)[:, None] * np.cos(np.pi / n * np.outer(k, k + 0.5))
 
 
 class ExternalEncoder(nn.Module):

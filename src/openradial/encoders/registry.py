@@ -21,8 +21,9 @@ from openradial.models.weights import load_state, read_state
 
 IMAGES = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2", "resnet50", "mobilenetv2")
 TEXTS = ("minilm", "wordllama", "tfidf")  # the best first
-VERSION = 2  # raised with every change to how inputs become features: features in the cache are then not used
+VERSION = 3  # raised with every change to how inputs become features: features in the cache are then not used
 MODEL, TOKENIZER = "model.safetensors", "tokenizer.json"
+POWER = 0.5  # of the features of images, see ImageEncoder
 UNUSED = ("pooler.", "embeddings.position_ids")  # tensors of MiniLM
 WORDS, WIDTH = 20_000, 256  # of TF-IDF: the most frequent words, and the features after the SVD
 RARE = 1e-4  # the length of the vector of unknown words; those of known words are about 1
@@ -80,33 +81,29 @@ class Encoder:
     @property
     def network(self) -> tuple[str, dict[str, Any]]:
         """Name and options with which a bundle builds the network again, see :func:`build`."""
-        options: dict[str, Any] = {"encoder": self.name, "checksum": self.checksum, "licence": self.licence}
-        if isinstance(self.net, TokenEncoder):
-            options["shape"] = list(self.net.table.shape)
-        if isinstance(self.net, ImageEncoder):
-            options["views"] = self.net.views
-        if isinstance(self.net, BertEncoder):
-            options["pooling"] = self.net.pooling
-        return "encoder", options
+        shape = {"shape": list(self.net.table.shape)} if isinstance(self.net, TokenEncoder) else {}
+        facts = {"encoder": self.name, "checksum": self.checksum, "licence": self.licence}
+        return "encoder", {**facts, **shape, **self._settings}
 
     @property
     def key(self) -> str:
         """What identifies the features: the name, the version of our code, the weights, and how inputs are prepared."""
         facts = {**self.inputs.record(), "column": None, "checksum": self.checksum, "name": self.name}
-        facts["views"] = getattr(self.net, "views", None)
-        if isinstance(self.net, BertEncoder):
-            facts["pooling"] = self.net.pooling
-        digest = hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()
+        digest = hashlib.sha256(repr(sorted((facts | self._settings).items())).encode()).hexdigest()
         return f"{re.sub('[^a-zA-Z0-9_]+', '-', self.name)}-v{VERSION}-{digest[:16]}"
 
     @property
+    def _settings(self) -> dict[str, Any]:
+        return {name: getattr(self.net, name) for name in ("views", "power", "pooling") if hasattr(self.net, name)}
+
+    @property
     def num_middle(self) -> int:
-        """Width of the features of a middle layer: those of images have some, see :class:`ImageEncoder`."""
+        """Width of the features of a middle layer and of bands, which images have, see :class:`ImageEncoder`."""
         return getattr(self.net, "num_middle", 0)
 
     @torch.no_grad()
     def features(self, raw: Any) -> Tensor:
-        """Return the features of raw inputs, ``(b, num_features + num_middle)``: the last layer, then a middle one."""
+        """Return the features of raw inputs, ``(b, num_features + num_middle)``: last layer, middle layer and bands."""
         x = self.inputs.transform(self.inputs.ready(raw))
         return torch.cat(self.net.encode(x), 1) if isinstance(self.net, ImageEncoder) else self.net(x)
 
@@ -187,13 +184,13 @@ def build(options: Mapping[str, Any]) -> nn.Module:
     if net is not None:
         return net
     with torch.device("meta"):  # nothing is drawn at random; a bundle brings all tensors
-        made = _network(name, **{key: options[key] for key in ("shape", "views", "pooling") if key in options})
+        made = _network(name, **{key: options[key] for key in ("shape", "views", "power", "pooling") if key in options})
         return made.requires_grad_(False).eval()
 
 
-def _network(name: str, shape: Sequence[Any] = TABLE, views: str = "one", pooling: str = "mean") -> nn.Module:
+def _network(name: str, shape: Sequence[Any] = TABLE, pooling: str = "mean", **options: Any) -> nn.Module:
     if name in IMAGES:
-        return ImageEncoder(models.build(name, 1, **models.imagenet_weights(name).options), views)  # type: ignore[arg-type]
+        return ImageEncoder(models.build(name, 1, **models.imagenet_weights(name).options), **options)  # type: ignore[arg-type]
     return BertEncoder(pooling=pooling) if name == "minilm" else TokenEncoder(*map(int, shape))
 
 
@@ -210,7 +207,7 @@ def _checksum(name: str) -> str:
 
 def _image_encoder(name: str, size: int | None, views: str) -> Encoder:
     weights = models.imagenet_weights(name)
-    net = ImageEncoder(models.build(name, 1, weights="imagenet", reset="classifier"), views)
+    net = ImageEncoder(models.build(name, 1, weights="imagenet", reset="classifier"), views, POWER)
     inputs = ImageInputs(size or weights.size, 3, weights.mean, weights.std)
     return Encoder(name, net, inputs, _checksum(name), weights.source.licence)
 

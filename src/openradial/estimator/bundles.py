@@ -112,7 +112,7 @@ def estimator_state(path: Path | str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _network_record(net: nn.Module, num_inputs: int) -> tuple[str, dict[str, Any]]:
     if isinstance(net, Features):
-        return "features", {"normalise": net.normalise, "float64": net.float64}
+        return "features", {"float64": net.float64}
     assert isinstance(net, MLP)
     return "mlp", {"inputs": num_inputs, "hidden": _widths(net)}
 

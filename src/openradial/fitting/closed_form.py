@@ -37,8 +37,9 @@ def fit_closed_form(
     """
     head = recipe.make_closed_form_head(classes, known.z.shape[1], seed).fit(known.z, known.y, known.weights)
     left_out, weights = leave_classes_out(head, recipe, known, seed) if has_time() else None, recipe.weights
+    head.score = recipe.score
     if left_out is not None and recipe.layers:
-        choice = left_out.choose(weights)
+        choice = left_out.choose(recipe.score, weights)
         head.score, weights, left_out = choice.score, choice.weights, left_out.select(choice)
     return with_scorers(net, head, recipe, known, seed, weights), left_out
 

@@ -5,7 +5,7 @@ is solved again, and the fold is scored; Mahalanobis distances work alike, and n
 examples. So every example trains the final classifier, and those in folds have scores as new inputs would get them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +18,7 @@ from openradial.fitting.calibration import LabelledBatches
 from openradial.heads import ClosedFormRadialHead
 from openradial.heads.radial import projection
 from openradial.nn import hidden_layers
-from openradial.recipe import MIDDLE, OUTPUTS, REFERENCES, Recipe
+from openradial.recipe import FAR_LAYERS, OUTPUTS, REFERENCES, Recipe
 from openradial.scorers import MahalanobisScorer, NeighbourScorer, Scorer
 from openradial.scorers.base import draw_rows, unit_length
 from openradial.scorers.statistics import ClassStatistics
@@ -36,14 +36,14 @@ WIDE = 1_000  # features beyond which solving again takes long
 class FeatureSet:
     """Features ``(n, d)``, labels ``(n,)``, the group of each example, which no fold separates, and its weight.
 
-    ``middle`` are the features of a middle layer of an encoder, ``(n, e)``.
+    ``layers`` are features of other layers of an encoder by name, ``(n, e)``, see ``FAR_LAYERS`` of the recipe.
     """
 
     z: Tensor
     y: Tensor
     groups: Tensor | None = None
     weights: Tensor | None = None  # of the examples in the solution of the head; nothing else uses them
-    middle: Tensor | None = None
+    layers: Mapping[str, Tensor] = field(default_factory=dict)
     workers: int | None = None  # threads that score folds; None for those of torch
     _statistics: dict[tuple[str, bool], ClassStatistics] = field(default_factory=dict, init=False, repr=False)
 
@@ -52,14 +52,14 @@ class FeatureSet:
     def of(cls, net: nn.Module, batches: LabelledBatches, groups: Tensor | None = None) -> Self:
         """Compute the features of all examples."""
         net.eval()
-        names = (OUTPUTS, MIDDLE) if hasattr(net, MIDDLE) else (OUTPUTS,)
-        parts = ((*hidden_layers(net, x, names).values(), y) for x, y in batches)
-        z, *middle, y = (torch.cat(column) for column in zip(*parts, strict=True))
-        return cls(z, y, groups, middle=middle[0] if middle else None)
+        names = [name for name in FAR_LAYERS if hasattr(net, name)]
+        parts = ((*hidden_layers(net, x, (OUTPUTS, *names)).values(), y) for x, y in batches)
+        z, *others, y = (torch.cat(column) for column in zip(*parts, strict=True))
+        return cls(z, y, groups, layers=dict(zip(names, others, strict=True)))
 
     def rows(self, layer: str, normalise: bool = False) -> tuple[Tensor, Tensor]:
-        """Return the features of a layer, of length 1 if asked, and labels: a middle layer has one class."""
-        z, y = (self.z, self.y) if layer != MIDDLE or self.middle is None else (self.middle, 0 * self.y)
+        """Return the features of a layer, of length 1 if asked, and labels: another layer has one class."""
+        z, y = (self.layers[layer], 0 * self.y) if layer in self.layers else (self.z, self.y)
         return unit_length(z) if normalise else z, y
 
     def statistics(self, layer: str, normalise: bool) -> ClassStatistics:
@@ -71,7 +71,7 @@ class FeatureSet:
     def statistics_beside(self, head: ClosedFormRadialHead, layer: str, normalise: bool) -> ClassStatistics:
         """Return :meth:`statistics`, or those of a head that is fitted to these examples where they are the same."""
         is_plain = head.features is None and head.sums.class_weight is None and self.weights is None
-        if is_plain and layer != MIDDLE and (self._has_unit_length or not normalise):
+        if is_plain and layer not in self.layers and (self._has_unit_length or not normalise):
             return head.sums.statistics
         return self.statistics(layer, normalise)
 

@@ -25,7 +25,6 @@ from openradial.heads.radial import RadialScore
 from openradial.metrics import auroc
 from openradial.recipe import Recipe
 from openradial.scorers import Combination
-from openradial.scorers.combination import upper_tail
 
 LEAST_CLASSES = 6
 ROUNDS, FEW_ROUNDS = 5, 3  # few with wide features: a round takes as long as a fold
@@ -43,33 +42,33 @@ RATES = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2)  # to choose a false-reject rate from
 class LeftOut:
     """Scores of known examples and of left-out classes under head and scorers that saw neither."""
 
-    scores: Tensor  # (n, m) of the head, Mahalanobis, neighbour, and a middle layer if there is one
+    scores: Tensor  # (n, m) distances of the head, Mahalanobis, neighbour, and those of FAR_LAYERS if there are any
     labels: Tensor  # (n,)
     is_novel: Tensor  # (n,) whether the class was left out
     projections: Tensor  # (n,) the other score of the head, see openradial.heads.RadialHead
     nearest: Tensor  # (n,) the nearest class
 
-    def choose(self, default: ScoreWeights) -> "Choice":
+    def choose(self, score: RadialScore, default: ScoreWeights) -> "Choice":
         """Return the score of the head and the weights with the highest AUROC.
 
-        They differ from the radial distance with the default weights only if they are clearly better.
+        They differ from this score and the default weights only if they are clearly better.
         """
         if not (self.scores[~self.is_novel] > 0).any(0).all():  # such a score has no logarithm
-            return Choice("distance", default, math.nan)
-        scores: tuple[RadialScore, ...] = ("distance", "projection")
+            return Choice(score, default, math.nan)
+        other: RadialScore = "distance" if score == "projection" else "projection"
         choices = []
-        for score in scores:
-            rows = self._standardised(score)
+        for each in (score, other):
+            rows = self._standardised(each)
             for weights in (default, *CHOICES):
-                merged = rows[:, :3] @ rows.new_tensor(weights) + upper_tail(rows[:, 3:]).sum(1)
-                choices.append(Choice(score, weights, auroc(merged[~self.is_novel], merged[self.is_novel])))
+                merged = rows @ rows.new_tensor(weights)
+                choices.append(Choice(each, weights, auroc(merged[~self.is_novel], merged[self.is_novel])))
         usual, best = choices[0], max(choices, key=lambda choice: choice.auroc)
         return best if best.auroc > usual.auroc + MARGIN else usual
 
     def select(self, choice: "Choice") -> "LeftOut":
         """Return the chosen scores: that of the head, and the others whose weight is above 0."""
         columns = self._with_score(choice.score)
-        kept = [at for at, weight in enumerate((*choice.weights, 1)) if weight and at < columns.shape[1]]
+        kept = [at for at in range(columns.shape[1]) if at >= 3 or choice.weights[at]]
         return replace(self, scores=columns[:, kept])
 
     def _with_score(self, score: str) -> Tensor:
@@ -79,8 +78,8 @@ class LeftOut:
         return torch.cat([self.projections.unsqueeze(1), self.scores[:, 1:]], 1)
 
     def _standardised(self, score: str) -> Tensor:
-        """Return standardised logarithms, as :class:`Combination` adds them."""
-        columns = self._with_score(score)
+        """Return standardised logarithms of the scores with a weight, as :class:`Combination` adds them."""
+        columns = self._with_score(score)[:, :3]
         known = columns[~self.is_novel]
         floor = known.where(known > 0, torch.inf).amin(0)
         logs = columns.clamp_min(floor).log()

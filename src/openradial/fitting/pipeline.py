@@ -40,7 +40,7 @@ from openradial.fitting.report import GUARANTEES, Decided, FitReport, decide, ma
 from openradial.fitting.selection import fit_best
 from openradial.heads import ClosedFormRadialHead
 from openradial.heads.class_weight import balanced_weights
-from openradial.recipe import EMBEDDING, MIDDLE, Recipe, closed_form_recipe, default_recipe
+from openradial.recipe import EMBEDDING, Recipe, closed_form_recipe, default_recipe
 from openradial.training import Devices, Record, Settings, limited_threads
 from openradial.training import fit as train
 from openradial.training.checkpoint import LAST, load
@@ -202,12 +202,12 @@ def _fit_closed_form(
 
     classes, rate, seed = prepared.split.known, options.false_reject_rate, options.seed
     kind = "table" if prepared.kind == "points" and prepared.num_features < EMBEDDING else prepared.kind
-    recipe = closed_form_recipe(kind, len(prepared.train), **options.recipe_options())
+    recipe = closed_form_recipe(kind, len(prepared.train), len(classes), **options.recipe_options())
     num_middle: dict[str, Any] = {"num_middle": encoder.num_middle} if encoder is not None else {}
     net = models.build(prepared.network.name, prepared.num_features, **num_middle)
     known = FeatureSet.of(net, prepared.batches(prepared.train, CHUNK), prepared.groups)
-    if known.middle is not None and recipe.layers:
-        recipe = replace(recipe, layers=(*recipe.layers, MIDDLE))
+    if recipe.layers:
+        recipe = replace(recipe, layers=(*recipe.layers, *known.layers))
     known = replace(known, workers=(threads := known.threads(recipe)))
     beside = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,))
     baseline: Future[dict[str, Any]] | None = None

@@ -11,8 +11,9 @@ from openradial.conformal import conformal_p_values
 from openradial.errors import OptionError, ShapeError, check_choice, check_count, check_positive
 from openradial.scorers.base import Scorer, ScorerInput, at_least_float32, check_known, check_rows
 
-CombinationMethod = Literal["fisher", "mean", "min", "cauchy", "standardised"]
+CombinationMethod = Literal["fisher", "mean", "min", "standardised"]
 METHODS: tuple[CombinationMethod, ...] = get_args(CombinationMethod)
+START, STEEP = 3.25, 10.0  # of upper_tail: chosen on training images of known classes, see docs/encoders.md
 TAIL = 0.1  # share of the calibration scores that determine how fast p falls off in a column
 
 
@@ -25,11 +26,9 @@ class Combination(Scorer):
     - ``"fisher"``: :math:`-\sum_j \log p_j`: every column adds evidence;
     - ``"mean"``: :math:`-\log` of their mean: all columns must call the input unknown;
     - ``"min"``: :math:`-\log` of the smallest: one column is enough;
-    - ``"cauchy"``: :math:`-\log` of the p-value of their mean :math:`\cot(\pi p_j)` (Liu and Xie 2020): like the
-      smallest, but agreement counts;
     - ``"standardised"``: no p-values, but the sum of the log scores, each less its mean and divided by its standard
-      deviation on that half, and times its weight in ``weights``. It takes scores above 0, such as distances. With
-      ``tail`` the last column counts only where it is far above that of known data, see :func:`upper_tail`.
+      deviation on that half, and times its weight in ``weights``. It takes scores above 0, such as distances. The
+      last ``tail`` columns have no weight, but decide where they are far above known data, see :func:`upper_tail`.
 
     Between two calibration scores p is interpolated, so that equal counts are no ties. Beyond the largest one, where
     counting would give 1/(n+1) for every score, p falls off exponentially, as fast as the highest tenth of the
@@ -55,16 +54,17 @@ class Combination(Scorer):
         *,
         seed: int = 0,
         weights: Sequence[float] | None = None,
-        tail: bool = False,
+        tail: int = 0,
     ) -> None:
         super().__init__()
         check_choice("method", method, METHODS)
         check_count("seed", seed, least=0)
+        check_count("tail", tail, least=0)
         for weight in weights or ():
             check_positive("a weight", weight)
         if (weights is not None or tail) and method != "standardised":
             raise OptionError(f"weights and tail are for the standardised method, got {method!r}; leave them out")
-        self.method, self.seed, self.tail = method, int(seed), bool(tail)
+        self.method, self.seed, self.tail = method, int(seed), int(tail)
         self.weights = None if weights is None else [float(weight) for weight in weights]
 
     def fit(self, scores: Tensor, y: Tensor | None = None) -> Self:
@@ -73,8 +73,9 @@ class Combination(Scorer):
         check_known("scores", scores)
         if len(scores) < 4:
             raise ShapeError(f"a combination needs at least 4 rows of known data to learn from, got {len(scores)}")
-        if self.weights is not None and len(self.weights) != scores.shape[1]:
-            raise ShapeError(f"each score needs a weight, got {scores.shape[1]} scores and {len(self.weights)} weights")
+        count, weights = scores.shape[1] - self.tail, self.weights or ()
+        if count < 1 or len(weights) not in (0, count):
+            raise ShapeError(f"each score needs a weight, got {count} before the tail and {len(weights)} weights")
         rows = scores.detach().double()
         order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(self.seed)).to(rows.device)
         half = len(rows) // 2
@@ -111,15 +112,15 @@ class Combination(Scorer):
             known = self.columns.double().log()
             logs = scores.clamp_min(self.columns[0]).log()  # (b, m)
             standardised = (logs - known.mean(0)) / known.std(0)
-            if self.tail:
-                standardised = torch.cat([standardised[:, :-1], upper_tail(standardised[:, -1:])], 1)
-            return standardised.sum(1) if self.weights is None else standardised @ logs.new_tensor(self.weights)
+            count = standardised.shape[1] - self.tail
+            weights = logs.new_ones(count) if self.weights is None else logs.new_tensor(self.weights)
+            return standardised[:, :count] @ weights + weights.sum() * upper_tail(standardised[:, count:]).sum(1)
         log_p = self._log_p(scores)
         if self.method == "fisher":
             return -log_p.sum(1)
         if self.method == "mean":
             return math.log(log_p.shape[1]) - log_p.logsumexp(1)
-        return -log_p.amin(1) if self.method == "min" else _cauchy(log_p, len(self.columns))
+        return -log_p.amin(1)
 
     def _log_p(self, scores: Tensor) -> Tensor:
         """Return the log p-value of each column, continuous in the scores; ``(b, m) -> (b, m)``."""
@@ -135,15 +136,15 @@ class Combination(Scorer):
 
 
 def upper_tail(standardised: Tensor) -> Tensor:
-    """Return half the square of what exceeds one standard deviation, about -log p of a Gaussian; else 0.
+    """Return ten times what exceeds 3.25 standard deviations, else 0.
 
-    A score that says nothing about known and novel classes, but finds inputs of another kind, then hardly changes the
-    order of the former.
+    So a score that says nothing about classes, but finds inputs of another kind, leaves the order of nearly all known
+    and novel inputs as it is; beyond, no other score outweighs it.
 
-    >>> upper_tail(torch.tensor([-3.0, 0.5, 2.0, 5.0]))
-    tensor([0.0000, 0.0000, 0.5000, 8.0000])
+    >>> upper_tail(torch.tensor([-3.0, 0.5, 3.25, 5.25]))
+    tensor([ 0.,  0.,  0., 20.])
     """
-    return (standardised - 1).clamp_min(0).square() / 2
+    return STEEP * (standardised - START).clamp_min(0)
 
 
 def _fall(columns: Tensor) -> Tensor:
@@ -156,16 +157,3 @@ def _fall(columns: Tensor) -> Tensor:
     excess = (columns[:, -count:] - columns[:, -count - 1, None]).mean(1, keepdim=True)
     spread = columns.std(1, keepdim=True)
     return torch.where(excess > 0, excess, torch.where(spread > 0, spread, 1.0))
-
-
-def _cauchy(log_p: Tensor, count: int) -> Tensor:
-    """Return minus the log of the p-value of the mean cot(πp), also for p below float64; ``(b, m) -> (b,)``."""
-    log_p = log_p.clamp(-1e300, math.log1p(-0.5 / (count + 1)))  # cot(π) is -∞ and would outvote all others
-    p = log_p.exp()
-    # cot(πp) = cos(πp) / sin(πp) and sin(πp) = πp sinc(p), whose logs are finite for every p
-    cosine = (math.pi * p).cos()
-    logs = cosine.abs().log() - math.log(math.pi) - log_p - p.sinc().log()  # (b, m)
-    largest = logs.amax(1)
-    mean = (cosine.sign() * (logs - largest.unsqueeze(1)).exp()).mean(1)  # in units of exp(largest)
-    near = math.log(math.pi) - torch.atan2((-largest).exp(), mean).log()
-    return torch.where(largest < 300, near, math.log(math.pi) + largest + mean.abs().log())
