@@ -57,15 +57,12 @@ class Recipe:
         score: of the outputs, see :class:`openradial.heads.RadialHead`; in closed form chosen like ``weights``.
         scale: distance of the prototypes from the origin.
         beta: a number; ``"safe"``, see :func:`openradial.functional.safe_beta`; or ``"fit"``, fitted to held-out data.
-        outliers: kinds of outliers that are made from each batch while training, see
-            :func:`openradial.training.make_outliers`.
+        outliers: kinds of outliers to make from each batch while training, see ``openradial.training.make_outliers``.
         outlier_weight: weight of their loss; 0 for none.
         label_smoothing: moves the target from its prototype to the centre of all, by this share.
         mixup: train on weighted means of two examples, with weights from Beta(mixup, mixup); 0 for none.
-        rotations: train on images in four turns, with a prototype for each class and turn; for networks with the option
-            of this name.
-        layers: hidden layers whose activations are compared with those of the training data, as
-            :func:`openradial.nn.hidden_layers` names them.
+        rotations: train on images in four turns, a prototype for each class and turn; for networks with this option.
+        layers: hidden layers to compare with the training data, as :func:`openradial.nn.hidden_layers` names them.
         neighbours: the distance to this nearest training example counts.
         cosine: compare the directions of activations instead of their positions.
         combination: how the scores of the outputs and of the layers become one.

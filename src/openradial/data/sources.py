@@ -83,8 +83,7 @@ def open(
     Args:
         source: A path or a name.
         label: The column of a table, or the array of an NPZ file, that holds the classes.
-        labelled: Whether every example must have a label. If not, a table needs no label column, and images may lie
-            in any folder.
+        labelled: Whether every example must have a label; otherwise images may lie in any folder.
         features: The columns of a table to read; by default all but the label.
         words: Columns of a table whose numbers are codes and not quantities.
         text: The column of a table that holds texts, which is then the only one that is read. Without it, the only

@@ -1,8 +1,7 @@
 """Leave known classes out in turn: choose weights of scores and a rate, and estimate how novel classes are detected.
 
 In closed form that is cheap, because the sums of a class are subtracted. In each round some classes and one fold of the
-other examples are left out. Head and scorers without both of them score both: the classes as novel ones, the fold as
-known examples. So the classifier of a round has seen neither, as if it had been fitted without these classes.
+other examples are left out. Head and scorers without both score both: classes as novel, the fold as known examples.
 """
 
 import math

@@ -16,8 +16,7 @@ SoftmaxScore = Literal["msp", "max_logit", "energy", "entropy"]
 class SoftmaxHead(Head):
     r"""Softmax with one of the usual scores of its outputs.
 
-    The loss is the cross-entropy of the outputs. The temperature :math:`T` divides the outputs after training; the loss
-    does not use it.
+    The loss is the cross-entropy of the outputs; only after training the temperature :math:`T` divides them.
 
     Args:
         score: ``"msp"``, one minus the maximum softmax probability :math:`1 - \max_k p_k` (Hendrycks and Gimpel 2017);

@@ -63,8 +63,7 @@ def ece(
     Confidence and correctness are those of :func:`openradial.metrics.confidences`, so rejections count with the
     missing mass. Where the probabilities sum to one, this is the usual closed-world error.
 
-    Bins have equal ``"width"`` over 0 to 1, or equal ``"mass"``: equally many predictions, where equal confidences stay
-    together.
+    Bins have equal ``"width"`` over 0 to 1, or equal ``"mass"``: as many predictions; equal confidences stay together.
 
     >>> ece([[1.0, 0.0], [0.75, 0.25]], labels=[0, 1], bins=1)
     0.375

@@ -63,8 +63,7 @@ class ResidualBlock(nn.Module):
 class ResNet(Network):
     """Residual network of 18, 34 or 50 layers (He et al., 2015).
 
-    Layers are named as in torchvision; its weights files can be loaded. Convolutions are initialised with He's normal
-    distribution (fan out), the classifier as in PyTorch.
+    Layers are named as in torchvision; its weights files can be loaded. Convolutions begin with He's values (fan out).
 
     Args:
         stem: ``"imagenet"``, a 7 x 7 convolution of stride 2 and a pooling, or ``"small"``, a 3 x 3 convolution that
@@ -165,8 +164,7 @@ class Block(nn.Module):
 class EfficientNetLite(Network):
     """EfficientNet without squeeze-and-excitation and with ReLU6 (Tan and Le, 2019; Lite: Liu, 2020).
 
-    Initialised as published: convolutions normal with variance 2 / fan out, the classifier uniform. Published training
-    also drops blocks at random (stochastic depth); this network does not.
+    Initialised as published: convolutions normal with variance 2 / fan out, the classifier uniform; no drops of blocks.
 
     Args:
         width: factor of the channels of all stages, rounded to multiples of 8.
