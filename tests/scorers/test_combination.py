@@ -320,3 +320,11 @@ def test_the_tail_counts_only_far_above_known_scores_and_then_decides(weights, t
 def test_each_score_before_the_tail_has_a_weight(weights, tail):
     with pytest.raises(ShapeError, match=rf"each score needs a weight, got {3 - tail} before the tail and "):
         Combination("standardised", weights=weights, tail=tail).fit(known_scores())
+
+
+@pytest.mark.parametrize("forged", [{"tail": 2}, {"tail": 5}, {"weights": [1.0]}])
+def test_settings_that_do_not_fit_the_columns_are_refused_when_a_combination_is_restored(forged):
+    merge = Combination("standardised", weights=[1.0, 2.0], tail=1).fit(torch.rand(8, 3) + 0.5)
+    Combination.from_parts(merge.settings(), merge.tensors())
+    with pytest.raises(ShapeError, match="weight"):
+        Combination.from_parts(merge.settings() | forged, merge.tensors())

@@ -1,7 +1,7 @@
 """The combination of several unknown scores into one, calibrated again."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal, Self, get_args
 
 import torch
@@ -73,9 +73,7 @@ class Combination(Scorer):
         check_known("scores", scores)
         if len(scores) < 4:
             raise ShapeError(f"a combination needs at least 4 rows of known data to learn from, got {len(scores)}")
-        count, weights = scores.shape[1] - self.tail, self.weights or ()
-        if count < 1 or len(weights) not in (0, count):
-            raise ShapeError(f"each score needs a weight, got {count} before the tail and {len(weights)} weights")
+        self._check_columns(scores)
         rows = scores.detach().double()
         order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(self.seed)).to(rows.device)
         half = len(rows) // 2
@@ -95,6 +93,12 @@ class Combination(Scorer):
         self.merged = self._merge(rows[order[half:]]).sort().values
         return self
 
+    def restore(self, tensors: Mapping[str, Tensor]) -> Self:
+        if "columns" in tensors:
+            check_rows("columns", tensors["columns"])
+            self._check_columns(tensors["columns"])
+        return super().restore(tensors)
+
     def unknown_score(self, scores: Tensor) -> Tensor:
         """Return the merged score, ``(b, m) -> (b,)``; nan where a column is nan, infinite where a column is."""
         self._check_fitted()
@@ -106,6 +110,11 @@ class Combination(Scorer):
         self._check_fitted()
         check_rows("scores", scores, self.columns.shape[1])
         return conformal_p_values(self.merged, self._merge(scores.double()))
+
+    def _check_columns(self, scores: Tensor) -> None:
+        count, weights = scores.shape[1] - self.tail, self.weights or ()
+        if count < 1 or len(weights) not in (0, count):
+            raise ShapeError(f"each score needs a weight, got {count} before the tail and {len(weights)} weights")
 
     def _merge(self, scores: Tensor) -> Tensor:
         if self.method == "standardised":
