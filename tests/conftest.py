@@ -124,6 +124,20 @@ def programs():
 
 
 @pytest.fixture
+def must_end():
+    """Make a test fail that would never end without the fix that it checks."""
+
+    def give_up(*_):
+        pytest.fail("the test did not end")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(int(os.environ.get("OPENRADIAL_TEST_PATIENCE", "300")))  # seconds; a busy machine may take its time
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
 def interruptible():
     """Handle SIGINT as in a terminal: a process that a shell starts in the background ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
