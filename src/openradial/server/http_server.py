@@ -119,8 +119,8 @@ class _Server(uvicorn.Server):
 
 def _accept_all(listening: socket.socket) -> Iterator[socket.socket]:
     """Yield the connections that the kernel holds for a listening socket."""
-    listening.setblocking(False)
     with suppress(OSError):
+        listening.setblocking(False)
         while True:
             yield listening.accept()[0]
 
