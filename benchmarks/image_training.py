@@ -41,8 +41,8 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def run(way: str, pair: int, epochs: int) -> dict[str, Any]:
-    """Fit one network and return its accuracy, its AUROC and its core-minutes."""
+def run(way: str, pair: int, epochs: int, out: Path) -> dict[str, Any]:
+    """Fit one network, save it, and return its accuracy, its AUROC and its core-minutes."""
     data, left_out = load("cifar10"), PAIRS[pair]
     known = [k for k in SPLITS["cifar10"][0] if k not in left_out]
     generator = torch.Generator().manual_seed(0)
@@ -54,6 +54,7 @@ def run(way: str, pair: int, epochs: int) -> dict[str, Any]:
     began = time.process_time()
     pairs = (data.inputs[train].numpy(), data.labels[train].numpy())
     options: dict[str, Any] = {"method": "gradient", "epochs": length, "baseline": False, "show_progress": False}
+    options |= {"out": out, "overwrite": True}
     model = openradial.fit(pairs, **options | WAYS[way])
     minutes = (time.process_time() - began) / 60
     inputs, net = model.preprocessing, model.net.eval()
@@ -84,13 +85,16 @@ def main() -> None:
     parser.add_argument("--pair", type=int, default=0, choices=range(len(PAIRS)), help="which classes are left out")
     parser.add_argument("--only", nargs="*", default=list(WAYS), choices=list(WAYS), metavar="WAY")
     parser.add_argument("--rows", type=Path, default=RESULTS / "image_training", help="folder for finished rows")
+    parser.add_argument("--work", type=Path, default=Path("runs/image_training"), help="folder for networks")
     options = parser.parse_args()
     options.rows.mkdir(parents=True, exist_ok=True)
+    options.work.mkdir(parents=True, exist_ok=True)
     for way in options.only:
-        path = options.rows / f"{way.replace(' ', '-').replace(',', '')}-{options.epochs}-{options.pair}.json"
+        name = f"{way.replace(' ', '-').replace(',', '')}-{options.epochs}-{options.pair}"
+        path = options.rows / f"{name}.json"
         if not path.exists():
             print(time.strftime("%H:%M:%S"), way, flush=True)
-            write_text(path, json.dumps(run(way, options.pair, options.epochs), indent=1) + "\n")
+            write_text(path, json.dumps(run(way, options.pair, options.epochs, options.work / name), indent=1) + "\n")
     rows = [json.loads(path.read_text()) for path in sorted(options.rows.glob("*.json"))]
     rows.sort(key=lambda row: (row["left_out"], row["epochs"], -row["auroc"]["fitted score"]))
     shown = ("fitted score", "maximum logit", "distance", "energy")
