@@ -107,7 +107,7 @@ def read_toml(path: Path | str) -> dict[str, Any]:
         return tomllib.loads(check_regular(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise OptionError(f"the settings file {path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise OptionError(f"{path} is not a TOML file: {error}") from error
 
 
