@@ -123,9 +123,16 @@ def looped(bundle: OpenClassifier, requests: list[Request], threads: int, second
 
 
 def warm_up(server: "Running", requests: list[Request]) -> None:
-    """The first requests of a process, and of each size of batch, take longer."""
-    while server.process.poll() is None and len(load(server.address, requests, CLIENTS, 2.0).seconds) < CLIENTS:
-        pass
+    """Wait until each client could have one answer: the first requests of a process take longer.
+
+    Answers of all rounds count, because a busy machine may never give so many in one.
+    """
+    answered = 0
+    while answered < CLIENTS:
+        tally = load(server.address, requests, CLIENTS, 2.0)
+        answered += len(tally.seconds)
+        if tally.wrong or server.process.poll() is not None:
+            raise RuntimeError(f"the server has ended, or good requests were not served: {dict(tally.wrong)}")
 
 
 def asked(server: "Running", requests: list[Request], seconds: float) -> dict[str, float]:
@@ -169,7 +176,7 @@ def running(command: list[str]) -> Iterator[Running]:
         yield server
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(300)  # a busy machine may take its time
 
 
 def wait_for(server: Running) -> None:

@@ -37,6 +37,7 @@ settings.load_profile(PROFILE)
 # Compiled code of another CPU, or of ATEN_CPU_CAPABILITY, must not be taken from torch's cache.
 kernels = Path(sys.prefix) / "torchinductor" / torch.backends.cpu.get_cpu_capability()
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # else every worker starts processes that import torch
 
 if extent := os.environ.get("OPENRADIAL_TEST_ROUNDING"):  # set by `make test-cpus`
     imitate(extent)
@@ -121,6 +122,20 @@ def programs():
     started = Preloaded()
     yield started
     started.close()
+
+
+@pytest.fixture
+def must_end():
+    """Make a test fail that would never end without the fix that it checks."""
+
+    def give_up(*_):
+        pytest.fail("the test did not end")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(int(os.environ.get("OPENRADIAL_TEST_PATIENCE", "300")))  # seconds; a busy machine may take its time
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture

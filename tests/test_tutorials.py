@@ -14,6 +14,7 @@ import shlex
 import socket
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -103,9 +104,15 @@ class Session:
             Path(kind).write_text(code)
             return ""
         lines = code.replace("\\\n", " ").splitlines()
-        if all(COMMAND.fullmatch(line) for line in lines):
-            return "".join(map(self.command, lines))  # in this process: importing torch takes seconds
-        done = subprocess.run(["bash", "-e", "-c", code], capture_output=True, text=True)
+        return "".join(
+            self.shell(list(part), ours) for ours, part in groupby(lines, lambda x: bool(COMMAND.fullmatch(x)))
+        )
+
+    def shell(self, lines, ours):
+        """Run our own commands in this process, because importing torch takes seconds, and others with bash."""
+        if ours:
+            return "".join(map(self.command, lines))
+        done = subprocess.run(["bash", "-e", "-c", "\n".join(lines)], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -65,11 +65,3 @@ def test_exit_codes_are_those_of_the_commands():
 
 def test_every_command_is_where_the_list_says():
     assert all(load(name).name == name for name in COMMANDS)
-
-
-def test_the_python_of_the_guide_runs(python_blocks, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (code,) = python_blocks("own-data.md")
-    exec(code, {})
-    assert "false-reject rate: asked 0.05" in capsys.readouterr().out
-    assert (tmp_path / "report" / "report.html").is_file()

@@ -138,7 +138,7 @@ def test_rates_of_one_in_a_whole_number_need_one_example_less():
 
 
 @pytest.mark.parametrize("rate", [1e-12, 1e-18, 1e-300, 5e-324])
-def test_tiny_rates_are_answered_at_once(rate):
+def test_tiny_rates_are_answered_at_once(rate, must_end):
     """Counting down from 1 / rate would take years."""
     needed = examples_needed(rate)
     assert needed == pytest.approx(min(1 / rate, 2**63))

@@ -12,7 +12,9 @@ def test_the_code_of_the_page_runs(python_blocks, monkeypatch, tmp_path, capsys)
     names = {}
     for block in python_blocks("own-data.md"):
         exec(block, names)
-    assert len(capsys.readouterr().out.splitlines()) == 4
+    printed = capsys.readouterr().out
+    assert len(printed.splitlines()) == 4
+    assert "false-reject rate: asked 0.05" in printed
     for path in ("model/bundle.json", "report/report.html", "model.onnx"):
         assert (tmp_path / path).is_file()
 

@@ -1,7 +1,8 @@
 """Run all fuzzers and write benchmarks/results/fuzz.{json,md}: ``make fuzz``, or python tests/fuzz/run.py [PART ...].
 
-Parts are ``hypothesis``, ``endpoints`` and the names of the parsers in targets.py; without one, all run. Results of
-parts that are not run again stay in the file, with the date of their run. Needs the extra ``fuzz``.
+Parts are ``hypothesis``, ``endpoints`` and the names of the parsers in targets.py; without one, all run and the file
+begins again, with --resume only those that it does not have. Results of parts that are not run again stay in the file,
+with the date of their run. Needs the extra ``fuzz``.
 """
 
 import argparse
@@ -30,12 +31,16 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1_000_000, help="of all parsers together")
     parser.add_argument("--seconds", type=int, default=1800, help="at most, for each parser and each endpoint")
     parser.add_argument("--examples", type=int, default=1000, help="of each Hypothesis test, and of each endpoint")
+    parser.add_argument("--resume", action="store_true", help="run the parts that an interrupted run did not finish")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="parsers at the same time")
     options = parser.parse_args()
     parts = options.parts or ["hypothesis", *TARGETS, "endpoints"]
     if unknown := set(parts) - {"hypothesis", "endpoints", *TARGETS}:
         parser.error(f"there is no part {', '.join(sorted(unknown))}; choose from hypothesis, {', '.join(TARGETS)}")
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    keep = RESULTS.exists() and (options.parts or options.resume)
+    results = json.loads(RESULTS.read_text()) if keep else {}
+    if options.resume:
+        parts = [part for part in parts if part not in results]
     total = sum(each.share for each in TARGETS.values())
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(options.jobs) as pool:
         found = Path(scratch)

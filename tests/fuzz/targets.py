@@ -443,7 +443,9 @@ def tensor_files():
     from safetensors.torch import save
 
     keys = {"keys": torch.zeros(2, 32, dtype=torch.uint8), "features": torch.ones(2, 4)}
-    return [save(keys), save({"keys": torch.zeros(2), "features": torch.ones(1)}), save({}), b"\x08" + bytes(7) + b"{}"]
+    facts = {"format": "1", "metadata": '{"epoch": 1}', "facts": '{"head": "DOCHead", "settings": {"num_classes": 3}}'}
+    plain = [save(keys), save({"keys": torch.zeros(2), "features": torch.ones(1)}), save({})]
+    return [*plain, save(keys, metadata=facts), b"\x08" + bytes(7) + b"{}"]
 
 
 @target(tensor_files, "openradial.training.checkpoint", "openradial.files", share=150)

@@ -106,7 +106,7 @@ def test_another_format_is_named(tmp_path):
         load_head(path)
 
 
-@pytest.mark.parametrize("facts", ["{", "[]", "1"])
+@pytest.mark.parametrize("facts", ["{", "[]", "1", "[" * 100_000], ids=["half", "list", "number", "brackets"])
 def test_a_damaged_header_is_named(tmp_path, facts):
     save_file({}, tmp_path / "head", metadata={"format": "1", "facts": facts})
     with pytest.raises(DataError, match=f"^{re.escape(str(tmp_path))}/head (is not a complete|must be a) head file"):

@@ -5,8 +5,15 @@ from torch.export import Dim, export
 
 pytestmark = pytest.mark.compile
 
-# resnet34 has the blocks of resnet18 twice; the others differ from the one before in sizes alone.
-ALIKE = {"spiral_radial", "mnist_radial", "mnist_radial_dropout", "resnet34"}
+# resnet34 has the blocks of resnet18 twice, and EfficientNets repeat those of the smallest; the others differ in sizes.
+ALIKE = {
+    "spiral_radial",
+    "mnist_radial",
+    "mnist_radial_dropout",
+    "resnet34",
+    "efficientnet_lite1",
+    "efficientnet_lite2",
+}
 every_network = pytest.mark.parametrize("name", [name for name in SMALL if name not in ALIKE])
 
 

@@ -1,3 +1,4 @@
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -27,7 +28,9 @@ def blobs(n=60, seed=0):
     return (centres[y] + 0.08 * torch.randn(n, 2, generator=noise, dtype=torch.float64)).clamp(0, 1), y
 
 
-def trained(head, steps=150):
+@cache
+def trained(name, steps=150):
+    head = HEADS[name]
     with torch.random.fork_rng():
         torch.manual_seed(0)
         net = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, K)).double()
@@ -39,11 +42,8 @@ def trained(head, steps=150):
     return net
 
 
-NETS = {name: trained(head) for name, head in HEADS.items()}
-
-
 def net_for(head):
-    return NETS["radial" if isinstance(head, RadialHead) else "softmax"]
+    return trained("radial" if isinstance(head, RadialHead) else "softmax")
 
 
 def accuracy(net, head, x, y):
@@ -166,7 +166,7 @@ def test_an_attack_that_does_not_know_the_rejector_goes_too_far():
 
 def test_attacks_work_on_the_rejector_of_each_class():
     head, (x, y) = HEADS["radial"], blobs()
-    scores = head.unknown_score(NETS["radial"](x).detach())
+    scores = head.unknown_score(trained("radial")(x).detach())
     rejector = Rejector(0.1, per_class=True).fit(scores, y)
-    attacked = worst(NETS["radial"], x, y, 0.3, losses_for(head, rejector), short)
-    assert outcomes(NETS["radial"], head, rejector, attacked, y).accepted_wrong > 0
+    attacked = worst(trained("radial"), x, y, 0.3, losses_for(head, rejector), short)
+    assert outcomes(trained("radial"), head, rejector, attacked, y).accepted_wrong > 0

@@ -62,21 +62,29 @@ def test_the_first_steps_in_float32_are_those_of_a_plain_loop():
 
 @pytest.mark.skipif(not ensemble_training.has_compiler(), reason="torch.compile needs a C++ compiler")
 def test_a_compiled_step_trains_the_same_networks():
+    """One hidden layer and one size of batch: compiling C++ takes long."""
     options = {"epochs": 2, "batch_size": 25, "dtype": torch.float64}
-    runs = [train_ensemble(small, Objective(radial_loss), POINTS, [0, 1], **options, compile=c) for c in (False, True)]
+    build, few = lambda: MLP(3, inputs=2, hidden=(8,)), POINTS.select(torch.arange(50))
+    runs = [train_ensemble(build, Objective(radial_loss), few, [0, 1], **options, compile=c) for c in (False, True)]
     torch.testing.assert_close(runs[1][1], runs[0][1], rtol=1e-9, atol=1e-9)
     for plain, compiled in zip(runs[0][0], runs[1][0], strict=True):
         for name, value in plain.state_dict().items():
             torch.testing.assert_close(compiled.state_dict()[name], value, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.skipif(not ensemble_training.has_compiler(), reason="torch.compile needs a C++ compiler")
-@torch._dynamo.config.patch(recompile_limit=1)  # setattr of monkeypatch would hide the setting afterwards
-def test_one_process_can_compile_more_ensembles_than_the_limit_of_recompilations():
-    few = POINTS.select(torch.arange(9))
-    for seeds in ([0], [0, 1], [0, 1, 2]):
+@torch._dynamo.config.patch(recompile_limit=2)  # setattr of monkeypatch would hide the setting afterwards
+def test_one_process_can_compile_more_ensembles_than_the_limit_of_recompilations(monkeypatch):
+    """Each ensemble has two sizes of batches. The limit is that of the captured graphs: no C++ is compiled here."""
+    compiled, few = torch.compile, POINTS.select(torch.arange(9))
+    names = ("fullgraph", "dynamic")
+    monkeypatch.setattr(
+        torch, "compile", lambda f, **all_: compiled(f, backend="eager", **{k: all_[k] for k in names if k in all_})
+    )
+    for seeds in ([0], [0, 1]):
         runs = [
-            train_ensemble(lambda: nn.Linear(2, 3), Objective(radial_loss), few, seeds, epochs=1, compile=c)
+            train_ensemble(
+                lambda: nn.Linear(2, 3), Objective(radial_loss), few, seeds, epochs=1, batch_size=5, compile=c
+            )
             for c in (True, False)
         ]
         torch.testing.assert_close(runs[0][1], runs[1][1])

@@ -39,7 +39,7 @@ def test_a_rate_that_cannot_be_kept_is_422(rate, sentence, make_service):
 
 
 @pytest.mark.parametrize("rate", [1e-300, 5e-324, 1e-9])
-def test_tiny_rates_are_422_at_once(rate, make_service):
+def test_tiny_rates_are_422_at_once(rate, make_service, must_end):
     answer = predict(make_service(POINTS), [[1, 2]], false_reject_rate=rate)
     assert answer.status_code == 422
     assert "ask for a rate of at least 1/51" in answer.json()["error"]

@@ -38,6 +38,20 @@ def test_a_truncated_checkpoint_is_named(tmp_path, keep):
         checkpoint.load(path)
 
 
+@pytest.mark.parametrize("text", ["{", "1" + "0" * 5000, "[" * 100_000], ids=["half", "digits", "brackets"])
+def test_metadata_that_cannot_be_read_are_named(tmp_path, text):
+    path = tmp_path / "last.safetensors"
+    files.write_tensors(path, TENSORS, {"format": "1", "metadata": text})
+    with pytest.raises(TrainingError, match=r"last\.safetensors is not a complete checkpoint .*; delete it"):
+        checkpoint.load(path)
+
+
+def test_metadata_that_are_no_object_are_named(tmp_path):
+    files.write_tensors(tmp_path / "c", TENSORS, {"format": "1", "metadata": "[]"})
+    with pytest.raises(TrainingError, match="must be a checkpoint of format 1"):
+        checkpoint.load(tmp_path / "c")
+
+
 def test_a_file_of_something_else_is_named(tmp_path):
     from safetensors.torch import save_file
 

@@ -12,6 +12,7 @@ from openradial.data.batches import Batches
 from openradial.data.sets.spiral import spiral
 from openradial.errors import MissingError, OptionError, TrainingError
 from openradial.training import Devices, Objective, Settings, checkpoint, fit
+from openradial.training.loop import Log
 from openradial.training.settings import learning_rate_factor
 
 OBJECTIVE = Objective(openradial.RadialLoss())
@@ -320,3 +321,10 @@ def test_batch_normalisation_keeps_its_statistics_on_request(frozen):
     fit(net, OBJECTIVE, batches(), settings=Settings(epochs=1, batch_size=32, frozen_statistics=frozen))
     assert torch.equal(net[1].running_mean, before[0]) == frozen
     assert not torch.equal(net[1].weight, before[1])
+
+
+@pytest.mark.parametrize("content", [b'{"epoch": 1', b"\xff\n"], ids=["half", "bytes"])
+def test_a_damaged_log_is_named(tmp_path, content):
+    (tmp_path / "log.jsonl").write_bytes(content)
+    with pytest.raises(TrainingError, match=r"log\.jsonl is damaged .*; delete it and resume again$"):
+        Log(tmp_path, epochs=1)

@@ -48,5 +48,12 @@ def test_a_broken_toml_file_is_named(tmp_path):
         read_toml(tmp_path / "run.toml")
 
 
+@pytest.mark.parametrize("text", ["epochs = 1" + "0" * 5000, "epochs = " + "[" * 100_000], ids=["digits", "brackets"])
+def test_a_toml_file_beyond_the_limits_of_python_is_named(tmp_path, text):
+    (tmp_path / "run.toml").write_text(text)
+    with pytest.raises(OptionError, match=r"run\.toml is not a TOML file: "):
+        read_toml(tmp_path / "run.toml")
+
+
 def test_whole_numbers_serve_as_numbers():
     assert Settings(learning_rate=1).learning_rate == 1.0

@@ -51,7 +51,7 @@ def load_head(path: Path | str) -> Scorer:
         facts = json.loads(header["facts"]) if header.get("format") == str(FORMAT) else None
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}") from error
-    except (*Failure, KeyError, ValueError) as error:
+    except (*Failure, KeyError, ValueError, RecursionError) as error:
         raise DataError(f"{path} is not a complete head file ({error}); use another copy") from error
     if not isinstance(facts, dict):
         raise DataError(f"{path} must be a head file of format {FORMAT}, got format {header.get('format')!r}")

@@ -47,10 +47,7 @@ def url_of(listening: socket.socket) -> str:
 
 
 def serve(app: FastAPI, listening: socket.socket, *, limits: Limits | None = None, grace: int = 30) -> None:
-    """Serve an application on a socket until SIGTERM or SIGINT.
-
-    Then finish the accepted requests within ``grace`` seconds; new ones are refused with 503.
-    """
+    """Serve until SIGTERM or SIGINT; then finish accepted requests within ``grace`` seconds, and refuse new ones."""
     off: dict[str, Any] = {"ws": "none", "access_log": False, "server_header": False, "proxy_headers": False}
     protocol = connection_class(limits or Limits())
     config = uvicorn.Config(app, http=protocol, lifespan="on", log_config=None, timeout_graceful_shutdown=grace, **off)
@@ -119,8 +116,8 @@ class _Server(uvicorn.Server):
 
 def _accept_all(listening: socket.socket) -> Iterator[socket.socket]:
     """Yield the connections that the kernel holds for a listening socket."""
-    listening.setblocking(False)
     with suppress(OSError):
+        listening.setblocking(False)
         while True:
             yield listening.accept()[0]
 

@@ -45,18 +45,17 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read the tensors and the metadata of a checkpoint."""
     try:
         tensors, header = read_tensors(path)
+        metadata = json.loads(header.get("metadata", "null"))
     except FileNotFoundError as error:
         raise TrainingError(f"there is no checkpoint {path}; start the run without --resume") from error
-    except Failure as error:
-        raise TrainingError(
-            f"{path} is not a complete checkpoint ({error}); delete it to start again, or restore a copy"
-        ) from error
-    if header.get("format") != str(FORMAT) or "metadata" not in header:
+    except (*Failure, ValueError, RecursionError) as error:
+        raise TrainingError(f"{path} is not a complete checkpoint ({error}); delete it or restore a copy") from error
+    if header.get("format") != str(FORMAT) or not isinstance(metadata, dict):
         raise TrainingError(
             f"{path} must be a checkpoint of format {FORMAT}, got format {header.get('format')!r}; "
             "it was written by another program or by another version of openradial"
         )
-    return tensors, json.loads(header["metadata"])
+    return tensors, metadata
 
 
 def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

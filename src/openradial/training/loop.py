@@ -124,8 +124,11 @@ class Log:
         if tensorboard:
             module = require("tensorboardX", "tensorboard", "a TensorBoard log")
             self.writer = module.SummaryWriter(str(self.path.parent / "tensorboard"))
-        lines = self.path.read_text().splitlines()[:epochs] if self.path.exists() and epochs else []
-        self.records = [json.loads(line) for line in lines]
+        try:
+            lines = self.path.read_text().splitlines()[:epochs] if self.path.exists() and epochs else []
+            self.records = [json.loads(line) for line in lines]
+        except (ValueError, RecursionError) as error:
+            raise TrainingError(f"{self.path} is damaged ({error}); delete it and resume again") from error
         write_text(self.path, "".join(line + "\n" for line in lines))
 
     def add(self, record: Record) -> None:

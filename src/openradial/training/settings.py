@@ -102,12 +102,13 @@ def checked_names(given: Iterable[str], known: Sequence[str]) -> None:
 
 def read_toml(path: Path | str) -> dict[str, Any]:
     """Read a TOML file."""
-    path = Path(path)
     try:
-        return tomllib.loads(check_regular(path).read_text(encoding="utf-8"))
+        content = check_regular(Path(path)).read_bytes()
     except OSError as error:
         raise OptionError(f"the settings file {path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
         raise OptionError(f"{path} is not a TOML file: {error}") from error
 
 

@@ -89,7 +89,7 @@ def test_an_image_is_known_by_its_content_where_its_ending_says_nothing(tmp_path
     assert folder.report.findings == {"not an image": ["a/notes.md"]}
 
 
-def test_pipes_devices_and_links_to_themselves_are_named_and_never_opened(pets):
+def test_pipes_devices_and_links_to_themselves_are_named_and_never_opened(pets, must_end):
     os.mkfifo(pets / "cat" / "pipe.jpg")
     os.mkfifo(pets / "cat" / "pipe")
     (pets / "cat" / "zero.jpg").symlink_to("/dev/zero")
