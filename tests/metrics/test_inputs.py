@@ -25,7 +25,6 @@ PUBLIC = [
     "confidences",
     "ece",
     "fpr_at_tpr",
-    "mean_and_error",
     "misclassification_auroc",
     "open_f1",
     "oscr",

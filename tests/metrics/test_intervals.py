@@ -18,7 +18,6 @@ from openradial.metrics import (
     brier,
     ece,
     fpr_at_tpr,
-    mean_and_error,
     misclassification_auroc,
     open_f1,
     oscr,
@@ -160,18 +159,6 @@ def test_the_intervals_of_the_summary_are_those_of_its_metrics():
     assert found["fpr_at_tpr"] == bootstrap(fpr_at_tpr, KNOWN, NOVEL, tpr=0.8, samples=50)
     assert found["oscr"] == bootstrap(oscr, KNOWN, NOVEL, CORRECT, samples=50)
     assert found["accuracy"] == bootstrap(np.mean, CORRECT, samples=50)
-
-
-def test_the_error_of_runs_is_twice_their_corrected_deviation():
-    runs = [0.98, 0.985, 0.99, 0.981]
-    mean = sum(runs) / 4
-    deviation = (sum((run - mean) ** 2 for run in runs) / 3) ** 0.5
-    assert mean_and_error(runs) == pytest.approx((mean, 2 * deviation))
-
-
-def test_one_run_has_no_error():
-    with pytest.raises(ShapeError, match="values must be of at least two runs, got 1: one run has no spread"):
-        mean_and_error([0.98])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from openradial.errors import OptionError, ShapeError, check_count
 from openradial.metrics import calibration, classification, ranking, selective
-from openradial.metrics.inputs import Array, as_array, as_flags, as_label_pair, as_scores
+from openradial.metrics.inputs import Array, as_array, as_flags, as_label_pair
 
 
 class Interval(NamedTuple):
@@ -83,18 +83,6 @@ def interval(plan: MetricPlan, samples: int, confidence: float, seed: int) -> In
     values = [value_of(sample.resample(random)) for _ in range(samples)]
     low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(float(value_of(sample)), float(low), float(high))
-
-
-def mean_and_error(values: ArrayLike) -> tuple[float, float]:
-    """Return the mean of repeated runs and its error, twice the corrected sample standard deviation.
-
-    >>> mean_and_error([0.5, 0.75, 1.0])
-    (0.75, 0.5)
-    """
-    runs = as_scores("values", values).astype(np.float64)
-    if len(runs) < 2:
-        raise ShapeError("values must be of at least two runs, got 1: one run has no spread")
-    return float(runs.mean()), 2 * float(runs.std(ddof=1))
 
 
 def _plan(
