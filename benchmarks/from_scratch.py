@@ -6,11 +6,14 @@ Each network is fitted by ``openradial.fit`` with its defaults, for the radial a
 five splits of classes that the field uses. All scores are computed on the same networks; novel classes are for testing
 alone.
 ``--part 0/2`` and ``1/2`` share the networks between two processes; ``--train-only`` measures no scores, which the same
-command without it does later; ``--lengths`` trains shorter ones for the figure;
+command without it does later; ``--lengths`` trains shorter ones for the figure; ``--only 'cifar10-split?-radial-8'``
+trains those with such a name;
 ``--write`` writes benchmarks/results/from_scratch_{cifar10,mnist}.{json,md} and the figure from what is there.
 """
 
 import argparse
+import fnmatch
+import itertools
 import json
 import statistics
 import time
@@ -42,7 +45,10 @@ SPLITS = {  # known classes: of Vaze et al. (2022) for CIFAR-10, of ARPL (Chen e
 HEADS = ("radial", "softmax", "cac")
 EPOCHS = {"cifar10": 32, "mnist": 8}  # CIFAR-10: what 40 minutes of two cores allow
 ROTATIONS = {"cifar10": True, "mnist": False}  # digits have an upright form: a turned 6 is a 9
-LENGTHS = {"cifar10": ((16, True), (8, False), (4, False), (2, False)), "mnist": ()}  # shorter, for the figure
+LENGTHS = {  # shorter networks for the figure: epochs, rotations, number of splits
+    "cifar10": ((8, False, 5), (16, True, 1), (4, False, 1), (2, False, 1)),
+    "mnist": (),
+}
 OURS, FEATURES = "openradial's score", "classifier:input"
 NOTE = (
     "openradial's score is that of the fitted model: the projection (the maximum logit) and the nearest neighbour; in "
@@ -91,9 +97,9 @@ def jobs(data: str, lengths: bool, all_classes: bool) -> Iterator[Job]:
     if all_classes:
         yield Job(data, None, "radial", 10)
     if lengths:
-        for epochs, rotations in LENGTHS[data]:
-            for head in HEADS:
-                yield Job(data, 0, head, epochs, rotations)
+        for epochs, rotations, splits in LENGTHS[data]:
+            for split, head in itertools.product(range(splits), HEADS):
+                yield Job(data, split, head, epochs, rotations)
 
 
 def run(job: Job, work: Path, rows: Path) -> None:
@@ -271,13 +277,15 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, default=RESULTS / "from_scratch", help="folder for finished rows")
     parser.add_argument("--part", default="0/1", help="which part of the networks, as in 0/2")
     parser.add_argument("--lengths", action="store_true", help="also train shorter, for the figure")
+    parser.add_argument("--only", default="*", metavar="PATTERN", help="names of networks, with * and ?")
     parser.add_argument("--all-classes", action="store_true", help="also train on all ten classes")
     parser.add_argument("--train-only", action="store_true", help="leave the scores to a later run")
     parser.add_argument("--write", action="store_true", help="write the results of what is there")
     options = parser.parse_args()
     options.rows.mkdir(parents=True, exist_ok=True)
     number, count = map(int, options.part.split("/"))
-    for job in list(jobs(options.data, options.lengths, options.all_classes))[number::count]:
+    networks = jobs(options.data, options.lengths, options.all_classes)
+    for job in [job for job in networks if fnmatch.fnmatchcase(job.name, options.only)][number::count]:
         if not options.write:
             print(time.strftime("%H:%M:%S"), job.name, flush=True)
             run(job, options.work, options.rows)
