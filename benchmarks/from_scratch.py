@@ -233,8 +233,7 @@ def write(data: str, rows: Path) -> None:
         header = ["network", "score", "AUROC", "accuracy", "splits", "core-minutes each"]
         title = f"{epochs} epochs{' with rotations' if rotations else ''}"
         lines += [f"{title}, mean and standard deviation over the splits:", "", *table(header, cells), ""]
-        if rotations:
-            lines += ["AUROC of each split:", "", *table(*each_split(splits, epochs, rotations)), ""]
+        lines += ["AUROC of each split:", "", *table(*each_split(splits, epochs, rotations)), ""]
     lines += [NOTE, ""]
     literature = [[name, f"{value:.3f}"] for name, value in COPIED[data].items()]
     lines += ["Copied from the literature, five splits:", "", *table(["method", "AUROC"], literature), ""]
@@ -250,24 +249,22 @@ def write(data: str, rows: Path) -> None:
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw closed-set accuracy against AUROC."""
-    figure = Figure(figsize=(5.2, 3.8), layout="constrained")
+    """Draw closed-set accuracy against AUROC of the same score: a point per network, a mark per length of training."""
+    figure = Figure(figsize=(6.2, 3.9), layout="constrained")
     ax = figure.subplots()
-    shown = (("radial", OURS, BLUE, "o"), ("softmax", "maximum logit", ORANGE, "s"))
-    for head, score, color, mark in shown:
-        runs = [row for row in rows if row["head"] == head]
-        points = [(100 * row["accuracy"], row["auroc"][score]) for row in runs]
-        if points:
-            ax.scatter(*zip(*points, strict=True), color=color, marker=mark, label=f"{head}: {score}", alpha=0.8)
-        for row, (x, y) in zip(runs, points, strict=True):
-            epochs, rotations = kind_of(row)
-            ax.annotate(
-                f"{epochs}{' R' if rotations else ''}", (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7
-            )
-    ax.set(xlabel="accuracy on known classes (%)", ylabel="AUROC, known against novel")
+    kinds = sorted({kind_of(row) for row in rows})
+    marks = dict(zip(kinds, "o^sDvP", strict=False))
+    for (head, color), kind in itertools.product((("radial", BLUE), ("softmax", ORANGE)), kinds):
+        runs = [row for row in rows if row["head"] == head and kind_of(row) == kind]
+        if runs:
+            epochs, rotations = kind
+            points = [(100 * row["accuracy"], row["auroc"]["maximum logit"]) for row in runs]
+            label = f"{head}, {epochs} epochs{', rotations' if rotations else ''}"
+            ax.scatter(*zip(*points, strict=True), color=color, marker=marks[kind], label=label, alpha=0.85)
+    ax.set(xlabel="accuracy on known classes (%)", ylabel="AUROC of the maximum logit")
     ax.margins(0.12)
     ax.grid(alpha=0.3)
-    ax.legend(frameon=False, title="numbers: epochs; R: rotations")
+    figure.legend(loc="outside right upper", frameon=False)
     figure.savefig(path, dpi=150)
 
 
