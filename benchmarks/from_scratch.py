@@ -187,9 +187,10 @@ def add_scores(job: Job, work: Path, rows: Path) -> None:
         write_text(path, json.dumps(row, indent=1) + "\n")
 
 
-def spread(values: list[float]) -> str:
+def spread(values: list[float], digits: int = 4) -> str:
     """Return the mean and the standard deviation over splits."""
-    return f"{statistics.fmean(values):.4f}" + (f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else "")
+    mean = f"{statistics.fmean(values):.{digits}f}"
+    return mean + (f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else "")
 
 
 def kind_of(row: dict[str, Any]) -> tuple[int, bool]:
@@ -246,6 +247,34 @@ def write(data: str, rows: Path) -> None:
     write_text(RESULTS / f"from_scratch_{data}.json", json.dumps(facts, indent=1) + "\n")
     write_text(RESULTS / f"from_scratch_{data}.md", "\n".join(lines))
     draw(splits, RESULTS / f"from_scratch_{data}.png")
+
+
+def summary(every: list[dict[str, Any]]) -> list[str]:
+    """Return the short table of the README: means over splits, a row for each length of training."""
+    names = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
+
+    def order(each: tuple[str, int, bool]) -> tuple[int, int, bool]:
+        return list(names).index(each[0]), *each[1:]
+
+    rows = [row for row in every if row["split"] is not None and "auroc" in row]
+    cells = []
+    for data, epochs, rotations in sorted({(row["data"], *kind_of(row)) for row in rows}, key=order):
+        runs = [row for row in rows if (row["data"], *kind_of(row)) == (data, epochs, rotations)]
+        radial, softmax = ([row for row in runs if row["head"] == head] for head in HEADS[:2])
+        columns = (
+            [row["auroc"][OURS] for row in radial],
+            [row["auroc"]["maximum logit"] for row in radial],
+            [row["auroc"]["maximum logit"] for row in softmax],
+            *([100 * row["accuracy"] for row in part] for part in (radial, softmax)),
+        )
+        digits = 4 if data == "mnist" else 3
+        shown = [spread(column, digits if n < 3 else 2) if column else "not run" for n, column in enumerate(columns)]
+        minutes = f"{statistics.fmean(row['core_minutes'] for row in runs):.1f}"
+        name = f"{names[data]}, {epochs} epochs{' with rotations' if rotations else ''}"
+        splits = f"{len(radial)}" if len(radial) == len(softmax) or not softmax else f"{len(radial)}, {len(softmax)}"
+        cells.append([name, splits, *shown, minutes])
+    header = ["", "splits", "radial, openradial's score", "radial, projection", "softmax, maximum logit"]
+    return table([*header, "accuracy (%), radial", "accuracy (%), softmax", "core-minutes per network"], cells)
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:

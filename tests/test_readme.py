@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.pretrained import summary
+from benchmarks import from_scratch, pretrained
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -62,5 +62,10 @@ def test_examples_are_paired_with_the_text_that_follows():
 
 
 def test_the_results_are_those_of_the_file_that_the_benchmark_wrote():
-    results = json.loads((ROOT / "benchmarks" / "results" / "pretrained.json").read_text())
-    assert "\n".join(summary(results)) in README
+    results = {
+        name: json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+        for name in ("pretrained", "from_scratch_mnist", "from_scratch_cifar10")
+    }
+    assert "\n".join(pretrained.summary(results["pretrained"])) in README
+    rows = results["from_scratch_mnist"]["rows"] + results["from_scratch_cifar10"]["rows"]
+    assert "\n".join(from_scratch.summary(rows)) in README
