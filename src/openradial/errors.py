@@ -242,6 +242,12 @@ def target_error(target: int, classes: int, ignore_index: int) -> TargetError:
     )
 
 
+def first_line(error: BaseException) -> str:
+    """Return the message of an error as one short line."""
+    text = (str(error).strip() or type(error).__name__).partition("\n")[0]
+    return text if len(text) <= 200 else f"{text[:197]}..."
+
+
 def require(package: str, extra: str, purpose: str) -> ModuleType:
     """Import an optional package, or raise with the command that installs it."""
     try:

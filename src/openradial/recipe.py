@@ -144,9 +144,7 @@ class Recipe:
         options: dict[str, Any] = {"class_weight": self.class_weight, "random_features": self.random_features}
         return ClosedFormRadialHead(classes, num_features, beta, self.scale, seed=seed, **options)
 
-    def make_objective(
-        self, head: Head, class_weight: Tensor | None = None
-    ) -> Objective | OutlierObjective | MixupObjective | RotationObjective:
+    def make_objective(self, head: Head, class_weight: Tensor | None = None) -> Objective | OutlierObjective:
         """Return what training minimises: the loss of the head, and that of outliers if there are any."""
         loss: Any = head.loss
         options: dict[str, Any] = {"weight": class_weight, "label_smoothing": self.label_smoothing}
@@ -158,7 +156,7 @@ class Recipe:
         if self.rotations:
             return RotationObjective(loss)
         if self.mixup:
-            return MixupObjective(loss, self.mixup)
+            return MixupObjective(loss, alpha=self.mixup)
         has_outliers = self.outliers and self.outlier_weight
         return OutlierObjective(loss, self.outliers, self.outlier_weight) if has_outliers else Objective(loss)
 

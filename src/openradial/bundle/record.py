@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NoReturn, NotRequired, Self, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
-from openradial.errors import BundleError
+from openradial.errors import BundleError, first_line
 
 FORMAT, SCHEMA = "openradial bundle", 2
 LARGEST = 64 * 2**20  # bytes of bundle.json
@@ -143,8 +143,7 @@ def _parse(path: Path) -> dict[str, Any]:
     except BundleError:
         raise
     except (ValueError, RecursionError) as error:
-        text = str(error).strip().partition("\n")[0]
-        raise BundleError(f"{path} is not valid JSON ({text}); take another copy of it") from error
+        raise BundleError(f"{path} is not valid JSON ({first_line(error)}); take another copy of it") from error
     if not isinstance(values, dict):
         raise BundleError(f"{path} must hold a JSON object, got a {type(values).__name__}")
     return values

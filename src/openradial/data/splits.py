@@ -124,11 +124,11 @@ def divide(examples: AnyExamples, split: Split) -> tuple[AnyExamples, AnyExample
         problem = problem if left else f"only classes of the examples: they have no {listed(extra)}"
         hint = nearest(left[0], split.classes) if left else nearest(extra[0], examples.classes)
         raise DataError(f"a split must name {problem}; make the split from these classes{hint}")
-    is_known = _renumbered(examples, split.known) >= 0
+    is_known = renumbered(examples, split.known) >= 0
     known, novel = examples.select(is_known), examples.select(~is_known)
     return (
-        replace(known, labels=_renumbered(known, split.known), classes=split.known),
-        replace(novel, labels=_renumbered(novel, split.novel), classes=split.novel),
+        replace(known, labels=renumbered(known, split.known), classes=split.known),
+        replace(novel, labels=renumbered(novel, split.novel), classes=split.novel),
     )
 
 
@@ -286,7 +286,7 @@ def _shuffled(n: int, seed: int | tuple[int, int]) -> Ints:
     return np.argsort(np.random.PCG64(seed).random_raw(n), kind="stable")
 
 
-def _renumbered(examples: Examples | Table, names: Sequence[str]) -> Tensor:
+def renumbered(examples: Examples | Table | ImageFolder, names: Sequence[str]) -> Tensor:
     """Return each label as the index of its class in ``names``, or -1."""
     index = {name: i for i, name in enumerate(names)}
     indices = [*(index.get(name, -1) for name in examples.classes), -1]  # label -1 selects the last one

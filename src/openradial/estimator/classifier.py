@@ -20,8 +20,8 @@ from openradial.data.examples import Examples
 from openradial.errors import OptionError, check_choice, check_count
 from openradial.estimator import closed_form, gradient
 from openradial.estimator.bundles import estimator_state, to_model
+from openradial.estimator.gradient import Factory, inference_copy, private_random_numbers
 from openradial.estimator.labels import Classes, as_classes, as_examples, check_classes, open_world, with_unknown
-from openradial.estimator.network import Factory, inference_copy, private_random_numbers
 from openradial.estimator.rows import ROWS, GroupedExamples, Seen, as_batches, as_rows, complete, row_weights, scaled
 from openradial.fitting import calibrate, closed_world_beta
 from openradial.fitting.options import FitOptions

@@ -11,8 +11,8 @@ from openradial.classifier import OpenClassifier
 from openradial.conformal.inputs import check_rate
 from openradial.data.examples import Examples
 from openradial.errors import OptionError
+from openradial.estimator.gradient import private_random_numbers
 from openradial.estimator.labels import class_names
-from openradial.estimator.network import private_random_numbers
 from openradial.estimator.rows import GroupedExamples, as_batches, fit_scaler, scaled
 from openradial.fitting.calibration import closed_world_beta_of
 from openradial.fitting.closed_form import calibrate_cross, fit_closed_form

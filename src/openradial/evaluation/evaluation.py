@@ -22,6 +22,7 @@ from openradial.data.progress import bar
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
 from openradial.data.sources import Data, RawInput
+from openradial.data.splits import renumbered
 from openradial.errors import DataError, HeadError, listed
 from openradial.fitting.report import ClassAccuracy, class_accuracies
 from openradial.metrics import Interval
@@ -244,7 +245,7 @@ def known_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
     if bundle.preprocessing.columns and label is None and not Path(data).is_dir():
         label = fitted.get("label")
     examples, has_test = _open(bundle, data, label, labelled=True)
-    labels = _labels(bundle, examples)
+    labels = renumbered(examples, bundle.classes).numpy()
     keep = np.flatnonzero(labels >= 0)
     if not len(keep):
         raise DataError(
@@ -262,7 +263,7 @@ def known_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
 def novel_sample(bundle: OpenClassifier, data: str, label: str | None = None) -> Sample:
     """Return data of no known class; classes that the bundle knows are left out and noted."""
     examples, _ = _open(bundle, data, label, labelled=False)
-    labels = _labels(bundle, examples)
+    labels = renumbered(examples, bundle.classes).numpy()
     keep = np.flatnonzero(labels < 0)
     left = sorted({bundle.classes[k] for k in labels[labels >= 0].tolist()})
     if not len(keep):
@@ -294,14 +295,6 @@ def _title(data: str) -> str:
     ('animals/test', 'digits')
     """
     return "/".join(part for part in Path(data).parts[-2:] if part != "/")
-
-
-def _labels(bundle: OpenClassifier, data: Data) -> Labels:
-    """Return the labels as indices into the bundle's classes, -1 for all others."""
-    index = {name: i for i, name in enumerate(bundle.classes)}
-    table = np.array([*(index.get(name, -1) for name in data.classes), -1])  # label -1 selects the last one
-    labels: Labels = table[data.labels.numpy()]
-    return labels
 
 
 def _rows(data: Data, keep: Labels, name: str) -> list[RawInput]:

@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from openradial.classifier import OpenClassifier
-from openradial.conformal import Rejector, conformal_p_values
+from openradial.conformal import Rejector
 from openradial.data.inputs import ImageInputs
 from openradial.scorers import Combination, NeighbourScorer, Scorer
 from openradial.scorers.base import FeatureScorer
-from openradial.scorers.combination import _fall
 from openradial.scorers.neighbours import SPARE, NeighbourSearch
 
 INPUTS, RATE = "inputs", "false_reject_rate"
@@ -166,18 +165,12 @@ class GraphCombination(Combination):
     def __init__(self, scorer: Combination) -> None:
         super().__init__(**scorer.settings())
         self.restore(scorer.tensors())
-        columns = scorer.columns.T.double().contiguous()
-        self.scores = columns.flatten()  # (m * n,) sorted calibration scores of each column, concatenated
-        self.p = torch.stack([conformal_p_values(column, column) for column in columns])  # (m, n) their p-values
-        self.fall = _fall(columns)  # (m, 1)
+        self._ready = super()._calibrated()
 
-    def _log_p(self, scores: Tensor) -> Tensor:
-        (m, n), wanted = self.p.shape, scores.T  # (m, b)
+    def _calibrated(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self._ready
+
+    def _ranks(self, columns: Tensor, scores: Tensor) -> Tensor:
+        m, n = columns.shape
         start = n * torch.arange(m).unsqueeze(1)
-        above = count_below(self.scores, wanted, start, n, n, or_equal=True)
-        left, right = (above - 1).clamp_min(0), above.clamp_max(n - 1)
-        low, high = self.scores[start + left], self.scores[start + right]
-        share = ((wanted - low) / torch.where(high > low, high - low, 1.0)).clamp(0, 1)
-        between = self.p.gather(1, left) + share * (self.p.gather(1, right) - self.p.gather(1, left))
-        beyond = ((wanted - self.scores.view(m, n)[:, -1:]) / self.fall).clamp_min(0)
-        return (between.log() - beyond).T
+        return count_below(columns.flatten(), scores, start, n, n, or_equal=True)

@@ -24,7 +24,7 @@ from openradial.classifier import OpenClassifier, Predictions, check_rate_has_re
 from openradial.conformal.inputs import check_rate
 from openradial.data.inputs import Inputs, TextInputs, TokenInputs
 from openradial.data.vocabulary import NUMBER, PADDING, UNKNOWN, WORD
-from openradial.errors import ExportError, OptionError, require
+from openradial.errors import ExportError, OptionError, first_line, require
 from openradial.export.graph import INPUTS, RATE, Graph, GraphRejector
 from openradial.export.verification import Agreement, compare, random_inputs
 from openradial.files import writable, write_text
@@ -315,12 +315,6 @@ def quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
-
-
-def first_line(error: BaseException) -> str:
-    """Return the message of an error as one short line."""
-    text = (str(error).strip() or type(error).__name__).partition("\n")[0]
-    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def _existing(path: Path | str) -> Path:

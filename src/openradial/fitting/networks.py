@@ -9,8 +9,9 @@ import torch
 
 from openradial import models
 from openradial.data.sources import DataSource
-from openradial.errors import OptionError, listed, nearest
+from openradial.errors import OptionError
 from openradial.fitting.options import FitOptions
+from openradial.models.registry import checked_options
 from openradial.training import Settings
 
 PRETRAINED = "efficientnet_lite0"
@@ -157,10 +158,6 @@ def _network_options(
     """Return what follows from the data as far as the network takes it, defaults, and what the user gives."""
     if ":" in name:
         return dict(options.model_options)
-    known = models.options(name)
-    for option in options.model_options:  # better now than after the data are prepared
-        if option not in known:
-            hint = nearest(option, list(known)) or f"; its options are: {listed(list(known)) or 'none'}"
-            raise OptionError(f"the network {name!r} has no option {option!r}{hint}")
+    known = checked_options(name, options.model_options)  # better now than after the data are prepared
     implied_options = {key: value for key, value in implied.items() if key in known and value is not None}
     return {**implied_options, **defaults, **options.model_options}

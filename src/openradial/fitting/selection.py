@@ -82,14 +82,8 @@ def _from_encoder(options: FitOptions, frozen: OpenClassifier) -> FitOptions:
     name = str(frozen.network[1].get("encoder"))
     if name not in names() or not isinstance(frozen.preprocessing, ImageInputs):
         raise OptionError(f"finetune trains networks of openradial, and the encoder {name} is none; choose another one")
-    start: dict[str, Any] = {
-        "model": name,
-        "weights": "imagenet",
-        "reset": "closed-form",
-        "encoder": "auto",
-        "views": "one",
-    }
-    return replace(options, size=frozen.preprocessing.size, **start)
+    size, start = frozen.preprocessing.size, {"weights": "imagenet", "reset": "closed-form"}
+    return replace(options, model=name, size=size, encoder="auto", views="one", **start)  # type: ignore[arg-type]
 
 
 def _values(options: FitOptions) -> dict[str, Any]:

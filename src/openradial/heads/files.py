@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from openradial import scorers
 from openradial.errors import DataError, nearest
 from openradial.files import Failure, read_tensors, write_tensors
 from openradial.heads.cac import CACHead
@@ -15,19 +16,12 @@ from openradial.heads.doc import DOCHead
 from openradial.heads.openmax import OpenMaxHead
 from openradial.heads.radial import RadialHead
 from openradial.heads.softmax import SoftmaxHead
-from openradial.scorers import (
-    Combination,
-    MahalanobisScorer,
-    MixtureScorer,
-    NeighbourScorer,
-    NormScorer,
-    ParzenScorer,
-    Scorer,
-)
+from openradial.scorers import Scorer
 
 FORMAT = 1
 KINDS: tuple[type[Scorer], ...] = (CACHead, ClosedFormRadialHead, DOCHead, OpenMaxHead, RadialHead, SoftmaxHead)
-KINDS += (Combination, MahalanobisScorer, MixtureScorer, NeighbourScorer, NormScorer, ParzenScorer)
+KINDS += (scorers.Combination, scorers.MahalanobisScorer, scorers.MixtureScorer)
+KINDS += (scorers.NeighbourScorer, scorers.NormScorer, scorers.ParzenScorer)
 HEADS = {kind.__name__: kind for kind in KINDS}
 
 

@@ -14,16 +14,5 @@ from openradial.models.registry import build, names, options
 from openradial.models.sequences import SequenceClassifier, TextCNN
 from openradial.models.weights import load_weights
 
-__all__ = [
-    "MLP",
-    "EfficientNetLite",
-    "FastCNN",
-    "MnistCNN",
-    "Network",
-    "ResNet",
-    "SequenceClassifier",
-    "TextCNN",
-    "Weights",
-    "build",
-]
-__all__ += ["imagenet_weights", "load_weights", "names", "options"]
+__all__ = ["MLP", "EfficientNetLite", "FastCNN", "MnistCNN", "Network", "ResNet", "SequenceClassifier", "TextCNN"]
+__all__ += ["Weights", "build", "imagenet_weights", "load_weights", "names", "options"]

@@ -1,7 +1,7 @@
 """Networks by name, and your own as ``"package.module:factory"``."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from operator import attrgetter
@@ -112,16 +112,21 @@ def _build(name: str, num_classes: int, options: Mapping[str, object]) -> nn.Mod
     if ":" in name:
         return _call_factory(import_factory(name), name, num_classes, options)
     entry = _entry(name)
-    known = entry.options()
-    for option in options:
-        if option not in known:
-            hint = nearest(option, list(known)) or f"; its options are: {', '.join(known) or 'none'}"
-            raise OptionError(f"the network {name!r} has no option {option!r}{hint}")
-    for option, value in known.items():
+    for option, value in checked_options(name, options).items():
         if value is inspect.Parameter.empty and option not in options:
             call = f"build({name!r}, ..., {option}=...)"
             raise OptionError(f"the network {name!r} needs the option {option!r}; call {call}")
     return entry.network(num_classes, **{**entry.fixed, **entry.defaults, **options})
+
+
+def checked_options(name: str, given: Iterable[str]) -> dict[str, object]:
+    """Return the options of a network with their defaults; raise for a given one that it does not have."""
+    known = options(name)
+    for option in given:
+        if option not in known:
+            hint = nearest(option, list(known)) or f"; its options are: {', '.join(known) or 'none'}"
+            raise OptionError(f"the network {name!r} has no option {option!r}{hint}")
+    return known
 
 
 def _entry(name: str) -> Entry:

@@ -133,15 +133,23 @@ class Combination(Scorer):
 
     def _log_p(self, scores: Tensor) -> Tensor:
         """Return the log p-value of each column, continuous in the scores; ``(b, m) -> (b, m)``."""
-        columns, scores = self.columns.T.double().contiguous(), scores.T.contiguous()  # (m, n), (m, b)
-        p = torch.stack([conformal_p_values(column, column) for column in columns])
-        above = torch.searchsorted(columns, scores, right=True)
+        (columns, p, fall), scores = self._calibrated(), scores.T.contiguous()  # (m, n), (m, n), (m, 1), (m, b)
+        above = self._ranks(columns, scores)
         left, right = (above - 1).clamp_min(0), above.clamp_max(columns.shape[1] - 1)
         start, gap = columns.gather(1, left), columns.gather(1, right) - columns.gather(1, left)
         share = ((scores - start) / gap.where(gap > 0, 1.0)).clamp(0, 1)
         between = torch.lerp(p.gather(1, left), p.gather(1, right), share)
-        beyond = ((scores - columns[:, -1:]) / _fall(columns)).clamp_min(0)
+        beyond = ((scores - columns[:, -1:]) / fall).clamp_min(0)
         return (between.log() - beyond).T
+
+    def _calibrated(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the sorted calibration scores of each column, their p-values, and how fast p falls off beyond."""
+        columns = self.columns.T.double().contiguous()
+        return columns, torch.stack([conformal_p_values(column, column) for column in columns]), _fall(columns)
+
+    def _ranks(self, columns: Tensor, scores: Tensor) -> Tensor:
+        """Return how many calibration scores are at most each score, ``(m, n), (m, b) -> (m, b)``."""
+        return torch.searchsorted(columns, scores, right=True)
 
 
 def upper_tail(standardised: Tensor) -> Tensor:

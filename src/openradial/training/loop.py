@@ -210,11 +210,10 @@ class _Run:
             for layer in self.model.modules():
                 if isinstance(layer, nn.modules.batchnorm._BatchNorm):
                     layer.eval()
-        title, left = (
-            f"epoch {self.position.epoch + 1}/{self.settings.epochs}",
-            self.settings.epochs - self.position.epoch,
-        )
-        title += f", {progress.clock(self.seconds * left)} left for all" if self.seconds else ""
+        title = f"epoch {self.position.epoch + 1}/{self.settings.epochs}"
+        if self.seconds:
+            left = self.settings.epochs - self.position.epoch
+            title += f", {progress.clock(self.seconds * left)} left for all"
         with self._bar(title, self.train) as advance:
             advance(int(self.position.sums[0]) * self.devices.world_size)
             for x, y in self.train.epoch(self.position.epoch, start_batch=self.position.batch):

@@ -1,17 +1,16 @@
 """Mixup: train on weighted means of two examples, with the target between their prototypes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from openradial.errors import check_positive
-from openradial.nn.objective import Loss, Metric, correct
+from openradial.nn.objective import Objective
 
 
 @dataclass(frozen=True)
-class MixupObjective:
+class MixupObjective(Objective):
     r"""A loss on :math:`\lambda x_i + (1 - \lambda) x_j` (Zhang et al., 2018).
 
     :math:`\lambda` is drawn from Beta(alpha, alpha) for each batch. The loss is
@@ -20,17 +19,14 @@ class MixupObjective:
     plain loss. Random numbers come from torch's global generator.
     """
 
-    loss: Loss
     alpha: float = 0.2
-    metrics: Mapping[str, Metric] = field(default_factory=lambda: {"accuracy": correct})
 
     def __post_init__(self) -> None:
         check_positive("alpha", self.alpha)
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         if not model.training:
-            o = model(x)
-            return self.loss(o, y), o
+            return super().__call__(model, x, y)
         share = float(torch.distributions.Beta(self.alpha, self.alpha).sample())
         order = torch.randperm(len(y), device=y.device)
         o = model(share * x + (1 - share) * x[order])

@@ -1,16 +1,12 @@
 """Rotations: train on images that are turned by quarters, with a prototype for each class and turn."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
 import torch
 from torch import Tensor, nn
 
-from openradial.nn.objective import Loss, Metric, correct
+from openradial.nn.objective import Objective
 
 
-@dataclass(frozen=True)
-class RotationObjective:
+class RotationObjective(Objective):
     """A loss on images that are turned by a random number of quarters, class and turn being learned together.
 
     In training mode the network has four outputs per class, ``4 k + t`` for class k and t quarters to the left
@@ -18,13 +14,9 @@ class RotationObjective:
     torch's global generator.
     """
 
-    loss: Loss
-    metrics: Mapping[str, Metric] = field(default_factory=lambda: {"accuracy": correct})
-
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         if not model.training:
-            o = model(x)
-            return self.loss(o, y), o
+            return super().__call__(model, x, y)
         turns = torch.randint(4, y.shape, device=y.device)
         o = model(turned(x, turns))  # (b, 4 k)
         of_turn = torch.take_along_dim(o.unflatten(1, (-1, 4)), turns[:, None, None], 2).squeeze(2)  # (b, k)

@@ -64,9 +64,7 @@ class Settings(CheckedSettings):
     decay: float = within(0, BELOW_1, 0.9, open_low=True)  # rmsprop: decay of the mean square
     betas: tuple[float, float] = within(0, BELOW_1, (0.9, 0.999))  # adam and adamw
     nesterov: bool = False  # sgd
-    bias_factor: float = within(
-        0, 1e6, 1.0, open_low=True
-    )  # sgd: of the learning rate of biases of normalisation layers
+    bias_factor: float = within(0, 1e6, 1.0, open_low=True)  # sgd: of the rate of biases of normalisation layers
     weight_decay: float = within(0, 1e6, 0.0)
     schedule: ScheduleName = "constant"
     warmup_epochs: float = within(0, 10**6, 0.0)

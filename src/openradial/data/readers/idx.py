@@ -21,7 +21,8 @@ GET_AGAIN = "the file is damaged, get it again"
 def read_idx(path: Path | str) -> NDArray[Any]:
     """Return the array in an idx file, or in one packed as ``.gz``."""
     path = Path(path)
-    content = read_packed_or_not(path)
+    with expecting("a gzip file", path, GET_AGAIN):
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     magic = content[:4]
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in TYPES or not magic[3]:
         wanted = "an idx magic number (00 00, a type 08..0e, the number of dimensions)"
@@ -76,9 +77,3 @@ def _bytes(path: Path, dims: int, what: str) -> NDArray[np.uint8]:
         message = f"expected {what}: unsigned bytes in {dims} dimensions, got {array.dtype} in {array.ndim}"
         raise DataError(f"{message}; images and labels may be swapped", path=path)
     return array
-
-
-def read_packed_or_not(path: Path) -> bytes:
-    """Return the bytes of a file, unpacked if its name ends in ``.gz``."""
-    with expecting("a gzip file", path, GET_AGAIN):
-        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from openradial.data.readers import columns as cells
 from openradial.data.readers.columns import Column, Numbers, TextColumn
-from openradial.errors import DataError, OptionError, listed, located, nearest, require
+from openradial.errors import DataError, OptionError, first_line, listed, located, nearest, require
 
 CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
@@ -110,7 +110,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             if not all(isinstance(array, np.ndarray) for array in arrays.values()):
                 raise ValueError("files that are not arrays")
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, *UNEXPECTED) as error:
-            raise DataError(f"the NPZ file is damaged ({_one_line(error)}); write or copy it again") from error
+            raise DataError(f"the NPZ file is damaged ({first_line(error)}); write or copy it again") from error
         except ValueError as error:
             if "Object arrays" in str(error):
                 message = "the file holds an array of Python objects, which could run code when loaded"
@@ -322,7 +322,7 @@ def open_parquet(path: Path) -> Iterator[Any]:
         with parquet.ParquetFile(path) as opened:
             yield opened
     except (arrow.ArrowException, OSError) as error:
-        raise DataError(f"the Parquet file is damaged ({_one_line(error)}); write or copy it again") from error
+        raise DataError(f"the Parquet file is damaged ({first_line(error)}); write or copy it again") from error
 
 
 def _arrow_column(name: str, values: Any, as_words: bool) -> Column:
@@ -361,7 +361,3 @@ def _check_unique(names: Sequence[str]) -> None:
 def _ragged(values: Sequence[str], names: Sequence[str], row: int) -> DataError:
     message = f"the header names {len(names)} columns, but the row has {len(values)} values"
     return DataError(f"{message}; correct the row, or quote values that contain the delimiter", row=row)
-
-
-def _one_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
