@@ -59,7 +59,7 @@ REFUSES_WEIGHTS = dict.fromkeys(
     ),
     WEIGHTED,
 )
-METHODS = [{"method": "gradient", "max_epochs": 40}, {"method": "closed-form"}]  # the contract is not about long runs
+METHODS = [{"method": "gradient", "max_epochs": 10}, {"method": "closed-form"}]  # the contract is not about long runs
 
 
 def expected_to_fail(estimator):
