@@ -116,6 +116,14 @@ def fetched():
     return call
 
 
+@pytest.fixture
+def shared_features(tmp_path_factory, monkeypatch):
+    """Keep features in a folder of this run, because several pages encode the same sentences."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "features"
+    monkeypatch.setattr("openradial.encoders.cache.features_folder", lambda: folder)
+
+
 @pytest.fixture(scope="session")
 def programs():
     """Run Python programs that need torch, without the seconds that its import takes."""
