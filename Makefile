@@ -8,6 +8,9 @@ INSTALL := $(BIN)/python tools/install.py constraints.txt
 # Plots are files here, never windows.
 export MPLBACKEND := Agg
 
+# Containers often forbid it, but tests that are compiled once start seconds earlier.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup browser demo test coverage quick fuzz faults soak licences audit test-cpus check bench paper paper-full docs clean
 .DEFAULT_GOAL := help
 

@@ -37,7 +37,9 @@ settings.load_profile(PROFILE)
 # Compiled code of another CPU, or of ATEN_CPU_CAPABILITY, must not be taken from torch's cache.
 kernels = Path(sys.prefix) / "torchinductor" / torch.backends.cpu.get_cpu_capability()
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))
-os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # else every worker starts processes that import torch
+# Else every worker starts processes that import torch, to compile and to try the vector instructions of the compiler.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 if extent := os.environ.get("OPENRADIAL_TEST_ROUNDING"):  # set by `make test-cpus`
     imitate(extent)
@@ -112,6 +114,14 @@ def fetched():
             return pytest.skip(str(error))
 
     return call
+
+
+@pytest.fixture
+def shared_features(tmp_path_factory, monkeypatch):
+    """Keep features in a folder of this run, because several pages encode the same sentences."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "features"
+    monkeypatch.setattr("openradial.encoders.cache.features_folder", lambda: folder)
 
 
 @pytest.fixture(scope="session")

@@ -44,6 +44,7 @@ def test_the_readme_has_an_example():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_features")
 @pytest.mark.parametrize(("code", "shown"), examples(README))
 def test_every_example_prints_what_the_readme_shows(code, shown, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # examples write files

@@ -139,14 +139,13 @@ def collected():
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, shared_features):
     """The working directory of a reader: a clone with examples, where Python also finds modules."""
     folder = tmp_path / "reader"
     folder.mkdir()
     (folder / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
-    monkeypatch.setattr("openradial.encoders.cache.features_folder", lambda: tmp_path / "features")
     monkeypatch.setattr("openradial.data.progress.FIRST", 3600.0)  # lines of progress depend on time
     yield folder
     for path in folder.glob("*.py"):

@@ -1,4 +1,3 @@
-import subprocess
 import sys
 
 import pytest
@@ -29,16 +28,20 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def openradial(folder, *arguments):
-    # the console script has its own folder on sys.path, not the one it is started in; -P does the same
-    command = [sys.executable, "-P", "-c", "from openradial.cli import main; main()", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+@pytest.fixture
+def openradial(folder, programs):
+    """Run the command line in the folder of the model."""
+    # the console script has its own folder on sys.path, not the one it is started in; so has this one
+    script = folder / "bin" / "command.py"
+    script.parent.mkdir()
+    script.write_text(f"import os\nos.chdir({str(folder)!r})\nfrom openradial.cli import main\nmain()\n")
+    return lambda *arguments: programs.run(script, *arguments)
 
 
-def test_every_command_that_opens_a_model_finds_a_module_beside_the_run(folder):
-    lost = openradial(folder, "predict", "model", "points.csv")
+def test_every_command_that_opens_a_model_finds_a_module_beside_the_run(openradial):
+    lost = openradial("predict", "model", "points.csv")
     assert lost.returncode == 1
     assert "--module nets_of_mine" in lost.stderr
-    found = openradial(folder, "predict", "model", "points.csv", "--module", "nets_of_mine", "--format", "jsonl")
+    found = openradial("predict", "model", "points.csv", "--module", "nets_of_mine", "--format", "jsonl")
     assert (found.returncode, found.stderr) == (0, "")
     assert found.stdout.count('"label"') == 2

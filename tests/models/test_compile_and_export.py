@@ -3,6 +3,8 @@ import torch
 from small_networks import SMALL, small
 from torch.export import Dim, export
 
+from openradial.models import imagenet
+
 pytestmark = pytest.mark.compile
 
 # resnet34 has the blocks of resnet18 twice, and EfficientNets repeat those of the smallest; the others differ in sizes.
@@ -15,6 +17,16 @@ ALIKE = {
     "efficientnet_lite2",
 }
 every_network = pytest.mark.parametrize("name", [name for name in SMALL if name not in ALIKE])
+
+
+@pytest.fixture(autouse=True)
+def one_repeated_block(monkeypatch):
+    """Repeat blocks in one stage alone: tracing the same block again takes long."""
+    for network in (imagenet.EfficientNetLite, imagenet.MobileNetV2):
+        stages = tuple((min(repeats, 2 if i == 1 else 1), *kind) for i, (repeats, *kind) in enumerate(network.stages))
+        monkeypatch.setattr(network, "stages", stages)
+    for depth in imagenet.DEPTHS:
+        monkeypatch.setitem(imagenet.DEPTHS, depth, (2, 1, 1, 1))
 
 
 @pytest.fixture(autouse=True)

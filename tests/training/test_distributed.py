@@ -1,6 +1,5 @@
 import json
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +13,8 @@ from openradial.training.sharding import check_can_shard
 pytestmark = pytest.mark.distributed
 
 PROGRAM = str(Path(__file__).with_name("run_spiral.py"))
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+TORCHRUN = "from torch.distributed.run import main\nmain()\n"  # the command is this function
+FABRIC = "from lightning_fabric.cli import _main\n_main()\n"
 
 
 @pytest.fixture
@@ -58,9 +58,10 @@ def test_two_resumed_processes_end_with_the_weights_of_an_uninterrupted_run(tmp_
     assert all(whole[name].equal(parts[name]) for name in whole)
 
 
-def test_a_dying_process_ends_the_job_with_an_error(tmp_path):
-    command = [sys.executable, *TORCHRUN, PROGRAM, str(tmp_path), "--fail-rank", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+def test_a_dying_process_ends_the_job_with_an_error(tmp_path, programs):
+    (tmp_path / "torchrun.py").write_text(TORCHRUN)
+    options = ("--standalone", "--nproc-per-node", 2)
+    done = programs.run(tmp_path / "torchrun.py", *options, PROGRAM, tmp_path, "--fail-rank", 1)
     assert done.returncode != 0
     assert "this process was told to fail" in done.stderr
 
@@ -189,14 +190,12 @@ def test_settings_that_cannot_be_combined_with_fsdp_are_refused(settings, messag
         check_can_shard(Settings(**settings), 2 if settings else 1)
 
 
-def test_the_same_program_runs_under_fabric_run(tmp_path):
-    fabric = [sys.executable, "-c", "from lightning_fabric.cli import _main; _main()", "run"]
+def test_the_same_program_runs_under_fabric_run(tmp_path, programs):
+    (tmp_path / "fabric.py").write_text(FABRIC)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    fabric += ["--accelerator", "cpu", "--devices", "2", "--main-port", str(port)]
-    done = subprocess.run(
-        [*fabric, PROGRAM, str(tmp_path), "--seconds", "1000"], capture_output=True, text=True, timeout=300
-    )
+    options = ("run", "--accelerator", "cpu", "--devices", 2, "--main-port", port)
+    done = programs.run(tmp_path / "fabric.py", *options, PROGRAM, tmp_path / "run", "--seconds", 1000)
     assert done.returncode == 0, done.stderr
-    assert checkpoint.load(tmp_path / "last.safetensors")[1]["processes"] == 2
+    assert checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["processes"] == 2

@@ -142,7 +142,8 @@ class SameConv2d(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         kernel, stride = self.kernel_size[0], self.stride[0]
         missing = [max((math.ceil(side / stride) - 1) * stride + kernel - side, 0) for side in (x.shape[3], x.shape[2])]
-        return super().forward(TF.pad(x, [padding for m in missing for padding in (m // 2, m - m // 2)]))
+        padding = [part for m in missing for part in (m // 2, m - m // 2)]
+        return super().forward(TF.pad(x, padding) if any(padding) else x)  # padding with nothing copies x
 
 
 class Block(nn.Module):
