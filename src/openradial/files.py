@@ -79,7 +79,8 @@ def check_json(name: str, value: Any, hint: Any, kind_of_error: type[Exception] 
         hint, parts = parts[0], get_args(parts[0])
     is_record = is_typeddict(hint) or is_dataclass(hint)
     kind = dict if is_record else get_origin(hint) or hint
-    if not isinstance(value, int | float if kind is float else kind) or isinstance(value, bool) != (kind is bool):
+    accepted: Any = int | float if kind is float else kind
+    if not isinstance(value, accepted) or isinstance(value, bool) != (kind is bool):
         raise kind_of_error(f"{name} must be a JSON {JSON[kind]}, got {value!r:.80}")
     if is_record:
         hints = get_type_hints(hint)

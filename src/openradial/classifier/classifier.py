@@ -265,14 +265,15 @@ class OpenClassifier(nn.Module):
         They are encoded as in :func:`openradial.fit`. No cache is used: the weights may have been changed.
         """
         net, raw, kind = self.net, self.preprocessing.expand(inputs), self.preprocessing.kind
+        is_one = isinstance(raw, Tensor) and len(raw) == 1  # as the service often has it, which must be fast
         layers = {*self.layers, OUTPUTS if self.far_axis is None else self.far_layer}
         is_encoder = isinstance(net, NETWORKS) and kind in BATCH and layers <= {OUTPUTS, "middle", "bands"}
-        if not is_encoder or (self.device.type, self.dtype) != ("cpu", torch.float32):
+        if is_one or not is_encoder or (self.device.type, self.dtype) != ("cpu", torch.float32):
             return self, map(self._network_inputs, self.preprocessing.batches(inputs))
         encoder, rows = Encoder("", net, self.preprocessing, "", ""), ENCODED * BATCH[kind]
         features = Features(encoder.num_features + encoder.num_middle, num_middle=encoder.num_middle)
         parts = torch.split(raw, rows) if isinstance(raw, Tensor) else in_parts(self.preprocessing.items(raw), rows)
-        return self.replace(net=features), (encode(encoder, part, show_progress=False)[0] for part in parts)
+        return self.replace(net=features), (encode(encoder, part, quiet=True)[0] for part in parts)
 
     def _network_inputs(self, x: Tensor) -> Tensor:
         """Return prepared inputs transformed, on the device and in the precision of the network."""

@@ -25,17 +25,13 @@ from openradial.errors import DataError
 BATCH = {"images": 32, "texts": 256}
 HASHED = 64  # inputs that a thread hashes at a time
 SAVED = 1024  # inputs after which features are written to the disk: an interrupted run continues there
+Raw = Sequence[Any] | Tensor
 EncodedBatch = tuple[list[int], Tensor]  # indices of inputs, and their features
 _alone = Lock()  # how many threads torch uses is one number for the whole process
 
 
 def encode(
-    encoder: Encoder,
-    inputs: Sequence[Any] | Tensor,
-    *,
-    cache: FeatureCache | None = None,
-    skip_broken: bool = False,
-    show_progress: bool = True,
+    encoder: Encoder, inputs: Raw, *, cache: FeatureCache | None = None, skip_broken: bool = False, quiet: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return features ``(n, d)``, and which inputs they belong to: all, except broken ones that are skipped.
 
@@ -44,7 +40,7 @@ def encode(
         inputs: texts, image files as ``Path``, or arrays of pixels; without a cache, all that ``encoder.inputs`` takes.
         cache: where features are kept; None for nowhere.
         skip_broken: leave out inputs that cannot be read instead of raising.
-        show_progress: show a progress bar.
+        quiet: show no progress bar.
     """
     kind, is_raw = encoder.inputs.kind, not isinstance(inputs, Tensor)
     width = encoder.num_features + encoder.num_middle
@@ -59,7 +55,7 @@ def encode(
         missing = sorted(first.values(), key=(lambda i: len(str(inputs[i]))) if kind == "texts" and is_raw else None)
         workers = max(1, min(threads, len(missing)))
         batches = in_parts(missing, min(BATCH[kind], math.ceil(len(missing) / workers)))
-        shown = bar("encoding", len(missing), unit=kind) if show_progress else nullcontext(lambda done: None)
+        shown = nullcontext(lambda done: None) if quiet else bar("encoding", len(missing), unit=kind)
         with limited_threads(threads // workers), shown as advance:
             new: dict[Key, Tensor] = {}
             for indices, z in _encoded(partial(_encode, encoder, inputs, skip_broken), batches, pool, workers):
@@ -99,9 +95,7 @@ def _encoded(
             future.cancel()
 
 
-def _encode(
-    encoder: Encoder, inputs: Sequence[Any] | Tensor, skip_broken: bool, indices: list[int]
-) -> list[EncodedBatch]:
+def _encode(encoder: Encoder, inputs: Raw, skip_broken: bool, indices: list[int]) -> list[EncodedBatch]:
     """Return the features of a batch; if an input is broken and may be skipped, those of the others one by one."""
     try:
         raw = inputs[indices] if isinstance(inputs, Tensor) else [inputs[i] for i in indices]

@@ -58,15 +58,15 @@ def logistic_regression(x: Tensor, y: Tensor) -> Tensor:
     """Return weights and intercepts, ``(k, d + 1)``, as scikit-learn, which takes long to import and has no float32."""
     n, k, d = len(x), int(y.max()) + 1, x.shape[1]
     penalty = (2 if k == 2 else 1) / n  # two classes have one weight vector there, the difference of these
-    columns, target = torch.arange(n), torch.zeros(k, n).scatter_(0, y.unsqueeze(0), 1.0)
+    rows, target = torch.arange(n), torch.zeros(n, k).scatter_(1, y.unsqueeze(1), 1.0)
 
     def loss(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         weights, narrow = (torch.from_numpy(flat).view(k, d + 1).to(kind) for kind in (torch.float64, torch.float32))
-        log_probs = torch.addmm(narrow[:, -1:], narrow[:, :-1], x.T).log_softmax(0)  # (k, n): faster than (n, k)
-        errors = (log_probs.exp() - target) / n
-        gradient = torch.cat([errors @ x, errors.sum(1, keepdim=True)], 1).double()
+        log_probs = torch.addmm(narrow[:, -1], x, narrow[:, :-1].T).log_softmax(1)
+        errors = (log_probs.exp() - target) / n  # (n, k)
+        gradient = torch.cat([errors.T @ x, errors.sum(0).unsqueeze(1)], 1).double()
         gradient[:, :-1] += penalty * weights[:, :-1]
-        value = -log_probs[y, columns].double().mean() + penalty / 2 * weights[:, :-1].square().sum()
+        value = -log_probs[rows, y].double().mean() + penalty / 2 * weights[:, :-1].square().sum()
         return float(value), gradient.flatten().numpy()
 
     options = {"maxiter": STEPS, "maxls": 50, "gtol": 1e-4, "ftol": 64 * np.finfo(float).eps}
