@@ -76,7 +76,7 @@ class ClassStatistics:
             deviations *= each[at].sqrt().unsqueeze(1)
             _add_products(scatter, deviations)
         error = weight @ sums / weights.sum()  # of the shift, by rounding
-        scatter.triu_().add_(scatter.triu(1).T).addr_(error, error, alpha=-float(weights.sum()))
+        scatter.triu_().add_(scatter.triu(1).T).sub_(torch.outer(error, error).mul_(weights.sum()))
         means = torch.where(counts.unsqueeze(1) > 0, shift + sums / mass.where(mass > 0, 1.0).unsqueeze(1), 0.0)
         return cls(weights, counts, means, _clamped(scatter))
 
@@ -118,7 +118,7 @@ class ClassStatistics:
         means = self.means + (other.means - self.means) * share
         difference = other.mean - self.mean
         factor = self.total * other.total / ((self.total + other.total) or 1.0)
-        scatter = (self.scatter + other.scatter).addr_(difference, difference, alpha=factor)
+        scatter = (self.scatter + other.scatter).add_(torch.outer(difference, difference).mul_(factor))
         return type(self)(weights, self.counts + other.counts, means, scatter)
 
     def __sub__(self, other: Self) -> Self:
@@ -142,7 +142,7 @@ class ClassStatistics:
             return type(self)(weights, counts, means, torch.zeros_like(self.scatter))
         difference = other.mean - self.mean
         factor = self.total * other.total / float(weights.sum())
-        scatter = (self.scatter - other.scatter).addr_(difference, difference, alpha=-factor)
+        scatter = (self.scatter - other.scatter).sub_(torch.outer(difference, difference).mul_(factor))
         return type(self)(weights, counts, means, _clamped(scatter))
 
     def within(self) -> Tensor:
