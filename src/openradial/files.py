@@ -9,7 +9,9 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
@@ -24,6 +26,7 @@ DAMAGED = (OSError, EOFError, ValueError, KeyError, SyntaxError, tarfile.TarErro
 AGAIN = "remove it to get it again"
 BUNDLE = WEIGHTS, RECORD, CARD = "weights.safetensors", "bundle.json", "card.md"  # the files of a bundle
 LEAST = 2**20  # bytes that every output may need
+JSON = {dict: "object", list: "list", str: "string", int: "whole number", float: "number", bool: "boolean"}
 
 
 def write_text(path: Path, text: str) -> None:
@@ -65,6 +68,31 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         if path.exists():
             raise
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
+
+
+def check_json(name: str, value: Any, hint: Any, kind_of_error: type[Exception] = ValueError) -> None:
+    """Raise unless a JSON value, and everything in it, has the type of its annotation."""
+    parts = get_args(hint)
+    if hint is Any or (value is None and type(None) in parts):
+        return
+    if type(None) in parts:
+        hint, parts = parts[0], get_args(parts[0])
+    is_record = is_typeddict(hint) or is_dataclass(hint)
+    kind = dict if is_record else get_origin(hint) or hint
+    accepted: Any = int | float if kind is float else kind
+    if not isinstance(value, accepted) or isinstance(value, bool) != (kind is bool):
+        raise kind_of_error(f"{name} must be a JSON {JSON[kind]}, got {value!r:.80}")
+    if is_record:
+        hints = get_type_hints(hint)
+        missing = next((key for key in getattr(hint, "__required_keys__", hints) if key not in value), None)
+        if missing is not None:
+            raise kind_of_error(f"{name} has no {missing!r}")
+        items: list[tuple[Any, Any, Any]] = [(key, value[key], hints[key]) for key in hints if key in value]
+    else:
+        pairs = value.items() if kind is dict else enumerate(value) if kind is list else ()
+        items = [(key, child, parts[-1]) for key, child in pairs]
+    for key, child, expected in items:
+        check_json(f"{name}[{key!r}]", child, expected, kind_of_error)
 
 
 def sync(path: Path) -> None:

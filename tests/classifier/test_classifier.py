@@ -1,13 +1,20 @@
+import threading
+
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
-from openradial.errors import HeadError, OptionError
+from openradial.data.inputs import ImageInputs
+from openradial.encoders.networks import ImageEncoder
+from openradial.errors import DataError, HeadError, OptionError
 from openradial.heads import RadialHead, SoftmaxHead
 from openradial.models import MLP
 from openradial.scorers import Combination, NeighbourScorer, NormScorer
+from openradial.training import limited_threads
 
 
 @pytest.fixture
@@ -191,3 +198,79 @@ def test_a_combination_rejects_what_is_far_enough_whatever_the_other_scores_say(
 def test_a_far_axis_needs_a_radial_head():
     with pytest.raises(OptionError, match="radial head, got SoftmaxHead"):
         OpenClassifier(nn.Identity(), SoftmaxHead(2), far_axis=NormScorer())
+
+
+class Colours(nn.Module):
+    """A network of images that notes which thread calls it, and how many threads torch uses there."""
+
+    num_features, num_middle = 3, 3
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def forward_middle(self, x):
+        self.calls.append((threading.get_ident(), torch.get_num_threads()))
+        return x.amax((2, 3)).relu(), x
+
+    def forward(self, x):
+        return self.forward_middle(x)[0]
+
+
+@pytest.fixture
+def photographs():
+    """A model with a frozen encoder, and images."""
+    images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), np.uint8)
+    inputs, y = ImageInputs(8), torch.arange(40) % 3
+    x = inputs.transform(inputs.prepare(images))
+    scorers = {"outputs": RadialHead(3), "middle": NeighbourScorer(k=2)}
+    options = {"combination": Combination("fisher"), "rejector": Rejector(0.1), "preprocessing": inputs}
+    model = OpenClassifier(ImageEncoder(Colours()), RadialHead(3), scorers=scorers, **options)
+    return model.fit_scorers([x[:20]], y[:20]).fit_combination([x[20:30]]).calibrate([x[30:]]), images
+
+
+def assert_equal_answers(predictions, decisions):
+    assert predictions.labels.tolist() == decisions.labels.tolist()
+    np.testing.assert_allclose(predictions.probability, decisions.log_probs.exp().amax(1), rtol=1e-5)
+    np.testing.assert_allclose(predictions.unknown_score, decisions.unknown_score, rtol=1e-5)
+    np.testing.assert_allclose(predictions.p_values, decisions.p_values, rtol=1e-5)
+
+
+def test_a_frozen_encoder_runs_in_threads_that_do_not_wait_for_each_other(photographs):
+    model, images = photographs
+    x = model.preprocessing.prepare(images)
+    decisions, calls = model.decide(model.preprocessing.transform(x)), model.net.body.calls
+    with limited_threads(2):
+        for inputs in (list(images), images, iter(images), x):  # raw and prepared
+            calls.clear()
+            assert_equal_answers(model.predict(inputs), decisions)
+            assert {threads for _, threads in calls} == {1}
+            assert threading.get_ident() not in {thread for thread, _ in calls}
+        assert torch.get_num_threads() == 2
+
+
+def test_a_single_input_of_a_frozen_encoder_gets_all_threads(photographs):
+    model, images = photographs
+    decisions = model.decide(model.preprocessing.transform(model.preprocessing.prepare(images)))
+    model.net.body.calls.clear()
+    with limited_threads(2):
+        assert model.predict(images[3]).unknown_score[0] == pytest.approx(float(decisions.unknown_score[3]), rel=1e-5)
+    assert model.net.body.calls == [(threading.get_ident(), 2)]
+
+
+def test_a_layer_inside_a_frozen_encoder_is_read_too(photographs):
+    model, images = photographs
+    x = model.preprocessing.transform(model.preprocessing.prepare(images))
+    scorers, labels = {"outputs": RadialHead(3), "bands:input": NeighbourScorer(k=2)}, torch.arange(40) % 3
+    other = model.replace(scorers=scorers).fit_scorers([x], labels).fit_combination([x]).calibrate([x])
+    assert_equal_answers(other.predict(list(images)), other.decide(x))
+
+
+def test_a_broken_file_for_a_frozen_encoder_is_named(photographs, tmp_path):
+    model, _ = photographs
+    paths = [tmp_path / f"{i}.png" for i in range(3)]
+    for path in paths:
+        Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(path)
+    paths[1].write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"1\.png"):
+        model.predict(paths)

@@ -111,9 +111,23 @@ def test_a_file_that_vanishes_while_it_is_opened_is_left_out(monkeypatch):
     assert cache.read([bytes([1]) * 32]) == {}
 
 
-def test_a_file_with_more_keys_than_features_is_damaged():
+KEYS = torch.ones(2, 32, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize(
+    ("keys", "features"),
+    [
+        (KEYS, torch.zeros(1, 3)),
+        (KEYS, torch.tensor(1.0)),
+        (KEYS, torch.zeros(2, 3, dtype=torch.float16)),
+        (KEYS[0], torch.zeros(32, 3)),
+        (KEYS.bfloat16(), torch.zeros(2, 3)),
+    ],
+    ids=["fewer features", "one number", "half", "one key", "other keys"],
+)
+def test_a_file_of_other_keys_or_features_is_damaged(keys, features):
     cache = FeatureCache("encoder")
     path = cache.folder / "00.features"
-    write_tensors(path, {"keys": torch.ones(2, 32, dtype=torch.uint8), "features": torch.zeros(1, 3)}, {})
+    write_tensors(path, {"keys": keys, "features": features}, {})
     assert cache.read([bytes([1]) * 32]) == {}
     assert not path.exists()

@@ -1,3 +1,5 @@
+import hashlib
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +9,7 @@ from PIL import Image
 from torch import nn
 
 from openradial.data.inputs import ImageInputs
+from openradial.data.workers import limited_threads
 from openradial.encoders import Encoder, FeatureCache, encode, fit_tfidf
 from openradial.errors import DataError
 
@@ -48,6 +51,13 @@ def test_equal_files_are_encoded_once_and_files_in_the_cache_never(encoder, file
     assert encoder.net.images == 2
 
 
+def test_features_of_another_width_in_the_cache_are_not_used(encoder, files):
+    cache = FeatureCache(encoder.key)
+    features, _ = encode(encoder, files)
+    cache.write({hashlib.sha256(files[1].read_bytes()).digest(): torch.zeros(2)})
+    assert torch.equal(encode(encoder, files, cache=cache)[0], features)
+
+
 def test_arrays_are_encoded_like_files(encoder, files):
     arrays = [np.full((6, 6, 3), value, np.uint8) for value in (10, 200, 10)]
     assert torch.equal(encode(encoder, arrays)[0], encode(encoder, files)[0])
@@ -78,6 +88,22 @@ def test_an_interrupted_run_keeps_what_it_has_encoded(encoder, monkeypatch):
     monkeypatch.setattr(encoder.net, "forward", forward)
     encode(encoder, arrays, cache=cache)
     assert encoder.net.images == 100
+
+
+@pytest.mark.parametrize(("threads", "events"), [(1, [32, "shown", 8, "shown"]), (2, [20, 20])])
+def test_progress_is_shown_after_each_batch_and_few_inputs_are_shared_among_threads(
+    encoder, monkeypatch, threads, events
+):
+    @contextmanager
+    def bar(title, total, unit):
+        yield lambda done: seen.append("shown")
+
+    seen, forward = [], encoder.net.forward
+    monkeypatch.setattr("openradial.encoders.encoding.bar", bar)
+    monkeypatch.setattr(encoder.net, "forward", lambda x: seen.append(len(x)) or forward(x))
+    with limited_threads(threads):
+        encode(encoder, [np.full((4, 4, 3), value, np.uint8) for value in range(40)])
+    assert [event for event in seen if threads == 1 or event != "shown"] == events
 
 
 def test_texts_keep_their_order():

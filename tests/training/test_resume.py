@@ -114,6 +114,66 @@ def test_a_run_with_channels_innermost_is_resumed_with_the_same_bits(tmp_path, o
         assert torch.equal(tensor, resumed.state_dict()[name]), name
 
 
+def train_line(folder, epochs, **options):
+    x, y = torch.arange(8.0)[:, None], torch.arange(8) % 2
+    batches, settings = Batches(Examples(x, y, ("a", "b")), 4), Settings(epochs=epochs, **options)
+    torch.manual_seed(0)
+    objective = Objective(RadialLoss(), {"one": lambda o, y: torch.ones(len(y))})
+    fit(nn.Linear(1, 2), objective, batches, batches, settings=settings, folder=folder, resume=True)
+
+
+def without(values, key):
+    return {name: value for name, value in values.items() if name != key}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda t, m: (t, without(m, "settings")), "has no 'settings'"),
+        (lambda t, m: (t, without(m, "scaler")), "has no 'scaler'"),
+        (lambda t, m: (t, m | {"settings": []}), "settings.* must be a JSON object"),
+        (lambda t, m: (t, m | {"settings": without(m["settings"], "learning_rate")}), "learning_rate = None, now it"),
+        (lambda t, m: (t, m | {"position": [1, 2]}), r"position.* must be a JSON object, got \[1, 2\]"),
+        (lambda t, m: (t, m | {"position": without(m["position"], "step")}), "position.* has no 'step'"),
+        (lambda t, m: (t, m | {"position": m["position"] | {"epoch": "1"}}), "epoch.* must be a JSON whole number"),
+        (lambda t, m: (t, m | {"position": m["position"] | {"sums": [0.0]}}), "1 sums, this run has 3"),
+        (lambda t, m: (t, m | {"position": m["position"] | {"sums": [0.0, None, 0.0]}}), "must be a JSON number"),
+        (lambda t, m: (t, m | {"position": m["position"] | {"other": 1}}), "other"),
+        (lambda t, m: (t, m | {"processes": None}), "processes.* must be a JSON whole number, got None"),
+        (lambda t, m: (t, m | {"sharded": 0}), "sharded.* must be a JSON boolean, got 0"),
+        (lambda t, m: (t, m | {"metadata": 5}), "metadata.* must be a JSON object, got 5"),
+        (lambda t, m: (without(t, "random.cpu"), m), "of .* tensors"),
+        (lambda t, m: (without(t, "optimiser.0.exp_avg"), m), "of .* tensors"),
+        (lambda t, m: (t | {"random.cpu": torch.zeros(1, 9, dtype=torch.uint8)}, m), "does not fit this run"),
+        (lambda t, m: (t | {"random.cpu": torch.zeros(0)}, m), "does not fit this run"),
+        (lambda t, m: (without(t, "random.cpu") | {"random.gpu": t["random.cpu"]}, m), "does not fit this run"),
+        (lambda t, m: (without(t, "optimiser.0.step") | {"optimiser.a.step": torch.ones(())}, m), "does not fit"),
+    ],
+)
+def test_a_checkpoint_with_other_contents_is_refused_in_one_sentence(tmp_path, change, reason):
+    train_line(tmp_path, 1)
+    path = tmp_path / "last.safetensors"
+    checkpoint.save(path, *change(*checkpoint.load(path)))
+    with pytest.raises(TrainingError, match=rf"last\.safetensors .*{reason}.*; (delete|change) it") as caught:
+        train_line(tmp_path, 2)
+    assert "\n" not in str(caught.value)
+
+
+def test_best_weights_of_another_network_are_refused(tmp_path):
+    train_line(tmp_path, 1, patience=1)
+    checkpoint.save(tmp_path / "best.safetensors", {"model.weight": torch.zeros(2, 1)}, {})
+    with pytest.raises(TrainingError, match=r"best\.safetensors holds another network"):
+        train_line(tmp_path, 1, patience=1)
+
+
+@pytest.mark.parametrize("line", ["5", "[1]", "null", "{"])
+def test_a_log_of_other_lines_is_refused(tmp_path, line):
+    train_line(tmp_path, 1)
+    (tmp_path / "log.jsonl").write_text(f"{line}\n")
+    with pytest.raises(TrainingError, match=r"log\.jsonl is damaged \(.*\); delete it and resume again"):
+        train_line(tmp_path, 2)
+
+
 def test_the_state_of_an_optimiser_of_other_parameters_is_refused():
     net = nn.Linear(2, 3)
     optimiser = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)

@@ -5,9 +5,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NoReturn, NotRequired, Self, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, NoReturn, NotRequired, Self, TypedDict, get_type_hints
 
 from openradial.errors import BundleError, first_line
+from openradial.files import check_json
 
 FORMAT, SCHEMA = "openradial bundle", 2
 LARGEST = 64 * 2**20  # bytes of bundle.json
@@ -93,7 +94,7 @@ class BundleRecord:
         for each in fields(cls):
             if each.name not in values:
                 raise BundleError(f"{path} is incomplete: {each.name} is missing")
-            _check_type(path, each.name, values[each.name], hints[each.name])
+            check_json(f"{path}: {each.name}", values[each.name], hints[each.name], BundleError)
         return cls(**{each.name: values[each.name] for each in fields(cls)})
 
 
@@ -102,32 +103,6 @@ def record_checksum(values: Mapping[str, Any]) -> str:
     plain = {name: value for name, value in values.items() if name != "checksum"}
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-
-
-def _check_type(path: Path, name: str, value: Any, hint: Any) -> None:
-    """Raise unless a JSON value, and everything in it, has the type of its annotation."""
-    parts = get_args(hint)
-    if hint is Any or (value is None and type(None) in parts):
-        return
-    if type(None) in parts:
-        hint, parts = parts[0], get_args(parts[0])
-    kind = dict if is_typeddict(hint) else get_origin(hint) or hint
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise BundleError(f"{path}: {name} must be a JSON {JSON[kind]}, got {value!r:.80}")
-    if is_typeddict(hint):
-        hints = get_type_hints(hint)
-        missing = next((key for key in hints if key in hint.__required_keys__ and key not in value), None)
-        if missing is not None:
-            raise BundleError(f"{path}: {name} has no {missing!r}")
-        items: list[tuple[Any, Any, Any]] = [(key, value[key], hints[key]) for key in hints if key in value]
-    else:
-        pairs = value.items() if kind is dict else enumerate(value) if kind is list else ()
-        items = [(key, child, parts[-1]) for key, child in pairs]
-    for key, child, expected in items:
-        _check_type(path, f"{name}[{key!r}]", child, expected)
-
-
-JSON = {dict: "object", list: "list", str: "string", int: "whole number"}
 
 
 def _parse(path: Path) -> dict[str, Any]:

@@ -15,14 +15,18 @@ from torch import Tensor, nn
 from openradial.classifier.predictions import Predictions
 from openradial.conformal import Rejector
 from openradial.data.inputs import Inputs, TensorInputs
+from openradial.data.inputs.base import in_parts
+from openradial.encoders import BATCH, NETWORKS, Encoder, encode
 from openradial.errors import HeadError, OptionError
 from openradial.heads import Head, HeadOutput, RadialHead
 from openradial.heads.sums import check_names
+from openradial.models.features import Features
 from openradial.nn import hidden_layers
 from openradial.scorers import Combination, Scorer
 from openradial.scorers.base import at_least_float32
 
 INPUTS, OUTPUTS = "inputs", "outputs"
+ENCODED = 8  # batches of an encoder that are encoded together
 
 
 class Decisions(NamedTuple):
@@ -118,8 +122,8 @@ class OpenClassifier(nn.Module):
             self.eval()
         if isinstance(inputs, Tensor):
             self.preprocessing.check(inputs)
-        batches = map(self._network_inputs, self.preprocessing.batches(inputs))
-        parts = [self._predictions(self.decide(x, false_reject_rate)) for x in batches if len(x)]
+        model, batches = self._read(inputs)
+        parts = [self._predictions(model.decide(x, false_reject_rate)) for x in batches if len(x)]
         return Predictions.concatenate(parts or [self._predictions(self._no_decisions())])
 
     @torch.no_grad()
@@ -254,6 +258,22 @@ class OpenClassifier(nn.Module):
         p_values = None if self.rejector is None else torch.empty(1)
         columns = (one.labels, one.labels, one.log_probs, one.distances, one.unknown_score, p_values)
         return Decisions(*(column if column is None else column[:0] for column in columns))  # type: ignore[arg-type]
+
+    def _read(self, inputs: Any) -> tuple[Self, Iterator[Tensor]]:
+        """Return this classifier and the inputs of its network; with a frozen encoder, the one of features and these.
+
+        They are encoded as in :func:`openradial.fit`. No cache is used: the weights may have been changed.
+        """
+        net, raw, kind = self.net, self.preprocessing.expand(inputs), self.preprocessing.kind
+        is_one = isinstance(raw, Tensor) and len(raw) == 1  # as the service often has it, which must be fast
+        layers = {*self.layers, OUTPUTS if self.far_axis is None else self.far_layer}
+        is_encoder = isinstance(net, NETWORKS) and kind in BATCH and layers <= {OUTPUTS, "middle", "bands"}
+        if is_one or not is_encoder or (self.device.type, self.dtype) != ("cpu", torch.float32):
+            return self, map(self._network_inputs, self.preprocessing.batches(inputs))
+        encoder, rows = Encoder("", net, self.preprocessing, "", ""), ENCODED * BATCH[kind]
+        features = Features(encoder.num_features + encoder.num_middle, num_middle=encoder.num_middle)
+        parts = torch.split(raw, rows) if isinstance(raw, Tensor) else in_parts(self.preprocessing.items(raw), rows)
+        return self.replace(net=features), (encode(encoder, part, quiet=True)[0] for part in parts)
 
     def _network_inputs(self, x: Tensor) -> Tensor:
         """Return prepared inputs transformed, on the device and in the precision of the network."""

@@ -15,6 +15,7 @@ def main() -> None:
     """Run the command ``openradial``. An error is one line; exit code 2 for wrong use, 1 for failure."""
     # names of files need not be Unicode: \udcff in JSON stands for the byte 0xff
     getattr(sys.stdout, "reconfigure", lambda **options: None)(errors="backslashreplace")
+    gc.set_threshold(20_000)  # else it looks again and again through the objects of torch while that is imported
     atexit.register(gc.freeze)  # else Python looks for cycles among all objects of torch at its end
     try:
         for package in ("typer", "rich"):

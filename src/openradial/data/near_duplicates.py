@@ -18,7 +18,7 @@ SIDE = 32  # pixels of the image that is hashed
 MOST_BITS = 6  # of 64 that differ between copies; chosen on photographs, see docs/data.md
 CHUNK, PAIRS = 1024, 2**22  # images hashed, and hashes compared, at a time
 FREQUENCIES = sorted((u * u + v * v, u, v) for u in range(12) for v in range(12))[1:65]  # the lowest but the mean
-ONES = np.array([bin(i).count("1") for i in range(2**16)], dtype=np.uint8)
+ONES = np.unpackbits(np.arange(2**16, dtype=np.uint16).view(np.uint8)).reshape(-1, 16).sum(1, dtype=np.uint8)
 Hashes = NDArray[np.uint64]
 
 

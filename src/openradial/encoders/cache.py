@@ -17,7 +17,7 @@ from openradial.errors import OptionError
 from openradial.files import Failure, cache_home, read_tensors, write_tensors
 
 MOST = 4096  # megabytes of all features, unless OPENRADIAL_FEATURES says otherwise
-ENDING = ".features"
+ENDING, FORM = ".features", [(torch.uint8, 2), (torch.float32, 2)]  # of keys and of features
 Key = bytes  # SHA-256 of the content
 
 
@@ -33,8 +33,8 @@ class FeatureCache:
         for path in sorted(self.folder.glob(f"*{ENDING}")):
             try:
                 tensors, _ = read_tensors(path)
-                names, features = tensors["keys"].numpy(), tensors["features"]
-                if len(names) != len(features):
+                names, z = tensors["keys"], tensors["features"]
+                if [(each.dtype, each.ndim) for each in (names, z)] != FORM or len(names) != len(z):
                     raise KeyError("features of some keys")
                 os.utime(path)  # the files that were not used for longest are removed first
             except OSError:  # removed by another process
@@ -42,7 +42,7 @@ class FeatureCache:
             except (SafetensorError, KeyError):  # damaged
                 path.unlink(missing_ok=True)
                 continue
-            rows |= {key: features[i] for i, key in enumerate(map(bytes, names)) if key in wanted}
+            rows |= {key: z[i] for i, key in enumerate(map(bytes, names.numpy())) if key in wanted}
         return rows
 
     def write(self, rows: Mapping[Key, Tensor]) -> None:

@@ -210,3 +210,6 @@ class BertEncoder(nn.Module):
         mean = TF.normalize(means[:, -1] + TF.normalize(means[:, :-1].sum(1)))
         largest = TF.normalize(x.masked_fill(~mask[..., None], -torch.inf).amax(1))
         return torch.cat([mean, largest], 1) / math.sqrt(2)
+
+
+NETWORKS = (ImageEncoder, ExternalEncoder, TokenEncoder, BertEncoder)

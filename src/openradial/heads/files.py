@@ -60,5 +60,5 @@ def make_head(name: str, settings: Mapping[str, Any], tensors: Mapping[str, Tens
         raise DataError(f"there is no head {name!r}{nearest(name, list(HEADS))}")
     try:
         return HEADS[name].from_parts(settings, tensors)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"the settings of a {name} do not fit this version of openradial ({error})") from error

@@ -84,7 +84,7 @@ class MahalanobisScorer(FeatureScorer):
             raise ShapeError("statistics must hold at least one example to learn from, got none")
         self._check_count(int(present.sum()))
         self.means, self.overall_mean = statistics.means[present], statistics.mean
-        self.whitening = self._shrunk_whitening(statistics.within() / statistics.total, count)
+        self.whitening = self._shrunk_whitening(statistics.within().div_(statistics.total), count)
         overall = statistics.scatter / statistics.total
         self.overall_whitening = self._shrunk_whitening(overall, count) if self.relative else overall[:0]
         return self

@@ -76,8 +76,7 @@ class ClassStatistics:
             deviations *= each[at].sqrt().unsqueeze(1)
             _add_products(scatter, deviations)
         error = weight @ sums / weights.sum()  # of the shift, by rounding
-        scatter = scatter.triu() + scatter.triu(1).T
-        scatter -= weights.sum() * torch.outer(error, error)
+        scatter.triu_().add_(scatter.triu(1).T).sub_(torch.outer(error, error).mul_(weights.sum()))
         means = torch.where(counts.unsqueeze(1) > 0, shift + sums / mass.where(mass > 0, 1.0).unsqueeze(1), 0.0)
         return cls(weights, counts, means, _clamped(scatter))
 
@@ -119,7 +118,7 @@ class ClassStatistics:
         means = self.means + (other.means - self.means) * share
         difference = other.mean - self.mean
         factor = self.total * other.total / ((self.total + other.total) or 1.0)
-        scatter = self.scatter + other.scatter + factor * torch.outer(difference, difference)
+        scatter = (self.scatter + other.scatter).add_(torch.outer(difference, difference).mul_(factor))
         return type(self)(weights, self.counts + other.counts, means, scatter)
 
     def __sub__(self, other: Self) -> Self:
@@ -143,7 +142,7 @@ class ClassStatistics:
             return type(self)(weights, counts, means, torch.zeros_like(self.scatter))
         difference = other.mean - self.mean
         factor = self.total * other.total / float(weights.sum())
-        scatter = self.scatter - other.scatter - factor * torch.outer(difference, difference)
+        scatter = (self.scatter - other.scatter).sub_(torch.outer(difference, difference).mul_(factor))
         return type(self)(weights, counts, means, _clamped(scatter))
 
     def within(self) -> Tensor:
@@ -154,8 +153,8 @@ class ClassStatistics:
         mean, squares = self.mean, self.scatter.diagonal()
         deviations = (self.means - mean) * self.weights.sqrt().unsqueeze(1)
         rounding = ROUNDING * squares + 4 * EPSILON * mean.abs() * (self.total * squares).sqrt()
-        within = self.scatter - deviations.T @ deviations
-        return _clamped((within + within.T) / 2, rounding)
+        within = torch.addmm(self.scatter, deviations.T, deviations, alpha=-1)
+        return _clamped((within + within.T).div_(2), rounding)
 
     def _check_same_size(self, other: Self) -> None:
         if self.means.shape != other.means.shape:

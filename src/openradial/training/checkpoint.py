@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
 from openradial.errors import TrainingError
-from openradial.files import Failure, read_tensors, write_tensors
+from openradial.files import Failure, check_json, read_tensors, write_tensors
 from openradial.training.devices import Devices
 from openradial.training.settings import Settings
 from openradial.training.sharding import load_model, load_optimiser, model_tensors, optimiser_tensors
@@ -41,11 +41,15 @@ def save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any])
         raise TrainingError(reason + kept) from error
 
 
-def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read the tensors and the metadata of a checkpoint."""
+def load(path: Path, kind: Any = dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read the tensors and the metadata of a checkpoint; those of a run are a :class:`RunRecord`."""
     try:
         tensors, header = read_tensors(path)
         metadata = json.loads(header.get("metadata", "null"))
+        if header.get("format") == str(FORMAT) and isinstance(metadata, dict):
+            check_json("its metadata", metadata, kind)
+            if kind is RunRecord and metadata["tensors"] != len(tensors):
+                raise ValueError(f"it has {len(tensors)} of {metadata['tensors']} tensors")
     except FileNotFoundError as error:
         raise TrainingError(f"there is no checkpoint {path}; start the run without --resume") from error
     except (*Failure, ValueError, RecursionError) as error:
@@ -79,6 +83,18 @@ class Position:
     best_loss: float = math.inf
     best_epoch: int = 0
     sums: list[float] = field(default_factory=list)  # examples, loss, metrics
+
+
+class RunRecord(TypedDict):
+    """The metadata of the last checkpoint of a run."""
+
+    settings: dict[str, Any]
+    position: Position
+    processes: int
+    sharded: bool
+    scaler: dict[str, Any]
+    tensors: int  # their number
+    metadata: dict[str, Any]
 
 
 class CheckpointManager:
@@ -127,36 +143,43 @@ class CheckpointManager:
                 "processes": self.devices.world_size,
                 "sharded": self.devices.shards,
                 "scaler": self.devices.fabric.strategy.precision.state_dict(),
+                "tensors": len(tensors),
                 "metadata": self.metadata,
             }
             save(self.folder / LAST, tensors, metadata)
         self.saved_at = time.monotonic()
 
-    def restore(self, net: nn.Module, optimiser: Optimizer, average: AveragedModel | None) -> Position:
-        """Load the last checkpoint into everything that changes during a run."""
+    def restore(self, start: Position, net: nn.Module, optimiser: Optimizer, average: AveragedModel | None) -> Position:
+        """Load the last checkpoint into everything that changes during a run; return its position, not the start."""
         assert self.folder is not None
         path = self.folder / LAST
-        tensors, metadata = load(path)
+        tensors, metadata = load(path, RunRecord)
         self._check_settings(path, metadata)
+        _load_weights(path, net, under("model", tensors))
         try:
-            load_model(net, under("model", tensors))
-        except RuntimeError as error:
-            first = str(error).splitlines()[-1].strip()
-            raise TrainingError(f"{path} holds another network ({first}); build the one it was trained with") from error
-        load_optimiser(net, optimiser, under("optimiser", tensors))
-        if average is not None:
-            average.load_state_dict(under("average", tensors))
-        self.devices.restore_random_states(under("random", tensors))
-        if metadata["scaler"]:
-            self.devices.fabric.strategy.precision.load_state_dict(metadata["scaler"])
-        return Position(**metadata["position"])
+            load_optimiser(net, optimiser, under("optimiser", tensors))
+            if average is not None:
+                average.load_state_dict(under("average", tensors))
+            self.devices.restore_random_states(under("random", tensors))
+            if metadata["scaler"]:
+                self.devices.fabric.strategy.precision.load_state_dict(metadata["scaler"])
+            position = Position(**metadata["position"])
+            if len(position.sums) != len(start.sums):
+                raise ValueError(f"its position has {len(position.sums)} sums, this run has {len(start.sums)}")
+        except TrainingError:
+            raise
+        except (LookupError, RuntimeError, TypeError, ValueError) as error:
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise TrainingError(f"{path} does not fit this run ({reason}); delete it or restore a copy") from error
+        return position
 
     def load_final_weights(self, net: nn.Module, average: AveragedModel | None) -> None:
         """Load the best weights after early stopping, else the averaged ones, else keep the last ones."""
         if self.settings.patience is not None:
             if self.best is None and self.folder is not None:
                 self.best = under("model", load(self.folder / BEST)[0])
-            if self.best is not None:
+                _load_weights(self.folder / BEST, net, self.best)
+            elif self.best is not None:
                 load_model(net, self.best)
         elif average is not None:
             load_model(net, average.module.state_dict())
@@ -176,11 +199,10 @@ class CheckpointManager:
 
     def _check_settings(self, path: Path, metadata: dict[str, Any]) -> None:
         current, way_out = self.settings.as_dict(), "change it back, or choose another folder"
-        for name, value in metadata["settings"].items():
-            if name not in MAY_CHANGE and current.get(name) != value:
-                raise TrainingError(
-                    f"{path} was trained with {name} = {value!r}, now it is {current.get(name)!r}; {way_out}"
-                )
+        for name in (each for each in current | metadata["settings"] if each not in MAY_CHANGE):
+            before, now = (settings.get(name) for settings in (metadata["settings"], current))
+            if before != now:
+                raise TrainingError(f"{path} was trained with {name} = {before!r}, now it is {now!r}; {way_out}")
         if metadata["sharded"] != self.devices.shards:
             before, now = ("fsdp" if shards else "ddp or auto" for shards in (metadata["sharded"], self.devices.shards))
             raise TrainingError(f"{path} was trained with strategy {before}, now it is {now}; {way_out}")
@@ -189,3 +211,11 @@ class CheckpointManager:
                 f"{path} was trained by {metadata['processes']} processes, now there are {self.devices.world_size}; "
                 "start the same number, because each has its random state"
             )
+
+
+def _load_weights(path: Path, net: nn.Module, tensors: dict[str, Tensor]) -> None:
+    try:
+        load_model(net, tensors)
+    except RuntimeError as error:
+        first = str(error).splitlines()[-1].strip()
+        raise TrainingError(f"{path} holds another network ({first}); build the one it was trained with") from error

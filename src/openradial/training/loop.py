@@ -19,7 +19,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from openradial.data import progress
 from openradial.data.workers import limited_threads
 from openradial.errors import TrainingError, require
-from openradial.files import write_text
+from openradial.files import check_json, write_text
 from openradial.nn.objective import BatchSource, Metric
 from openradial.training.checkpoint import CheckpointManager, Position
 from openradial.training.devices import Devices, threads_for
@@ -83,7 +83,7 @@ def fit(
     if checkpoints.exists():
         if not resume:
             raise TrainingError(f"{folder} already has a run; resume it (resume=True, --resume) or choose a new folder")
-        run.position = checkpoints.restore(net, run.optimiser, run.average)
+        run.position = checkpoints.restore(run.position, net, run.optimiser, run.average)
     log = Log(folder if devices.is_main else None, run.position.epoch, tensorboard=tensorboard)
     with stop_on_signals() as requests, run.threads:
         run.run(requests, log, report)
@@ -127,6 +127,7 @@ class Log:
         try:
             lines = self.path.read_text().splitlines()[:epochs] if self.path.exists() and epochs else []
             self.records = [json.loads(line) for line in lines]
+            check_json("its list of lines", self.records, list[Record])
         except (ValueError, RecursionError) as error:
             raise TrainingError(f"{self.path} is damaged ({error}); delete it and resume again") from error
         write_text(self.path, "".join(line + "\n" for line in lines))

@@ -34,6 +34,13 @@ def test_files_come_from_the_mirror_once_and_then_from_the_cache(mirror, cache):
     assert mirror.requests == ["/a", "/b"]
 
 
+@pytest.mark.parametrize("text", ["5", "null", '["a"]', "[" * 100_000, "{", '{"a": 5}'])
+def test_a_record_of_checked_files_that_is_damaged_is_not_believed(mirror, text):
+    source = served(mirror, {"a": A})
+    (fetch(source) / fetching.SEEN).write_text(text)
+    assert (fetch(source) / "a").read_bytes() == A
+
+
 def test_a_packed_file_is_kept_unpacked(mirror):
     (mirror.folder / "a.gz").write_bytes(gzip.compress(A))
     source = source_of({"a": A}, Mirror(mirror.url, {"a": "a.gz"}))

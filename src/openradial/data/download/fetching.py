@@ -153,7 +153,7 @@ def _is_complete(source: Source, home: Path) -> bool:
         seen = json.loads((home / SEEN).read_text())
         form = next(form for form in source.forms() if set(form) == set(seen))
         return all(seen[name] == [expected, *_stamp(home / name)] for name, expected in form.items())
-    except (OSError, ValueError, StopIteration):
+    except (OSError, RecursionError, StopIteration, TypeError, ValueError):
         return False
 
 
