@@ -37,7 +37,8 @@ def encode_source(options: FitOptions, source: DataSource) -> tuple[DataSource, 
     groups = None
     if options.near_duplicates:
         groups = near_duplicate_groups(subset(source.train, indices(source.train).select(kept)))
-    return DataSource(source.name, "points", train, test, source.label, groups=groups), encoder, notes
+    features = DataSource(source.name, "points", train, test, source.label, groups=groups, types=source.types)
+    return features, encoder, notes
 
 
 def _choose(options: FitOptions, source: DataSource) -> tuple[Encoder | None, tuple[str, ...]]:
