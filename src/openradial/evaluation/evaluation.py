@@ -239,11 +239,8 @@ def known_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
 
     ``data`` is what ``openradial fit`` takes. Of data with a test part, that part is used.
     """
-    fitted = bundle.metadata.get("data")
-    fitted = fitted if isinstance(fitted, dict) else {}
-    if bundle.preprocessing.columns and label is None and not Path(data).is_dir():
-        label = fitted.get("label")
-    examples, has_test = _open(bundle, data, label, labelled=True)
+    fitted = _fitted(bundle)
+    examples, has_test = _open(bundle, data, label or _label(bundle, data), labelled=True)
     labels = _labels(bundle, examples)
     keep = np.flatnonzero(labels >= 0)
     if not len(keep):
@@ -261,7 +258,12 @@ def known_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
 
 def novel_sample(bundle: OpenClassifier, data: str, label: str | None = None) -> Sample:
     """Return data of no known class; classes that the bundle knows are left out and noted."""
-    examples, _ = _open(bundle, data, label, labelled=False)
+    try:
+        examples, _ = _open(bundle, data, label or _label(bundle, data), labelled=False)
+    except DataError as error:  # novel data need no labels
+        if label is not None or error.column is None or error.column != _label(bundle, data):
+            raise
+        examples, _ = _open(bundle, data, None, labelled=False)
     labels = _labels(bundle, examples)
     keep = np.flatnonzero(labels < 0)
     left = sorted({bundle.classes[k] for k in labels[labels >= 0].tolist()})
@@ -272,6 +274,17 @@ def novel_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
     notes = (f"left out of {data}: {listed(left, 5)}, which the model knows",) if left else ()
     name = f"{_title(data)}, other classes" if left else _title(data)
     return Sample(name, _rows(examples, keep, data), np.full(len(keep), -1), truths, notes)
+
+
+def _fitted(bundle: OpenClassifier) -> dict[str, Any]:
+    """Return what the metadata of a bundle say about its training data."""
+    fitted = bundle.metadata.get("data")
+    return fitted if isinstance(fitted, dict) else {}
+
+
+def _label(bundle: OpenClassifier, data: str) -> str | None:
+    """Return the column of classes that the model was fitted with, if the data are a table."""
+    return _fitted(bundle).get("label") if bundle.preprocessing.columns and not Path(data).is_dir() else None
 
 
 def _open(bundle: OpenClassifier, data: str, label: str | None, labelled: bool) -> tuple[Data, bool]:
