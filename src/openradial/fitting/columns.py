@@ -60,7 +60,8 @@ def choose_columns(options: FitOptions, source: DataSource, split: Split) -> tup
     notes = type_notes(known, types)
     kept = [name for name in wanted if types.get(name, "number") in USED]
     if not any(name in types for name in kept):
-        raise DataError(f"no column is left to learn from{''.join(f'; {note}' for note in notes)}")
+        hint = ["if one of them holds texts, name it with text (--text)"] if "identifier" in types.values() else []
+        raise DataError("; ".join(["no column is left to learn from", *notes, *hint]))
     for part in ("train", "test"):
         if isinstance(whole := getattr(source, part), Table):
             columns = {name: _as_type(options, name, whole.columns[name]) for name in kept}
