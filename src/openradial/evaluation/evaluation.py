@@ -239,8 +239,7 @@ def known_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
 
     ``data`` is what ``openradial fit`` takes. Of data with a test part, that part is used.
     """
-    fitted = _fitted(bundle)
-    examples, has_test = _open(bundle, data, label or _label(bundle, data), labelled=True)
+    examples, has_test = _open(bundle, data, label, labelled=True)
     labels = _labels(bundle, examples)
     keep = np.flatnonzero(labels >= 0)
     if not len(keep):
@@ -250,7 +249,7 @@ def known_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
         )
     left = sorted({examples.classes[k] for k in examples.labels[torch.from_numpy(labels < 0)].tolist() if k >= 0})
     notes = [f"left out of {data}: {listed(left, 5)}, which the model does not know"] if left else []
-    if not has_test and Path(data).name == fitted.get("name"):
+    if not has_test and Path(data).name == _fitted(bundle, "name"):
         notes.append(f"the model was fitted on data called {Path(data).name}: if it is these, the numbers are too good")
     truths = tuple(bundle.classes[k] for k in labels[keep].tolist())
     return Sample(_title(data), _rows(examples, keep, data), labels[keep], truths, tuple(notes))
@@ -258,12 +257,7 @@ def known_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
 
 def novel_sample(bundle: OpenClassifier, data: str, label: str | None = None) -> Sample:
     """Return data of no known class; classes that the bundle knows are left out and noted."""
-    try:
-        examples, _ = _open(bundle, data, label or _label(bundle, data), labelled=False)
-    except DataError as error:  # novel data need no labels
-        if label is not None or error.column is None or error.column != _label(bundle, data):
-            raise
-        examples, _ = _open(bundle, data, None, labelled=False)
+    examples, _ = _open(bundle, data, label, labelled=False)
     labels = _labels(bundle, examples)
     keep = np.flatnonzero(labels < 0)
     left = sorted({bundle.classes[k] for k in labels[labels >= 0].tolist()})
@@ -276,15 +270,10 @@ def novel_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
     return Sample(name, _rows(examples, keep, data), np.full(len(keep), -1), truths, notes)
 
 
-def _fitted(bundle: OpenClassifier) -> dict[str, Any]:
+def _fitted(bundle: OpenClassifier, name: str) -> Any:
     """Return what the metadata of a bundle say about its training data."""
     fitted = bundle.metadata.get("data")
-    return fitted if isinstance(fitted, dict) else {}
-
-
-def _label(bundle: OpenClassifier, data: str) -> str | None:
-    """Return the column of classes that the model was fitted with, if the data are a table."""
-    return _fitted(bundle).get("label") if bundle.preprocessing.columns and not Path(data).is_dir() else None
+    return fitted.get(name) if isinstance(fitted, dict) else None
 
 
 def _open(bundle: OpenClassifier, data: str, label: str | None, labelled: bool) -> tuple[Data, bool]:
@@ -294,7 +283,13 @@ def _open(bundle: OpenClassifier, data: str, label: str | None, labelled: bool) 
     options: dict[str, Any] = {} if encoder is None else {"features": encoder.columns, "words": encoder.word_columns}
     if inputs.kind == "texts" and inputs.columns:
         options = {"text": inputs.columns[0]}
-    source = sources.open(data, label=label, labelled=labelled, **options)
+    column = label or (_fitted(bundle, "label") if inputs.columns and not Path(data).is_dir() else None)
+    try:
+        source = sources.open(data, label=column, labelled=labelled, **options)
+    except DataError as error:
+        if label is not None or labelled or column is None or error.column != column:
+            raise
+        source = sources.open(data, labelled=False, **options)  # novel data need no labels
     if source.kind != inputs.kind:
         raise DataError(f"the model takes {inputs.kind}, but {data} holds {source.kind}")
     return source.train if source.test is None else source.test, source.test is not None

