@@ -55,13 +55,16 @@ def test_a_failure_is_exit_code_1(monkeypatch, capsys, tmp_path):
 def test_an_interrupted_command_says_so(monkeypatch, capsys):
     from openradial.data import catalog
 
-    def interrupt(name):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(catalog, "entry", interrupt)
     code, _, err = call(monkeypatch, capsys, "data", "get", "mnist")
-    assert code != 0
-    assert "Traceback" not in err
+    assert (code, err) == (130, "error: interrupted\n")
+    monkeypatch.setattr("openradial.fitting.pipeline.as_source", interrupt)
+    code, _, err = call(monkeypatch, capsys, "fit", "photos")
+    assert code == 130
+    assert err.endswith("error: interrupted; no model was written; the same command uses the features in the cache\n")
 
 
 def test_a_missing_package_names_the_command_that_installs_it(monkeypatch, capsys):

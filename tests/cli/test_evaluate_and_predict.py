@@ -60,6 +60,15 @@ def test_evaluate_shows_the_most_confident_mistakes_as_texts(call, texts, tmp_pa
     assert f"{('show my card today ' * 50)[:200]}…</td><td>other</td>" in page
 
 
+def test_predict_shows_the_text_and_not_another_column(call, texts, tmp_path):
+    (tmp_path / "more.csv").write_text("id,text\nT-1,I lost my visa today\n")
+    code, out, err = call("predict", texts / "model", tmp_path / "more.csv")
+    assert code == 0, err
+    assert out.splitlines()[1].startswith("I lost my visa today  ")
+    out = call("predict", texts / "model", tmp_path / "more.csv", "--format", "jsonl")[1]
+    assert json.loads(out)["text"] == "I lost my visa today"
+
+
 def test_evaluate_gives_its_numbers_as_json(call, folder, tmp_path):
     root, _, _ = folder
     code, out, _ = call("evaluate", root / "model", "--known", root / "t.csv", "--json", "--out", tmp_path / "r")

@@ -63,12 +63,13 @@ def test_fit_prints_accuracy_rates_and_the_next_commands(call, folder, tmp_path)
 
 def test_long_class_names_have_numbers_in_the_table_of_confusions(call, tmp_path):
     random, y = np.random.default_rng(0), np.arange(350) % 7
-    names = np.array([f"a long name of class {k}" for k in range(7)])
+    names = np.array([f"a long name of class {k}{' and more' * 6 * (k == 5)}" for k in range(7)])
     np.savez(tmp_path / "t.npz", x=random.normal(size=(350, 6)) + 8 * np.eye(7, 6)[y], y=names[y])
     code, out, err = call("fit", tmp_path / "t.npz", "--label", "y", "--no-baseline", "--out", tmp_path / "m")
     assert code == 0, err
     assert re.search(r"^ +1 +2 +3 +4 +5 +6 +7$", out, re.MULTILINE)
-    assert re.search(r"^a long name of class 6 7( +·)+ +50$", out, re.MULTILINE)
+    assert re.search(r"^ 7 a long name of class 6( +·)+ +50$", out, re.MULTILINE)
+    assert re.search(r"^ 6 a long name of class 5 and [a-z ]+…( +·)+ +50 +·$", out, re.MULTILINE)  # one line
 
 
 def test_fit_prints_what_to_expect_of_novel_classes_and_a_baseline(call, tmp_path):
@@ -77,9 +78,9 @@ def test_fit_prints_what_to_expect_of_novel_classes_and_a_baseline(call, tmp_pat
         np.savez(tmp_path / f"{name}.npz", x=random.normal(size=(350, 6)) + spread * np.eye(7, 6)[y], y=y)
     code, out, err = call("fit", tmp_path / "good.npz", "--label", "y", "--out", tmp_path / "m")
     assert code == 0, err
-    assert re.search(r"^unknown most    \d [\d.]+ % \([\d.]+ to [\d.]+ %\), \d ", out, re.MULTILINE)
+    assert re.search(r"^unknown most    \d: [\d.]+ % \([\d.]+ to [\d.]+ %\), \d: ", out, re.MULTILINE)
     assert re.search(
-        r"^expected novel  [\d.]+ % of 250 examples of 5 left-out classes; AUROC [\d.]+ %; fewest: \d [\d.]+ %, ",
+        r"^expected novel  [\d.]+ % of 250 examples of 5 left-out classes; AUROC [\d.]+ %; fewest of \d: [\d.]+ %, ",
         out,
         re.MULTILINE,
     )

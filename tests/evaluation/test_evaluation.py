@@ -151,9 +151,20 @@ def test_of_a_table_rows_are_told_apart_by_their_label(tmp_path):
     assert [row.raw["word"] for row in known.rows] == ["left", "right"]
     assert known.notes[-1] == "the model was fitted on data called t.csv: if it is these, the numbers are too good"
     assert len(novel_sample(bundle, str(tmp_path / "t.csv"), "kind").rows) == 1
-    assert len(novel_sample(bundle, str(tmp_path / "t.csv")).rows) == 3
+    novel = novel_sample(bundle, str(tmp_path / "t.csv"))  # the label of the fit
+    assert ([row.raw["x"] for row in novel.rows], novel.truths) == ([5.0], ("c",))
+    assert novel.notes == (f"left out of {tmp_path / 't.csv'}: a, b, which the model knows",)
     with pytest.raises(OptionError, match="a table needs the column that holds the classes"):
         known_sample(table_bundle(), str(tmp_path / "t.csv"))
+
+
+@pytest.mark.parametrize("text", ["x,y,word\n1,0,left\n5,5,left\n", "x,y,word,kind\n1,0,left,\n5,5,left,\n"])
+def test_novel_rows_of_a_table_need_no_labels(tmp_path, text):
+    (tmp_path / "n.csv").write_text(text)
+    novel = novel_sample(table_bundle(facts={"data": {"label": "kind"}}), str(tmp_path / "n.csv"))
+    assert novel.truths == (f"{tmp_path.name}/n.csv",) * 2
+    with pytest.raises(DataError, match="kind"):  # a label that is asked for must be there
+        novel_sample(table_bundle(), str(tmp_path / "n.csv"), "kind")
 
 
 def test_of_a_set_its_test_part_is_taken():

@@ -153,7 +153,11 @@ def test_options_of_columns_are_read_from_toml_and_written_as_json(tmp_path):
         ({"drop": "lenght"}, DataError, "there is no column of this name; .*; did you mean 'length'"),
         ({"numeric": "lenght"}, DataError, "there is no column of this name; .*; did you mean 'length'"),
         ({"columns": "length", "drop": "length"}, DataError, "^no column is left to learn from$"),
-        ({"columns": "id,site"}, DataError, "^no column is left to learn from; .*; column 'id' is left out"),
+        (
+            {"columns": "id,site"},
+            DataError,
+            "^no column is left to learn from; .*; column 'id' is left out.*name it with text",
+        ),
         ({"numeric": "id"}, DataError, "row 1, column 'id': expected a number, got 'C0'"),
         ({"numeric": "id", "categorical": "id"}, OptionError, "numeric or categorical, got both for id"),
         ({"columns": "kind"}, OptionError, "must not contain the label column 'kind'"),

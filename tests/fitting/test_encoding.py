@@ -9,7 +9,7 @@ from PIL import Image
 
 import openradial
 from openradial import encoders
-from openradial.errors import BundleError, FetchError, OptionError
+from openradial.errors import BundleError, DataError, FetchError, OptionError
 from openradial.fitting import FitOptions
 from openradial.fitting.encoding import encode_source
 from openradial.fitting.in_memory import as_source
@@ -72,6 +72,29 @@ def test_a_model_of_a_table_predicts_and_evaluates_tables(tmp_path):
     assert model.evaluate(test).accuracy.value > 0.95
     assert len(model.predict(test)) == 60
     assert model.predict({"says": CARD, "other": 1}).names == ["card"]
+
+
+def test_texts_beside_identifiers_and_constants_are_texts(tmp_path):
+    texts, labels = sentences()
+    path = tmp_path / "train.csv"
+    rows = [f"T-{i},mail,{text},{label}\n" for i, (text, label) in enumerate(zip(texts, labels, strict=True))]
+    path.write_text("id,source,says,kind\n" + "".join(rows))
+    started = []
+    model = openradial.fit(path, label="kind", encoder="tfidf", on_start=lambda prepared, _: started.append(prepared))
+    assert started[0].types == {"id": "identifier", "source": "constant", "says": "free text"}
+    assert (model.preprocessing.kind, model.preprocessing.columns) == ("texts", ("says",))
+    assert model.predict({"id": "T-7", "says": CARD}).names == ["card"]
+    alone = openradial.fit((texts, labels), encoder="tfidf")
+    assert np.array_equal(model.predict(texts).p_values, alone.predict(texts).p_values)
+    for options in ({"drop": ["id"]}, {"method": "closed-form"}, {"group": "id"}):
+        assert openradial.fit(path, label="kind", **options).preprocessing.kind == "table"
+
+
+def test_texts_with_a_quantity_as_label_are_refused(tmp_path):
+    texts = sentences(60)[0]
+    path = write(tmp_path / "train.csv", texts, [f"{1.5 * i}" for i in range(60)])
+    with pytest.raises(DataError, match="60 different numbers in 60 rows, which is a quantity"):
+        openradial.fit(path, label="kind", encoder="tfidf")
 
 
 def test_novel_classes_are_measured_and_their_words_are_not_learnt():

@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 import openradial
+from openradial.cli import INTERRUPTED
 
 OWN_DATA, DATA_SETS = "Your own data", "Data sets"
 COMMANDS = {  # help and panel in the list of commands
@@ -51,6 +52,14 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)
         return name, None if name is None else load(name), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:  # typer would end without a message
+            again = "; no model was written; the same command uses the features in the cache"
+            typer.echo(f"error: interrupted{again if ctx.invoked_subcommand == 'fit' else ''}", err=True)
+            raise typer.Exit(INTERRUPTED) from error
 
 
 app = typer.Typer(

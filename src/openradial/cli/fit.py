@@ -223,8 +223,8 @@ def _lines(report: "FitReport", printed: set[str]) -> list[tuple[str, str]]:
         lines.append(("detected novel", _detected(report.novel, "other")))
     if (expected := report.expected_detection) is not None:
         least = sorted(expected.by_class.items(), key=lambda pair: pair[1])[:SHOWN]
-        fewest = ", ".join(f"{name} {100 * share:.1f} %" for name, share in least)
-        lines.append(("expected novel", f"{_detected(expected, 'left-out')}; fewest: {fewest}"))
+        fewest = ", ".join(f"{name}: {100 * share:.1f} %" for name, share in least)
+        lines.append(("expected novel", f"{_detected(expected, 'left-out')}; fewest of {fewest}"))
     if (base := report.baseline) is not None:
         auroc = "" if base.auroc is None else f"; AUROC {100 * base.auroc:.1f} %"
         lines.append(("baseline", f"{base.name}: {100 * base.accuracy:.1f} % of {base.examples:,} known inputs{auroc}"))
@@ -233,7 +233,7 @@ def _lines(report: "FitReport", printed: set[str]) -> list[tuple[str, str]]:
         pairs = [f"{pair.true} as {pair.predicted} ({pair.examples})" for pair in report.confused]
         lines.append(("confused", listed(pairs, 5)))
     if report.hardest:
-        hard = [f"{each.name} {100 * each.accuracy:.0f} %" for each in report.hardest]
+        hard = [f"{each.name}: {100 * each.accuracy:.0f} %" for each in report.hardest]
         lines.append(("lowest accuracy", listed(hard, 5)))
     if report.closed_form is not None:
         lines.append(("closed form", _chosen(report.closed_form)))
@@ -247,7 +247,7 @@ def _detected(novel: "NovelReport", kind: str) -> str:
 
 def _rejected(each: "ClassAccuracy") -> str:
     interval = f"{100 * each.rejected_low:.1f} to {100 * each.rejected_high:.1f} %"
-    return f"{each.name} {100 * each.rejected:.1f} % ({interval})"
+    return f"{each.name}: {100 * each.rejected:.1f} % ({interval})"
 
 
 def _chosen(values: Mapping[str, Any]) -> str:
@@ -263,13 +263,16 @@ def _matrix(report: "FitReport", classes: tuple[str, ...]) -> "Table":
 
     assert report.matrix is not None
     table = Table(title="predicted class (rows: true class)", title_justify="left", box=None, pad_edge=False)
-    table.add_column("", justify="right")
     # names that do not fit side by side would be cut to the same letters
     is_wide = len("".join(classes)) + 2 * len(classes) + max(map(len, classes)) > WIDEST
+    table.add_column("", justify="left" if is_wide else "right")
+    room = max(12, WIDEST - len(classes) * (2 + len(str(max(map(max, report.matrix))))))  # characters of a name
     for number, name in enumerate(classes, 1):
         table.add_column(str(number) if is_wide else name, justify="right")
     for number, (name, row) in enumerate(zip(classes, report.matrix, strict=True), 1):
-        table.add_row(f"{name} {number}" if is_wide else name, *(str(count) if count else "·" for count in row))
+        shown = name if len(name) <= room else f"{name[: room - 1]}…"
+        counts = (str(count) if count else "·" for count in row)
+        table.add_row(f"{number:>2} {shown}" if is_wide else name, *counts)
     return table
 
 

@@ -59,7 +59,8 @@ def predict_command(
         for run in predict_rows(predict, rows):
             for record, row in zip(records(run), run.rows, strict=True):
                 if loaded.preprocessing.kind == "texts":
-                    record["text"] = next(iter(row.raw.values()), "") if isinstance(row.raw, dict) else row.raw
+                    column = next(iter(loaded.preprocessing.columns), "")
+                    record["text"] = row.raw.get(column, "") if isinstance(row.raw, dict) else row.raw
                 write(record)
             broken += run.predictions is None
             advance(len(run.rows))

@@ -240,10 +240,6 @@ def known_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
 
     ``data`` is what ``openradial fit`` takes. Of data with a test part, that part is used.
     """
-    fitted = bundle.metadata.get("data")
-    fitted = fitted if isinstance(fitted, dict) else {}
-    if bundle.preprocessing.columns and label is None and not Path(data).is_dir():
-        label = fitted.get("label")
     examples, has_test = _open(bundle, data, label, labelled=True)
     labels = renumbered(examples, bundle.classes).numpy()
     keep = np.flatnonzero(labels >= 0)
@@ -254,7 +250,7 @@ def known_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
         )
     left = sorted({examples.classes[k] for k in examples.labels[torch.from_numpy(labels < 0)].tolist() if k >= 0})
     notes = [f"left out of {data}: {listed(left, 5)}, which the model does not know"] if left else []
-    if not has_test and Path(data).name == fitted.get("name"):
+    if not has_test and Path(data).name == _fitted(bundle, "name"):
         notes.append(f"the model was fitted on data called {Path(data).name}: if it is these, the numbers are too good")
     truths = tuple(bundle.classes[k] for k in labels[keep].tolist())
     return Sample(_title(data), _rows(examples, keep, data), labels[keep], truths, tuple(notes))
@@ -275,6 +271,12 @@ def novel_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
     return Sample(name, _rows(examples, keep, data), np.full(len(keep), -1), truths, notes)
 
 
+def _fitted(bundle: OpenClassifier, name: str) -> Any:
+    """Return what the metadata of a bundle say about its training data."""
+    fitted = bundle.metadata.get("data")
+    return fitted.get(name) if isinstance(fitted, dict) else None
+
+
 def _open(bundle: OpenClassifier, data: str, label: str | None, labelled: bool) -> tuple[Data, bool]:
     """Open data of the kind that the bundle takes; return the test part if there is one, and whether there is."""
     inputs = bundle.preprocessing
@@ -282,7 +284,13 @@ def _open(bundle: OpenClassifier, data: str, label: str | None, labelled: bool) 
     options: dict[str, Any] = {} if encoder is None else {"features": encoder.columns, "words": encoder.word_columns}
     if inputs.kind == "texts" and inputs.columns:
         options = {"text": inputs.columns[0]}
-    source = sources.open(data, label=label, labelled=labelled, **options)
+    column = label or (_fitted(bundle, "label") if inputs.columns and not Path(data).is_dir() else None)
+    try:
+        source = sources.open(data, label=column, labelled=labelled, **options)
+    except DataError as error:
+        if label is not None or labelled or column is None or error.column != column:
+            raise
+        source = sources.open(data, labelled=False, **options)  # novel data need no labels
     if source.kind != inputs.kind:
         raise DataError(f"the model takes {inputs.kind}, but {data} holds {source.kind}")
     return source.train if source.test is None else source.test, source.test is not None

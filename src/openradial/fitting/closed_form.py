@@ -120,6 +120,6 @@ def _check_enough(known: FeatureSet, rate: float, folds: int) -> None:
     if left < needed:
         raise OptionError(
             f"a false-reject rate of {rate:g} takes {needed} examples to calibrate with, and of {n} different known "
-            f"examples {left} are left without one of {folds} folds; use a rate of at least "
+            f"examples {left} are outside each of {folds} folds; use a rate of at least "
             f"{rounded_up(1 / (left + 1)):g}, or add examples"
         )

@@ -22,6 +22,21 @@ def reading_options(options: FitOptions) -> dict[str, Any]:
     return values | {"embeddings": options.embeddings, "group": options.group}
 
 
+def choose_text(options: FitOptions, source: DataSource) -> DataSource:
+    """Return a table as texts if its only column of a type that is used holds free text, and no option says more."""
+    table, said = source.train, [options.group, *(getattr(options, name) for name in COLUMNS)]
+    if not isinstance(table, Table):
+        return source
+    _check_label(source, table)  # texts have no other columns to choose
+    is_closed = options.method == "auto" and options.choose_method("table") == "closed-form"
+    types = infer_types(table.columns) if source.kind == "table" and is_closed and not any(said) else {}
+    used = [name for name, kind in types.items() if kind in USED]
+    if [types[name] for name in used] != ["free text"]:
+        return source
+    texts = replace(table, columns={name: table.columns[name] for name in used})
+    return replace(source, kind="texts", train=texts, text=used[0], types=types)
+
+
 def choose_columns(options: FitOptions, source: DataSource, split: Split) -> tuple[DataSource, list[str]]:
     """Return the source with the columns that become inputs and the types of all, and notes on those left out.
 
@@ -45,7 +60,8 @@ def choose_columns(options: FitOptions, source: DataSource, split: Split) -> tup
     notes = type_notes(known, types)
     kept = [name for name in wanted if types.get(name, "number") in USED]
     if not any(name in types for name in kept):
-        raise DataError(f"no column is left to learn from{''.join(f'; {note}' for note in notes)}")
+        hint = ["if one of them holds texts, name it with text (--text)"] if "identifier" in types.values() else []
+        raise DataError("; ".join(["no column is left to learn from", *notes, *hint]))
     for part in ("train", "test"):
         if isinstance(whole := getattr(source, part), Table):
             columns = {name: _as_type(options, name, whole.columns[name]) for name in kept}

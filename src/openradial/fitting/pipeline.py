@@ -27,7 +27,7 @@ from openradial.files import writable
 from openradial.fitting.baseline import fit_baseline
 from openradial.fitting.calibration import LabelledBatches, calibrate, calibrate_fitted
 from openradial.fitting.closed_form import calibrate_cross, fit_closed_form, selected_values
-from openradial.fitting.columns import reading_options
+from openradial.fitting.columns import choose_text, reading_options
 from openradial.fitting.cross import FeatureSet
 from openradial.fitting.encoding import encode_source
 from openradial.fitting.in_memory import FitData, as_source, name_of
@@ -126,6 +126,8 @@ def _fit(
     """Fit in closed form or by training; ``run`` and ``training`` are options of Devices and of training.fit."""
     deadline = None if wanted.time_limit is None else began + 60 * wanted.time_limit
     stage = partial(bar, total=None) if training["show_progress"] else nullcontext
+    with located(source.name) if Path(source.name).exists() else nullcontext():
+        source = choose_text(wanted, source)
     features, encoder, notes = encode_source(wanted, source)
     as_features = wanted if encoder is None else replace(wanted, method="closed-form", size=None, encoder="auto")
     with located(source.name) if Path(source.name).exists() else nullcontext():

@@ -20,8 +20,8 @@ MOST = 10  # confused pairs and hard classes in the report
 CONFIDENCE = 0.95
 GUARANTEES = {
     "split": "split conformal: on average, at most the asked share of known inputs is called unknown",
-    "cross": "cross-fitting: about the asked share of known inputs is called unknown, without a proven bound; "
-    "cross-conformal prediction, which keeps the models of all folds, is bounded by about twice that share",
+    "cross": "cross-fitting: about the asked share of known inputs is called unknown, without a proven bound "
+    "(cross-conformal prediction, which keeps the models of all folds, has one: about twice that share)",
 }
 SMALL = 12  # classes up to which the confusion matrix is shown
 LEAST_DETECTED = 0.1  # share of novel inputs beyond the false-reject rate, below which detection is weak
