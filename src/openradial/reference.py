@@ -20,23 +20,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openradial.errors import (
-    METRIC_NAMES,
-    DTypeError,
-    MetricName,
-    OptionError,
-    ShapeError,
-    batch_shape,
-    check_choice,
-    check_count,
-    check_cutoff,
-    check_outputs,
-    check_positive,
-    check_target_weight,
-    check_targets,
-    check_unscaled,
-    target_error,
-)
+from openradial import errors
 
 __all__ = ["axis_prototypes", "radial_distances", "radial_distances_grad", "radial_log_probs", "radial_loss"]
 __all__ += ["radial_loss_grad", "radial_nearest", "radial_probs", "simplex_prototypes"]
@@ -46,15 +30,15 @@ Doubles = NDArray[np.float64]
 
 def axis_prototypes(num_classes: int, scale: float = 1.0) -> Doubles:
     """Return ``scale * e_k`` as rows, ``(k, k)``."""
-    check_count("num_classes", num_classes)
-    check_positive("scale", scale)
+    errors.check_count("num_classes", num_classes)
+    errors.check_positive("scale", scale)
     return scale * np.eye(num_classes)
 
 
 def simplex_prototypes(num_classes: int, scale: float = 1.0) -> Doubles:
     """Return ``num_classes`` points in one dimension less, each two ``sqrt(2) * scale`` apart, ``(k, k-1)``."""
-    check_count("num_classes", num_classes, least=2)
-    check_positive("scale", scale)
+    errors.check_count("num_classes", num_classes, least=2)
+    errors.check_positive("scale", scale)
     d = num_classes - 1
     return scale * np.vstack([np.eye(d), np.full((1, d), (1 - math.sqrt(1 + d)) / d)])
 
@@ -64,11 +48,11 @@ def radial_distances(
     *,
     scale: float = 1.0,
     prototypes: ArrayLike | None = None,
-    metric: MetricName = "euclidean",
+    metric: errors.MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
 ) -> Doubles:
     """Return the distance of each output to each prototype, ``(..., d) -> (..., k)``."""
-    check_choice("metric", metric, METRIC_NAMES)
+    errors.check_choice("metric", metric, errors.METRIC_NAMES)
     rows = _outputs(o)
     points, unit = _prototypes(rows.shape[-1], scale, prototypes), _axis_scale(axis_scale, rows.shape[-1])
     return np.stack([_length((rows - point) / unit, metric) for point in points], axis=-1)
@@ -80,19 +64,19 @@ def radial_distances_grad(
     *,
     scale: float = 1.0,
     prototypes: ArrayLike | None = None,
-    metric: MetricName = "euclidean",
+    metric: errors.MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
 ) -> Doubles:
     """Return the gradient with respect to ``o`` of ``sum(upstream * radial_distances(o))``; zero on a prototype.
 
     For log-probabilities pass ``-beta`` times their upstream gradient.
     """
-    check_choice("metric", metric, METRIC_NAMES)
+    errors.check_choice("metric", metric, errors.METRIC_NAMES)
     rows = _outputs(o)
     points, unit = _prototypes(rows.shape[-1], scale, prototypes), _axis_scale(axis_scale, rows.shape[-1])
     weights = np.asarray(upstream, dtype=np.float64)
     if weights.shape != (*rows.shape[:-1], len(points)):
-        raise ShapeError(
+        raise errors.ShapeError(
             f"upstream must have the shape of the distances, {(*rows.shape[:-1], len(points))}, got {weights.shape}; "
             "use np.broadcast_to to spread one number"
         )
@@ -108,11 +92,11 @@ def radial_log_probs(
     beta: float = 1.0,
     scale: float = 1.0,
     prototypes: ArrayLike | None = None,
-    metric: MetricName = "euclidean",
+    metric: errors.MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
 ) -> Doubles:
     """Return ``-beta * d_k``, ``(..., d) -> (..., k)``."""
-    check_positive("beta", beta)
+    errors.check_positive("beta", beta)
     d = radial_distances(o, scale=scale, prototypes=prototypes, metric=metric, axis_scale=axis_scale)
     return _scaled(d, -beta)
 
@@ -124,12 +108,12 @@ def radial_probs(
     scale: float = 1.0,
     cutoff: float | Literal["disjoint"] | None = None,
     prototypes: ArrayLike | None = None,
-    metric: MetricName = "euclidean",
+    metric: errors.MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
 ) -> Doubles:
     """Return ``exp(-beta * d_k)``, zero where ``d_k`` is not below the cut-off."""
-    check_positive("beta", beta)
-    check_cutoff(cutoff)
+    errors.check_positive("beta", beta)
+    errors.check_cutoff(cutoff)
     d = radial_distances(o, scale=scale, prototypes=prototypes, metric=metric, axis_scale=axis_scale)
     probs = np.exp(_scaled(d, -beta))
     if cutoff is None:
@@ -150,13 +134,13 @@ def radial_nearest(
     *,
     scale: float = 1.0,
     prototypes: ArrayLike | None = None,
-    metric: MetricName = "euclidean",
+    metric: errors.MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
 ) -> tuple[Doubles, NDArray[np.int64]]:
     """Return distances and classes of the ``k`` nearest prototypes, nearest first."""
     d = radial_distances(o, scale=scale, prototypes=prototypes, metric=metric, axis_scale=axis_scale)
     if not (isinstance(k, (int, np.integer)) and 1 <= k <= d.shape[-1]):
-        raise OptionError(f"k must lie in 1..{d.shape[-1]}, the number of classes, got {k!r}")
+        raise errors.OptionError(f"k must lie in 1..{d.shape[-1]}, the number of classes, got {k!r}")
     nearest = np.argsort(d, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(d, nearest, -1), nearest
 
@@ -172,7 +156,7 @@ def radial_loss(
     reduction: Literal["mean", "sum", "none"] = "mean",
     label_smoothing: float = 0.0,
     prototypes: ArrayLike | None = None,
-    metric: MetricName = "euclidean",
+    metric: errors.MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
     target_weight: float = 1.0,
 ) -> Doubles | float:
@@ -181,14 +165,14 @@ def radial_loss(
     Outputs are ``(d,)``, ``(n, d)`` or ``(n, d, d1, ...)``. Targets are classes, ``()``, ``(n,)`` or ``(n, d1, ...)``,
     or distributions of floating point, ``(k,)``, ``(n, k)`` or ``(n, k, d1, ...)``.
     """
-    check_choice("reduction", reduction, ("mean", "sum", "none"))
+    errors.check_choice("reduction", reduction, ("mean", "sum", "none"))
     options = beta, scale, weight, ignore_index, label_smoothing, prototypes, metric, axis_scale, target_weight
     rows, t, used, share, differences = _targets(o, target, *options)
     loss = np.zeros(len(rows))
     for k, at in enumerate(used.T):
         loss[at] += t[at, k] * _scaled(_length(differences(rows[at], k)[0], metric), beta)
     if reduction == "none":
-        return loss.reshape(batch_shape(np.shape(o)))
+        return loss.reshape(errors.batch_shape(np.shape(o)))
     with np.errstate(invalid="ignore"):  # nothing to average is NaN, as in PyTorch
         return float(loss.sum() / share if reduction == "mean" else loss.sum())
 
@@ -204,19 +188,19 @@ def radial_loss_grad(
     reduction: Literal["mean", "sum"] = "mean",
     label_smoothing: float = 0.0,
     prototypes: ArrayLike | None = None,
-    metric: MetricName = "euclidean",
+    metric: errors.MetricName = "euclidean",
     axis_scale: ArrayLike | None = None,
     target_weight: float = 1.0,
 ) -> Doubles:
     """Return the gradient of :func:`radial_loss` with respect to ``o``; zero on the prototype."""
-    check_choice("reduction", reduction, ("mean", "sum"))
+    errors.check_choice("reduction", reduction, ("mean", "sum"))
     options = beta, scale, weight, ignore_index, label_smoothing, prototypes, metric, axis_scale, target_weight
     rows, t, used, share, differences = _targets(o, target, *options)
     grad = np.zeros_like(rows)
     for k, at in enumerate(used.T):
         e, unit = differences(rows[at], k)
         grad[at] += beta * t[at, k, None] * _length_grad(e, metric) / unit / (share if reduction == "mean" else 1.0)
-    return np.moveaxis(grad.reshape(*batch_shape(np.shape(o)), rows.shape[1]), -1, min(1, np.ndim(o) - 1))
+    return np.moveaxis(grad.reshape(*errors.batch_shape(np.shape(o)), rows.shape[1]), -1, min(1, np.ndim(o) - 1))
 
 
 def _targets(
@@ -228,15 +212,15 @@ def _targets(
     ignore_index: int,
     label_smoothing: float,
     prototypes: ArrayLike | None,
-    metric: MetricName,
+    metric: errors.MetricName,
     axis_scale: ArrayLike | None,
     target_weight: float,
 ) -> tuple[Doubles, Doubles, NDArray[np.bool_], np.float64, Callable[[Doubles, int], tuple[Doubles, Doubles]]]:
     """Return outputs, the factor of each distance, which ones count (n, k), the divisor of "mean", and ``o - p_k``."""
-    check_positive("beta", beta)
-    check_positive("scale", scale)
-    check_choice("metric", metric, METRIC_NAMES)
-    check_target_weight(target_weight, metric, prototypes is None)
+    errors.check_positive("beta", beta)
+    errors.check_positive("scale", scale)
+    errors.check_choice("metric", metric, errors.METRIC_NAMES)
+    errors.check_target_weight(target_weight, metric, prototypes is None)
     rows = _outputs(np.moveaxis(np.asarray(o), 1, -1) if np.ndim(o) > 2 else o)
     d = rows.shape[-1]
     rows, unit = rows.reshape(-1, d), _axis_scale(axis_scale, d)
@@ -252,12 +236,12 @@ def _targets(
     y = np.asarray(target)
     is_distribution = np.issubdtype(y.dtype, np.floating)
     if not (is_distribution or np.issubdtype(y.dtype, np.integer)):
-        raise DTypeError(
+        raise errors.DTypeError(
             f"targets must be classes of an integer dtype or distributions of floating point, got {y.dtype}; "
             "call .astype(int) on classes"
         )
     to_int = ".astype(int)" if is_distribution else None
-    check_targets(y.shape, np.shape(o), classes, factors.shape, ignore_index, label_smoothing, to_int)
+    errors.check_targets(y.shape, np.shape(o), classes, factors.shape, ignore_index, label_smoothing, to_int)
     if is_distribution:
         t = (np.moveaxis(y, 1, -1) if y.ndim > 2 else y).reshape(-1, classes).astype(np.float64)
         kept, share = np.True_, np.float64(len(rows))
@@ -265,7 +249,7 @@ def _targets(
         y = y.reshape(-1, 1)
         wrong = y[(y != ignore_index) & ((y < 0) | (y >= classes))]
         if wrong.size:
-            raise target_error(int(wrong[0]), classes, ignore_index)
+            raise errors.target_error(int(wrong[0]), classes, ignore_index)
         t, kept = 1.0 * (y == np.arange(classes)), y != ignore_index
         share = (t * kept * factors).sum()
     t = (1 - label_smoothing) * t + label_smoothing / classes
@@ -293,7 +277,7 @@ def _scaled(d: Doubles, factor: float) -> Doubles:
         return np.where(np.isinf(d), d * factor, np.clip(d * factor, -limit, limit))
 
 
-def _half_separation(points: Doubles, metric: MetricName, axis_scale: ArrayLike | None, is_axis: bool) -> float:
+def _half_separation(points: Doubles, metric: errors.MetricName, axis_scale: ArrayLike | None, is_axis: bool) -> float:
     """Return the largest radius for which the balls around the prototypes are disjoint."""
     if is_axis:  # nearest are the two with the widest axes; a single one is paired with itself
         widest = np.sort(_axis_scale(axis_scale, len(points)))[-2:]
@@ -319,7 +303,7 @@ def _length_grad(e: Doubles, metric: str) -> Doubles:
 
 def _outputs(o: ArrayLike) -> Doubles:
     array = np.asarray(o)
-    check_outputs(array.shape, array.dtype, np.issubdtype(array.dtype, np.floating))
+    errors.check_outputs(array.shape, array.dtype, np.issubdtype(array.dtype, np.floating))
     return array.astype(np.float64)
 
 
@@ -327,9 +311,9 @@ def _prototypes(outputs: int, scale: float, prototypes: ArrayLike | None) -> Dou
     if prototypes is None:
         return axis_prototypes(outputs, scale)
     points = np.asarray(prototypes, dtype=np.float64)
-    check_unscaled(scale)
+    errors.check_unscaled(scale)
     if points.ndim != 2 or points.shape[1] != outputs or len(points) == 0:
-        raise ShapeError(
+        raise errors.ShapeError(
             f"prototypes must be a (classes, {outputs}) matrix for {outputs} outputs, got shape {points.shape}; "
             "pass one row per class"
         )
@@ -341,10 +325,12 @@ def _axis_scale(axis_scale: ArrayLike | None, outputs: int) -> Doubles:
         return np.ones(outputs)
     unit = np.asarray(axis_scale, dtype=np.float64)
     if unit.shape != (outputs,):
-        raise ShapeError(
+        raise errors.ShapeError(
             f"axis_scale must hold one number per output axis: expected shape ({outputs},), got {unit.shape}; "
             "use 1.0 for an axis left as it is"
         )
     if not ((unit > 0) & np.isfinite(unit)).all():
-        raise OptionError("axis_scale must be finite and above 0 on every axis; use 1.0 for an axis left as it is")
+        raise errors.OptionError(
+            "axis_scale must be finite and above 0 on every axis; use 1.0 for an axis left as it is"
+        )
     return unit

@@ -62,9 +62,9 @@ def test_the_first_steps_in_float32_are_those_of_a_plain_loop():
 
 @pytest.mark.skipif(not ensemble_training.has_compiler(), reason="torch.compile needs a C++ compiler")
 def test_a_compiled_step_trains_the_same_networks():
-    """One layer and one size of batch: compiling C++ takes long."""
+    """One hidden layer and one size of batch: compiling C++ takes long."""
     options = {"epochs": 2, "batch_size": 25, "dtype": torch.float64}
-    build, few = lambda: nn.Linear(2, 3), POINTS.select(torch.arange(50))
+    build, few = lambda: MLP(3, inputs=2, hidden=(8,)), POINTS.select(torch.arange(50))
     runs = [train_ensemble(build, Objective(radial_loss), few, [0, 1], **options, compile=c) for c in (False, True)]
     torch.testing.assert_close(runs[1][1], runs[0][1], rtol=1e-9, atol=1e-9)
     for plain, compiled in zip(runs[0][0], runs[1][0], strict=True):

@@ -3,40 +3,16 @@
 A transform takes a batch ``(n, c, h, w)`` and a generator of random numbers, and returns a batch.
 """
 
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from openradial.errors import OptionError, ShapeError, check_count, check_positive
 
 Transform = Callable[[Tensor, Generator], Tensor]
-
-
-class _Memory:
-    """Arrays that are reused once nothing refers to them: touching fresh memory takes longer than the arithmetic."""
-
-    def __init__(self) -> None:
-        self.arrays: list[NDArray[np.float32]] = []
-
-    def take(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        for i in range(len(self.arrays)):
-            # a tensor made of an array refers to it, and so does every view of that tensor
-            if self.arrays[i].shape == shape and _references(self.arrays, i) == UNUSED:
-                return self.arrays[i]
-        self.arrays = [*self.arrays[-2:], np.empty(shape, np.float32)]
-        return self.arrays[-1]
-
-
-def _references(arrays: list[NDArray[np.float32]], i: int) -> int:
-    return sys.getrefcount(arrays[i])
-
-
-UNUSED = _references([np.empty(0, np.float32)], 0)
 
 
 @dataclass(frozen=True)
@@ -64,7 +40,6 @@ class Normalise:
 
     mean: float | Sequence[float] = 0.0
     std: float | Sequence[float] = 1.0
-    _memory: _Memory = field(default_factory=_Memory, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for value in np.atleast_1d(self.std):
@@ -84,7 +59,7 @@ class Normalise:
         offset = (-np.asarray(self.mean, np.float64) / np.asarray(self.std)).astype(np.float32).reshape(shape)
         if x.device.type == "cpu":
             # NumPy converts and multiplies piece by piece in the cache, and waits for no thread that decoders keep busy
-            made = np.multiply(x.numpy(), factor, out=self._memory.take(tuple(x.shape)), casting="unsafe")
+            made = np.multiply(x.numpy(), factor, dtype=np.float32, casting="unsafe")
             return torch.from_numpy(np.add(made, offset, out=made))
         return x.float().mul_(torch.from_numpy(factor).to(x.device)).add_(torch.from_numpy(offset).to(x.device))
 

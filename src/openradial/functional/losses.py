@@ -5,16 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from openradial.errors import (
-    DTypeError,
-    MetricName,
-    batch_shape,
-    check_choice,
-    check_positive,
-    check_target_weight,
-    check_targets,
-    target_error,
-)
+from openradial import errors
 from openradial.functional import eager
 from openradial.functional.geometry import Axes, PrototypesLike, make_geometry
 from openradial.functional.norms import make_metric
@@ -34,7 +25,7 @@ def radial_loss(
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
     prototypes: PrototypesLike | None = None,
-    metric: MetricName = "euclidean",
+    metric: errors.MetricName = "euclidean",
     axis_scale: Tensor | None = None,
     target_weight: float = 1.0,
 ) -> Tensor:
@@ -69,8 +60,8 @@ def radial_loss(
     >>> radial_loss(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.75, 0.25]]))
     tensor(0.3536)
     """
-    check_positive("beta", beta)
-    check_choice("reduction", reduction, ("mean", "sum", "none"))
+    errors.check_positive("beta", beta)
+    errors.check_choice("reduction", reduction, ("mean", "sum", "none"))
     is_default = weight is None and axis_scale is None and metric == "euclidean" and label_smoothing == 0
     if is_default and target_weight == 1 and ignore_index < 0 and reduction != "none" and _fast_path_applies(o, target):
         geometry = make_geometry(prototypes, scale, o.shape[1])
@@ -81,8 +72,8 @@ def radial_loss(
     geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
     classes, is_distribution = geometry.num_classes(rows.shape[1]), _is_distribution(target)
     shapes = tuple(target.shape), tuple(o.shape), classes, (classes,) if weight is None else tuple(weight.shape)
-    check_targets(*shapes, ignore_index, label_smoothing, ".long()" if is_distribution else None)
-    check_target_weight(target_weight, metric, isinstance(geometry, Axes))
+    errors.check_targets(*shapes, ignore_index, label_smoothing, ".long()" if is_distribution else None)
+    errors.check_target_weight(target_weight, metric, isinstance(geometry, Axes))
 
     def distances(y: Tensor | None = None) -> Tensor:  # times beta, (n, k), or to y alone, (n,)
         d = geometry.distances(rows, measure) if y is None else geometry.distances_to(rows, y, measure)
@@ -109,7 +100,7 @@ def radial_loss(
             loss = (1 - label_smoothing) * to_target + label_smoothing * to_all
         loss = torch.where(kept, loss, 0.0)
     if reduction == "none":
-        return loss.reshape(batch_shape(tuple(o.shape)))
+        return loss.reshape(errors.batch_shape(tuple(o.shape)))
     return loss.sum() / share.sum() if reduction == "mean" else loss.sum()
 
 
@@ -118,7 +109,7 @@ def _is_distribution(target: Tensor) -> bool:
     dtype = target.dtype if isinstance(target, Tensor) else type(target).__name__
     is_distribution = isinstance(target, Tensor) and target.is_floating_point()
     if not is_distribution and dtype not in (torch.int64, torch.uint8):
-        raise DTypeError(
+        raise errors.DTypeError(
             f"targets must be classes of dtype int64 or uint8, or distributions of floating point, got {dtype}; "
             "call .long() on classes"
         )
@@ -132,7 +123,7 @@ def _classes(target: Tensor, classes: int, ignore_index: int) -> tuple[Tensor, T
     if eager.has_values(y) and eager.first_order_only(y):
         wrong = y[kept & ((y < 0) | (y >= classes))]
         if len(wrong):
-            raise target_error(int(wrong[0]), classes, ignore_index)
+            raise errors.target_error(int(wrong[0]), classes, ignore_index)
     return torch.where(kept, y, 0), kept
 
 

@@ -2,7 +2,7 @@
 
 import pickle
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,7 +42,10 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor], *, reset: Reset = 
     fresh = _layers_to_reset(model, reset)
     expected = {name: value for name, value in model.state_dict().items() if _layer(name) not in fresh}
     pairs: Any = getattr(model, "renamed_keys", ())
-    given = {_renamed(name, pairs): value for name, value in state.items()}
+    given = {
+        next((re.sub(old, new, name) for old, new in pairs if re.match(old, name)), name): value
+        for name, value in state.items()
+    }
     given = {name: value for name, value in given.items() if _layer(name) not in fresh}
     if reset == "fully_connected":
         given = {name: value for name, value in given.items() if name in expected or not _is_linear(name, given)}
@@ -128,10 +131,6 @@ def _layers_to_reset(model: nn.Module, reset: Reset) -> dict[str, nn.Linear]:
         )
     names = {"none": (), "classifier": ("classifier",), "fully_connected": tuple(linear)}[reset]
     return {name: linear[name] for name in names}
-
-
-def _renamed(name: str, pairs: Iterable[tuple[str, str]]) -> str:
-    return next((re.sub(pattern, new, name) for pattern, new in pairs if re.match(pattern, name)), name)
 
 
 def _check_fit(expected: State, given: State, origin: str) -> None:

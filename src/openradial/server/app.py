@@ -159,7 +159,9 @@ class ServiceMiddleware:
             await FAILURE.response()(scope, receive, send_and_note)
         finally:
             seconds = time.perf_counter() - start
-            self.service.metrics.count_request(_route(scope), status, seconds)
+            # paths made up by clients are counted as "other"
+            route = PREDICT if path == PREDICT else str(getattr(scope.get("route"), "path", "other"))
+            self.service.metrics.count_request(route, status, seconds)
             level = LogLevel.ERROR if status >= 500 and status != 503 else LogLevel.INFO
             facts = {"method": scope["method"], "path": path, "status": status, "ms": round(1000 * seconds, 2)}
             facts["client"] = scope["client"][0] if scope.get("client") else "-"
@@ -171,11 +173,6 @@ class ServiceMiddleware:
         if scope["path"] not in PROBES and not is_host_allowed(scope, self.service.hosts):
             return WRONG_HOST
         return None if is_authorized(scope, self.service.token) else UNAUTHORIZED
-
-
-def _route(scope: Scope) -> str:
-    """Return the path of the route; paths made up by clients are counted as "other"."""
-    return PREDICT if scope["path"] == PREDICT else str(getattr(scope.get("route"), "path", "other"))
 
 
 def is_authorized(scope: Scope, token: str | None) -> bool:

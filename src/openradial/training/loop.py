@@ -181,9 +181,10 @@ class _Run:
         self.checkpoints.save(self.position, self.net, self.optimiser, self.average)
 
     def run(self, requests: StopRequests, log: Log, report: Callable[[Record], None] | None) -> None:
-        position = self.position
-        while position.epoch < self.settings.epochs and not self._is_out_of_patience():
-            if position.epoch and self._is_late():
+        position, patience = self.position, self.settings.patience
+        while position.epoch < self.settings.epochs:
+            is_patient = patience is None or position.epoch - position.best_epoch < patience
+            if not is_patient or (position.epoch and self._is_late()):
                 break
             began, before = time.monotonic(), position.sums[0]
             validated = self._evaluate(requests) if self._train_epoch(requests) else None
@@ -307,10 +308,6 @@ class _Run:
 
     def _learning_rate(self, step: int) -> float:
         return self.settings.learning_rate * learning_rate_factor(self.settings, step, len(self.train))
-
-    def _is_out_of_patience(self) -> bool:
-        patience = self.settings.patience
-        return patience is not None and self.position.epoch - self.position.best_epoch >= patience
 
     def _is_late(self) -> bool:
         """Return whether another epoch and as long for the rest, or more of the first epoch, would take too long."""
