@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> None:
     """Fit, evaluate and predict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder of the model and the report")
-    parser.add_argument("--encoder", default="auto", help="of the sentences (default: the best that can be had)")
+    parser.add_argument("--encoder", default="auto", help="of the sentences (default: the best one that is available)")
     options = parser.parse_args(argv)
     out: Path = options.out
     encoder = [] if options.encoder == "auto" else ["--encoder", options.encoder]
