@@ -16,7 +16,9 @@ from openradial.classifier.predictions import Predictions
 from openradial.conformal import Rejector
 from openradial.data.inputs import Inputs, TensorInputs
 from openradial.data.inputs.base import in_parts
-from openradial.encoders import BATCH, NETWORKS, Encoder, encode
+from openradial.encoders import Encoder, encode
+from openradial.encoders.encoding import BATCH
+from openradial.encoders.networks import NETWORKS
 from openradial.errors import HeadError, OptionError
 from openradial.heads import Head, HeadOutput, RadialHead
 from openradial.heads.sums import check_names

@@ -5,8 +5,7 @@ depend on the other inputs of its batch. :func:`encode` keeps them on disk, so t
 """
 
 from openradial.encoders.cache import FeatureCache
-from openradial.encoders.encoding import BATCH, encode
-from openradial.encoders.networks import NETWORKS
+from openradial.encoders.encoding import encode
 from openradial.encoders.registry import Encoder, build, fit_tfidf, load, names
 
-__all__ = ["BATCH", "NETWORKS", "Encoder", "FeatureCache", "build", "encode", "fit_tfidf", "load", "names"]
+__all__ = ["Encoder", "FeatureCache", "build", "encode", "fit_tfidf", "load", "names"]

@@ -43,7 +43,7 @@ from openradial.heads.class_weight import balanced_weights
 from openradial.recipe import EMBEDDING, Recipe, closed_form_recipe, default_recipe
 from openradial.training import Devices, Record, Settings, limited_threads
 from openradial.training import fit as train
-from openradial.training.checkpoint import LAST, RunRecord, load
+from openradial.training.checkpoint import LAST, CheckpointRecord, load
 from openradial.training.sharding import gathered
 
 CHUNK = 256  # examples per batch once the network is trained
@@ -376,7 +376,7 @@ def _metadata(
 def _check_same_run(folder: Path, now: dict[str, Any]) -> None:
     if not (folder / LAST).is_file():
         raise TrainingError(f"there is no run to resume in {folder}; start without resume (--resume)")
-    then = load(folder / LAST, RunRecord)[1]["metadata"]
+    then = load(folder / LAST, CheckpointRecord)[1]["metadata"]
     for name, value in now.items():
         if then.get(name) != value:
             raise TrainingError(

@@ -42,13 +42,13 @@ def save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any])
 
 
 def load(path: Path, kind: Any = dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read the tensors and the metadata of a checkpoint; those of a run are a :class:`RunRecord`."""
+    """Read the tensors and the metadata of a checkpoint; those of a run are a :class:`CheckpointRecord`."""
     try:
         tensors, header = read_tensors(path)
         metadata = json.loads(header.get("metadata", "null"))
         if header.get("format") == str(FORMAT) and isinstance(metadata, dict):
             check_json("its metadata", metadata, kind)
-            if kind is RunRecord and metadata["tensors"] != len(tensors):
+            if kind is CheckpointRecord and metadata["tensors"] != len(tensors):
                 raise ValueError(f"it has {len(tensors)} of {metadata['tensors']} tensors")
     except FileNotFoundError as error:
         raise TrainingError(f"there is no checkpoint {path}; start the run without --resume") from error
@@ -85,7 +85,7 @@ class Position:
     sums: list[float] = field(default_factory=list)  # examples, loss, metrics
 
 
-class RunRecord(TypedDict):
+class CheckpointRecord(TypedDict):
     """The metadata of the last checkpoint of a run."""
 
     settings: dict[str, Any]
@@ -153,7 +153,7 @@ class CheckpointManager:
         """Load the last checkpoint into everything that changes during a run; return its position, not the start."""
         assert self.folder is not None
         path = self.folder / LAST
-        tensors, metadata = load(path, RunRecord)
+        tensors, metadata = load(path, CheckpointRecord)
         self._check_settings(path, metadata)
         _load_weights(path, net, under("model", tensors))
         try:
@@ -166,8 +166,6 @@ class CheckpointManager:
             position = Position(**metadata["position"])
             if len(position.sums) != len(start.sums):
                 raise ValueError(f"its position has {len(position.sums)} sums, this run has {len(start.sums)}")
-        except TrainingError:
-            raise
         except (LookupError, RuntimeError, TypeError, ValueError) as error:
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             raise TrainingError(f"{path} does not fit this run ({reason}); delete it or restore a copy") from error
