@@ -54,9 +54,11 @@ DOCS = Path(__file__).parents[1] / "docs"
 def pytest_collection_modifyitems(items):
     """Mark slow tests and browser tests; let `make fuzz` try all examples in tests with their own limit.
 
-    The longest tests come first, so that no worker is left alone with one at the end.
+    The longest tests come first, so that no worker is left alone with one at the end. Those that compile come next, so
+    that one worker alone imports the compiler.
     """
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    compiles = {item for item in items if item.get_closest_marker("compile")}
+    items.sort(key=lambda item: (not item.nodeid.startswith(LONGEST), item not in compiles))
     slow = set((Path(__file__).parent / "slow.txt").read_text().split())
     for item in items:
         if item.nodeid.partition("[")[0] in slow:

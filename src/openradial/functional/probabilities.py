@@ -1,6 +1,7 @@
 """Distances between outputs and prototypes, and probabilities that need not sum to one."""
 
 import math
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -241,6 +242,7 @@ def safe_beta(num_classes: int, scale: float = 1.0, excess: float = 0.01) -> flo
     return high / scale
 
 
+@lru_cache
 def _largest_sum(num_classes: int, beta: float) -> float:
     r"""Supremum over all outputs of :math:`\sum_k e^{-\beta d_k}` for scale 1.
 
