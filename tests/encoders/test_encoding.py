@@ -72,9 +72,10 @@ def test_a_broken_file_raises_or_is_left_out(encoder, files):
     assert len(features) == 2
 
 
-def test_an_interrupted_run_keeps_what_it_has_encoded(encoder, monkeypatch):
+@pytest.mark.parametrize("saved", [32, 1024])  # inputs that are written together
+def test_an_interrupted_run_keeps_what_it_has_encoded(encoder, monkeypatch, saved):
     arrays = [np.full((4, 4, 3), value, np.uint8) for value in range(100)]
-    monkeypatch.setattr("openradial.encoders.encoding.SAVED", 32)
+    monkeypatch.setattr("openradial.encoders.encoding.SAVED", saved)
     cache, forward = FeatureCache(encoder.key), encoder.net.forward
 
     def interrupted(x):

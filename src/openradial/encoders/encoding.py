@@ -24,7 +24,7 @@ from openradial.errors import DataError
 
 BATCH = {"images": 32, "texts": 256}
 HASHED = 64  # inputs that a thread hashes at a time
-SAVED = 1024  # inputs after which features are written to the disk: an interrupted run continues there
+SAVED = 1024  # inputs after which features are written to the disk: a run that was killed continues there
 Raw = Sequence[Any] | Tensor
 EncodedBatch = tuple[list[int], Tensor]  # indices of inputs, and their features
 _alone = Lock()  # how many threads torch uses is one number for the whole process
@@ -58,14 +58,16 @@ def encode(
         shown = nullcontext(lambda done: None) if quiet else bar("encoding", len(missing), unit=kind)
         with limited_threads(threads // workers), shown as advance:
             new: dict[Key, Tensor] = {}
-            for indices, z in _encoded(partial(_encode, encoder, inputs, skip_broken), batches, pool, workers):
-                new |= zip((keys[i] for i in indices), z, strict=True)
-                advance(len(indices))
-                if cache is not None and len(new) >= SAVED:
+            try:
+                for indices, z in _encoded(partial(_encode, encoder, inputs, skip_broken), batches, pool, workers):
+                    new |= zip((keys[i] for i in indices), z, strict=True)
+                    advance(len(indices))
+                    if cache is not None and len(new) >= SAVED:
+                        cache.write(new)
+                        rows, new = rows | new, {}
+            finally:  # also after Ctrl-C
+                if cache is not None and new:
                     cache.write(new)
-                    rows, new = rows | new, {}
-            if cache is not None and new:
-                cache.write(new)
             rows |= new
     kept = [i for i, key in enumerate(keys) if key in rows]
     features = torch.stack([rows[keys[i]] for i in kept]) if kept else torch.empty(0, width)
