@@ -37,9 +37,7 @@ settings.load_profile(PROFILE)
 # Compiled code of another CPU, or of ATEN_CPU_CAPABILITY, must not be taken from torch's cache.
 kernels = Path(sys.prefix) / "torchinductor" / torch.backends.cpu.get_cpu_capability()
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))
-# Else every worker starts processes that import torch, to compile and to try the vector instructions of the compiler.
-os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # else every worker starts processes that import torch
 
 if extent := os.environ.get("OPENRADIAL_TEST_ROUNDING"):  # set by `make test-cpus`
     imitate(extent)

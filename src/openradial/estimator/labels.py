@@ -82,8 +82,8 @@ def open_world(log_probs: Tensor) -> Tensor:
             [6.0653e-01, 3.6788e-01],
             [3.3546e-04, 1.2341e-04]])
     """
-    probs = log_probs.exp()
-    best, index = probs.max(-1, keepdim=True)
+    probs, index = log_probs.exp(), log_probs.argmax(-1, keepdim=True)  # several probabilities may round to 1
+    best = probs.gather(-1, index)
     others = probs.scatter(-1, index, 0.0)
     total = others.sum(-1, keepdim=True)
     share = ((1 - best) / total.clamp_min(torch.finfo(total.dtype).tiny)).clamp_max(1)
