@@ -15,7 +15,7 @@ log_probs = st.integers(2, 6).flatmap(
 def naive_open(row):
     """The nearest class keeps what it has; the others too, or they share what is left in proportion."""
     probs = [math.exp(value) for value in row]
-    best = probs.index(max(probs))
+    best = row.index(max(row))
     wanted = sum(value for k, value in enumerate(probs) if k != best)
     left = 1 - probs[best]
     factor = 1.0 if wanted <= left else left / wanted
