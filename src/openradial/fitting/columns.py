@@ -24,12 +24,12 @@ def reading_options(options: FitOptions) -> dict[str, Any]:
 
 def choose_text(options: FitOptions, source: DataSource) -> DataSource:
     """Return a table as texts if its only column of a type that is used holds free text, and no option says more."""
-    table, said = source.train, [options.group, *(getattr(options, name) for name in COLUMNS)]
+    table, given = source.train, [options.group, *(getattr(options, name) for name in COLUMNS)]
     if not isinstance(table, Table):
         return source
     _check_label(source, table)  # texts have no other columns to choose
     is_closed = options.method == "auto" and options.choose_method("table") == "closed-form"
-    types = infer_types(table.columns) if source.kind == "table" and is_closed and not any(said) else {}
+    types = infer_types(table.columns) if source.kind == "table" and is_closed and not any(given) else {}
     used = [name for name, kind in types.items() if kind in USED]
     if [types[name] for name in used] != ["free text"]:
         return source
