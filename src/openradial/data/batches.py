@@ -25,18 +25,18 @@ def shares(n: int, batch_size: int, *, rank: int = 0, world: int = 1, drop_last:
     """Return which parts of an epoch's order make the batches of one rank.
 
     All ranks get the same number of batches and together every example once. The rest is shared evenly; a rest with
-    less than one example per rank goes into the batches before it.
+    less than two examples per rank, which batch normalisation needs, goes into the batches before it.
 
     >>> shares(10, 4)
     [slice(0, 4, None), slice(4, 8, None), slice(8, 10, None)]
-    >>> shares(10, 4, rank=1, world=2)
-    [slice(4, 8, None), slice(9, 10, None)]
+    >>> shares(12, 4, rank=1, world=2)
+    [slice(4, 8, None), slice(10, 12, None)]
     """
     step = batch_size * world
     full, rest = divmod(n, step)
     ends = [step * (i + 1) for i in range(full)]
     if rest and not drop_last:
-        if rest >= world:
+        if rest >= (2 * world if ends else world):
             ends.append(n)
         elif ends:
             ends[-1] = n
