@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openradial import models
 from openradial.data.batches import Batches, FolderBatches, shares
 from openradial.data.examples import Examples
 from openradial.data.readers.folder import scan
@@ -54,6 +55,16 @@ def test_ranks_share_every_example_once_in_equally_many_batches(n, batch_size, w
     for step in zip(*found, strict=True):
         assert max(map(len, step)) - min(map(len, step)) <= 1
         assert min(map(len, step)) >= 1
+
+
+def test_a_last_batch_with_one_example_for_a_rank_joins_the_batch_before_it():
+    assert [len(batch) for batch in places(Batches(numbered(9), 4))] == [4, 5]
+    assert [len(batch) for batch in places(Batches(numbered(10), 4))] == [4, 4, 2]
+    assert [len(batch) for batch in places(Batches(numbered(1), 4))] == [1]
+    assert [len(batch) for batch in places(Batches(numbered(11), 4, rank=1, world=2))] == [6]
+    net = models.build("fast_cnn", 3, widths=(8, 8, 8)).train()  # batch normalisation needs two examples
+    for x, _ in Batches(Examples(torch.rand(9, 3, 32, 32), torch.arange(9) % 3, ("a", "b", "c")), 4).epoch(0):
+        assert net(x).isfinite().all()
 
 
 @given(n=sizes, batch_size=sizes, world=st.integers(1, 4))
