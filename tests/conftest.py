@@ -29,7 +29,7 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 # Torch's first call of an operator takes longer than any sensible deadline.
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=50)  # the same in every run
-MOST = int(os.environ.get("HYPOTHESIS_EXAMPLES", "1000"))
+MOST = int(os.environ.get("HYPOTHESIS_EXAMPLES", "200"))
 settings.register_profile("fuzz", deadline=None, max_examples=MOST, print_blob=True)  # `make fuzz`: new random seeds
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "repeatable")
 settings.load_profile(PROFILE)

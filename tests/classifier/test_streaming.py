@@ -1,5 +1,6 @@
 import io
 import json
+import os
 
 import numpy as np
 import pytest
@@ -38,6 +39,17 @@ def test_what_is_not_there_is_a_row_with_its_error(tmp_path):
     (tmp_path / "empty").mkdir()
     found = list(rows_of([str(tmp_path / "no.png"), str(tmp_path / "empty")], IMAGES))
     assert [row.error.reason for row in found] == ["there is no such file", "the folder holds no images"]
+
+
+def test_files_of_a_folder_that_are_no_images_are_noted(tmp_path, capsys):
+    Image.new("L", (2, 2)).save(tmp_path / "1.png")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "notes.md").write_text("no image")
+    os.mkfifo(tmp_path / "pipe.png")
+    assert [row.name for row in stream([tmp_path], "images")] == [str(tmp_path / "1.png")]
+    notes = capsys.readouterr().err
+    assert "left out, not an image: 1 (sub/notes.md)" in notes
+    assert "left out, not a regular file: 1 (pipe.png)" in notes
 
 
 def test_paths_come_from_the_standard_input():

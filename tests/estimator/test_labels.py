@@ -5,7 +5,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from openradial.estimator.labels import open_world
+from openradial.estimator.labels import open_world, with_unknown
 
 log_probs = st.integers(2, 6).flatmap(
     lambda k: st.lists(st.floats(-800.0, 0.0), min_size=k, max_size=k).map(lambda row: torch.tensor([row]).double())
@@ -54,3 +54,9 @@ def test_probabilities_that_fit_into_one_stay_as_they_are():
 
 def test_a_row_on_a_prototype_leaves_nothing_to_the_others():
     assert open_world(torch.tensor([[-1.4, 0.0, -1.4]])).tolist() == [[0.0, 1.0, 0.0]]
+
+
+def test_large_unsigned_labels_stay_exact_beside_unknown():
+    for classes in ([2**53, 2**53 + 1], [2**64 - 2, 2**64 - 1]):
+        assert with_unknown(np.array(classes, dtype=np.uint64)).tolist() == [*classes, -1]
+    assert with_unknown(np.array([3, 5], dtype=np.uint64)).dtype == np.int64

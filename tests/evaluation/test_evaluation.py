@@ -136,11 +136,14 @@ def write_folder(root, classes):
 def test_of_a_folder_known_takes_the_known_classes_and_novel_the_others(tmp_path):
     root = write_folder(tmp_path / "animals", ["a", "b", "owl"])
     Image.fromarray(np.zeros((2, 2), np.uint8)).save(root / "loose.png")
+    (root / "a" / "notes.md").write_text("no image")
     known, novel = known_sample(image_bundle(), str(root)), novel_sample(image_bundle(), str(root))
     assert (known.labels.tolist(), known.truths) == ([0, 0, 1, 1], ("a", "a", "b", "b"))
-    assert known.notes == (f"left out of {root}: owl, which the model does not know",)
+    skipped = "left out, not an image: 1 (a/notes.md)"
+    loose = "left out, outside of a class folder: 1 (loose.png)"
+    assert known.notes == (f"left out of {root}: owl, which the model does not know", skipped, loose)
     assert (novel.truths, novel.labels.tolist()) == (("animals", "owl", "owl"), [-1] * 3)
-    assert novel.notes == (f"left out of {root}: a, b, which the model knows",)
+    assert novel.notes == (f"left out of {root}: a, b, which the model knows", skipped)
     assert novel.name.endswith("animals, other classes")
 
 

@@ -154,6 +154,15 @@ def test_rows_of_one_group_stay_in_one_part(tmp_path):
         prepare(FitOptions("digits", group="patient"))
 
 
+@pytest.mark.parametrize("name", [lambda k: str(2**53 + k), lambda k: str(k) if k % 2 else f"A{k}"])
+def test_large_or_mixed_numbers_of_groups_stay_different(tmp_path, name):
+    lines = write_table(tmp_path / "t.csv", rows=240).read_text().splitlines()
+    grouped = [f"{lines[0]},patient", *(f"{line},{name(i // 4)}" for i, line in enumerate(lines[1:]))]
+    (tmp_path / "t.csv").write_text("\n".join(grouped) + "\n")
+    prepared = prepare(FitOptions(str(tmp_path / "t.csv"), label="kind", group="patient", calibration="cross"))
+    assert len(torch.unique(prepared.groups)) == 60
+
+
 def test_copies_alone_cannot_be_calibrated_on(tmp_path):
     lines = [f"{k},{k % 2},c{k}" for k in range(3) for _ in range(60)]
     (tmp_path / "t.csv").write_text("\n".join(["a,b,kind", *lines]) + "\n")

@@ -53,6 +53,26 @@ def test_simplex_distances_equal_the_distances_to_its_matrix(metric, o, scale):
     np.testing.assert_allclose(functional.radial_distances(o, prototypes=simplex, metric=metric), expected, **CLOSE)
 
 
+@pytest.mark.parametrize("arrangement", ["axes", "simplex", "matrix"])
+@pytest.mark.parametrize("num_classes", [3, 1030])
+@pytest.mark.parametrize(("dtype", "tiny"), [(torch.float64, 1e-170), (torch.float32, 1e-25)])
+def test_all_distances_next_to_a_prototype_are_exact_where_squares_underflow(arrangement, num_classes, dtype, tiny):
+    prototypes = {"axes": None, "simplex": SimplexPrototypes(num_classes + 1), "matrix": torch.eye(num_classes)}
+
+    def to_first(o):
+        return functional.radial_distances(o, prototypes=prototypes[arrangement])[:, 0].sum()
+
+    o, direction = torch.zeros(2, 2, num_classes, dtype=dtype)
+    o[:, 0] = 1.0  # the second row is on the prototype
+    o[0, 1], o[0, 2] = 3 * tiny, -4 * tiny
+    direction[0, 1], direction[0, 2] = 0.6, -0.8
+    assert to_first(o).item() == pytest.approx(5 * tiny, rel=1e-5, abs=0)
+    torch.testing.assert_close(torch.autograd.functional.jacobian(to_first, o), direction)
+    gradient, distance = torch.func.grad_and_value(to_first)(o)  # the plain form
+    assert distance.item() == pytest.approx(5 * tiny, rel=1e-5, abs=0)
+    torch.testing.assert_close(gradient, direction)
+
+
 @pytest.mark.parametrize("num_classes", [2, 3, 10, 1000, 1023, 1024, 1025, 5000, 100_000])
 @pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
 def test_float32_distances_are_exact_to_1e_5_from_next_to_a_prototype_to_far_away(num_classes, scale):

@@ -1,6 +1,6 @@
 """Send requests made from the OpenAPI description to every endpoint.
 
-python tests/fuzz/endpoints.py EXAMPLES SECONDS COUNTS FOUND
+python tests/fuzz/endpoints.py REQUESTS SECONDS COUNTS FOUND
 
 Needs schemathesis. Each kind of model is served by ``openradial serve``, and the playground by ``openradial play``, on
 127.0.0.1. Requests that follow the description and requests that break it get the statuses and bodies it names, and

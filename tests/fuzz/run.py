@@ -30,7 +30,8 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", help="hypothesis, endpoints, or names of parsers; all by default")
     parser.add_argument("--runs", type=int, default=1_000_000, help="of all parsers together")
     parser.add_argument("--seconds", type=int, default=1800, help="at most, for each parser and each endpoint")
-    parser.add_argument("--examples", type=int, default=1000, help="of each Hypothesis test, and of each endpoint")
+    parser.add_argument("--examples", type=int, default=200, help="of each Hypothesis test")
+    parser.add_argument("--requests", type=int, default=1000, help="to each endpoint, valid ones and as many others")
     parser.add_argument("--resume", action="store_true", help="run the parts that an interrupted run did not finish")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="parsers at the same time")
     options = parser.parse_args()
@@ -50,7 +51,7 @@ def main() -> int:
             if part == "hypothesis":
                 result = hypothesis(options.examples)
             elif part == "endpoints":
-                result = endpoints(options.examples, options.seconds, found)
+                result = endpoints(options.requests, options.seconds, found)
             else:
                 result = parser_runs(part, options.runs * TARGETS[part].share // total, options.seconds, found)
             date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -102,10 +103,10 @@ def hypothesis(examples: int) -> dict:
     return {"runs": sum(tests.values()), "tests": len(tests), "folders": folders, "failures": failures}
 
 
-def endpoints(examples: int, seconds: int, scratch: Path) -> dict:
+def endpoints(requests: int, seconds: int, scratch: Path) -> dict:
     found, counts = scratch / "endpoints", scratch / "counts.json"
     found.mkdir()
-    script = [sys.executable, str(ROOT / "tests/fuzz/endpoints.py"), str(examples), str(seconds)]
+    script = [sys.executable, str(ROOT / "tests/fuzz/endpoints.py"), str(requests), str(seconds)]
     done = subprocess.run([*script, str(counts), str(found)], cwd=ROOT, capture_output=True, text=True)
     failures = found_failures(found)
     if done.returncode:
@@ -122,23 +123,23 @@ def write(results: dict) -> None:
 
 
 def markdown(results: dict) -> str:
-    parsers = {name: each for name, each in results.items() if name not in ("hypothesis", "endpoints")}
-    rows = [f"| {name} | {each['runs']:,} | {len(each['failures'])} |" for name, each in parsers.items()]
-    lines = [
-        f"**{sum(each['runs'] for each in results.values()):,} executions in all**, "
-        f"{sum(len(each['failures']) for each in results.values())} failures in the last run of each part.",
-        "",
-        "| part | executions | failures |",
-        "| --- | ---: | ---: |",
-        *rows,
-    ]
+    rows = {name: each for name, each in results.items() if name not in ("hypothesis", "endpoints")}
     if each := results.get("hypothesis"):
         tested = ", ".join(name for name, count in each["folders"].items() if count)
-        lines.append(f"| Hypothesis, {each['tests']} tests ({tested}) | {each['runs']:,} | {len(each['failures'])} |")
+        rows[f"Hypothesis, {each['tests']} tests ({tested})"] = each
     if each := results.get("endpoints"):
         served = ", ".join(dict.fromkeys(name.partition(" ")[0] for name in each["endpoints"]))
-        name = f"schemathesis, {len(each['endpoints'])} endpoints ({served})"
-        lines.append(f"| {name} | {each['runs']:,} | {len(each['failures'])} |")
+        rows[f"schemathesis, {len(each['endpoints'])} endpoints ({served})"] = each
+    lines = [
+        f"**{sum(each['runs'] for each in results.values()):,} executions in all**, "
+        f"{sum(len(each['failures']) for each in results.values())} failures in the last run of each part. "
+        f"The parts took {sum(each['seconds'] for each in results.values()) / 60:.0f} minutes, one after the other.",
+        "",
+        "| part | executions | failures | seconds | date |",
+        "| --- | ---: | ---: | ---: | --- |",
+    ]
+    for name, each in rows.items():
+        lines.append(f"| {name} | {each['runs']:,} | {len(each['failures'])} | {each['seconds']:,} | {each['date']} |")
     return "\n".join([*lines, ""])
 
 

@@ -56,6 +56,11 @@ def test_a_rate_that_is_no_number_is_422_in_a_query(make_service):
     says(answer, 422, "false_reject_rate must be a number, got 'x'")
 
 
+def test_an_underscore_is_no_part_of_a_rate(make_service):
+    answer = send(make_service(IMAGES), png(pixels(1)[0, 0].numpy()), "image/png", f"{PATH}?false_reject_rate=0.2_5")
+    says(answer, 422, "false_reject_rate must be a number, got '0.2_5'")
+
+
 @pytest.mark.parametrize(
     ("bundle", "kind", "sentence"),
     [

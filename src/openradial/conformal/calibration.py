@@ -36,10 +36,8 @@ def conformal_p_values(calibration: Tensor, scores: Tensor) -> Tensor:
     tensor([1.0000, 0.7500, 0.2500], dtype=torch.float64)
     """
     if calibration.ndim != 1 or not len(calibration):
-        raise ShapeError(
-            f"calibration must have the shape (n,) with at least one score, got {tuple(calibration.shape)}; "
-            "give the unknown scores of held-out known data"
-        )
+        message = f"calibration must have the shape (n,) with at least one score, got {tuple(calibration.shape)}"
+        raise ShapeError(f"{message}; give the unknown scores of held-out known data")
     if calibration.isnan().any():
         raise ShapeError(f"calibration must not hold nan, got {int(calibration.isnan().sum())}; remove those rows")
     return OrderStatistics.of(calibration.detach().to(scores.device)).p_values(scores)

@@ -41,10 +41,8 @@ def as_distances(name: str, values: TensorOrArray, num_classes: int | None = Non
     negative = ((distances < 0) & distances.isfinite()).any(1)
     if negative.any():
         row = int(negative.int().argmax())
-        raise ShapeError(
-            f"{name} must not be negative, got {float(distances[row].min()):g} in row {row}; use the "
-            "distances of a head, not log-probabilities or outputs"
-        )
+        message = f"{name} must not be negative, got {float(distances[row].min()):g} in row {row}"
+        raise ShapeError(f"{message}; use the distances of a head, not log-probabilities or outputs")
     return distances
 
 
@@ -72,10 +70,8 @@ def as_labels(values: TensorOrArray, count: int, *, known: bool = False) -> Labe
     labels = labels.astype(np.str_ if is_text else np.int64)
     if known and is_unknown(labels).any():
         row = int(is_unknown(labels).argmax())
-        raise TargetError(
-            f"labels must be known classes to calibrate with, got {labels[row].item()!r} in row {row}: "
-            "the rate is guaranteed for known data, so remove the unknown rows"
-        )
+        message = f"labels must be known classes to calibrate with, got {labels[row].item()!r} in row {row}"
+        raise TargetError(f"{message}: the rate is guaranteed for known data, so remove the unknown rows")
     return labels
 
 

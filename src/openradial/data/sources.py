@@ -7,7 +7,6 @@ Both use the same readers, so that they see the same rows, columns and labels.
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,12 +22,12 @@ from openradial.data.examples import Examples
 from openradial.data.readers import table_files
 from openradial.data.readers.columns import array_column
 from openradial.data.readers.embeddings import holds_embeddings, read_embeddings
-from openradial.data.readers.folder import ImageFolder, free_memory, image_files, scan, scan_unlabelled
+from openradial.data.readers.folder import ImageFolder, free_memory, image_files, scan, scan_unlabelled, skipped
 from openradial.data.readers.images import ImageStatistics, image_statistics
 from openradial.data.readers.table_files import CSV, NPZ, TABLES, TABLES_TEXT, ending_of, read_arrays, table_errors
 from openradial.data.readers.table_files import RawInput as RawInput
 from openradial.data.readers.tables import Table, classes_of, read_table
-from openradial.data.readers.texts import COLUMN, free_text_column, holds_texts, read_text_folder
+from openradial.data.readers.texts import COLUMN, free_text_column, holds_texts, other_files, read_text_folder
 from openradial.errors import DataError, OptionError, listed, nearest
 from openradial.files import check_regular
 
@@ -59,9 +58,11 @@ class DataSource:
 
     @property
     def notes(self) -> list[str]:
-        """Which files of a folder of images are left out, and why."""
+        """Which files of a folder are left out, and why."""
         folders = [data for data in (self.train, self.test) if isinstance(data, ImageFolder)]
-        return [note for folder in folders for note in folder.report.skipped()]
+        others = other_files(Path(self.name)) if self.text == COLUMN and Path(self.name).is_dir() else []
+        texts = [f"left out, not a text file (.txt): {len(others):,} ({listed(others, 5)})"] * bool(others)
+        return texts + [note for folder in folders for note in folder.report.skipped()]
 
 
 def open(
@@ -284,11 +285,7 @@ def _stream_path(path: Path, kind: str, columns: Sequence[str]) -> Iterator[RawI
 
 def _stream_images(path: Path) -> Iterator[RawInput]:
     if path.is_dir():
-        files = image_files(path, {})
-        first = next(files, None)
-        if first is None:
-            return iter([RawInput(str(path), None, DataError("the folder holds no images", path=path))])
-        return (RawInput(name, name) for name in chain([first], files))
+        return _stream_folder(path)
     if ending_of(path) in NPZ:
         with table_errors(path):
             arrays = read_arrays(path)
@@ -297,6 +294,18 @@ def _stream_images(path: Path) -> Iterator[RawInput]:
                 raise DataError(f"expected one array of uint8 images, got {listed(list(arrays)) or 'none'}")
         return (RawInput(f"{path}:{i}", image) for i, image in enumerate(pixels.transpose(0, 2, 3, 1), 1))
     return iter([RawInput(str(path), str(path))])
+
+
+def _stream_folder(path: Path) -> Iterator[RawInput]:
+    """Yield the images of a folder, then write a note on its other files."""
+    others: dict[str, str] = {}
+    name = None
+    for name in image_files(path, others):
+        yield RawInput(name, name)
+    if name is None:
+        yield RawInput(str(path), None, DataError("the folder holds no images", path=path))
+    for note in skipped(path, others):
+        sys.stderr.write(f"note: {path}: {note}\n")
 
 
 def _stream_arrays(path: Path, kind: str) -> Iterator[RawInput]:

@@ -16,15 +16,11 @@ Classes = NDArray[Any]
 def check_classes(classes: Classes, *, rejects: bool) -> Classes:
     """Return the classes: at least two, and where rows may be rejected, none of them with the label of "unknown"."""
     if len(classes) < 2:
-        raise DataError(
-            f"a classifier needs at least 2 classes, got 1 class: {_listed(classes)}; add examples of another"
-        )
+        raise DataError(f"a classifier needs at least 2 classes, got 1: {_listed(classes)}; add examples of another")
     unknown = with_unknown(classes).tolist()[-1]
     if rejects and unknown in classes:
-        raise OptionError(
-            f"the label {unknown!r} means unknown where rows may be rejected, but it is one of the classes; "
-            "rename that class, or set false_reject_rate=None"
-        )
+        message = f"the label {unknown!r} means unknown where rows may be rejected, but it is one of the classes"
+        raise OptionError(f"{message}; rename that class, or set false_reject_rate=None")
     return classes
 
 
@@ -36,7 +32,10 @@ def with_unknown(classes: Classes) -> Classes:
     >>> with_unknown(np.array([3, 5], dtype=np.uint8))
     array([ 3,  5, -1])
     """
-    return np.append(classes, "unknown" if classes.dtype.kind in "OU" else -1)
+    unknown = "unknown" if classes.dtype.kind in "OU" else -1
+    if classes.dtype == np.uint64:  # which NumPy would turn into floats together with -1
+        classes = classes.astype(np.int64 if classes.max() < 2**63 else object)
+    return np.append(classes, unknown)
 
 
 def class_names(classes: Classes) -> tuple[str, ...]:
@@ -52,10 +51,8 @@ def as_classes(given: ArrayLike | None, classes: Classes | None) -> Classes:
         return classes
     names = np.unique(np.asarray(given))
     if classes is not None and not np.array_equal(names, classes):
-        raise OptionError(
-            f"classes must be those of the first call, {_listed(classes)}, got {_listed(names)}; "
-            "fit a new classifier for other classes"
-        )
+        message = f"classes must be those of the first call, {_listed(classes)}, got {_listed(names)}"
+        raise OptionError(f"{message}; fit a new classifier for other classes")
     return names
 
 
@@ -64,11 +61,9 @@ def as_examples(X: NDArray[Any], y: Classes, classes: Classes) -> Examples:
     index = {label: k for k, label in enumerate(classes.tolist())}
     indices = torch.tensor([index.get(label, -1) for label in y.tolist()])
     if (indices < 0).any():
-        wrong = np.unique(y[indices.numpy() < 0])
-        raise TargetError(
-            f"labels must be among the classes {_listed(classes)}, got {_listed(wrong)}; "
-            "fit a new classifier to add classes"
-        )
+        wrong = _listed(np.unique(y[indices.numpy() < 0]))
+        message = f"labels must be among the classes {_listed(classes)}, got {wrong}"
+        raise TargetError(f"{message}; fit a new classifier to add classes")
     return Examples(torch.tensor(X), indices, tuple(map(str, range(len(classes)))))
 
 

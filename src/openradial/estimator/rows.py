@@ -100,9 +100,8 @@ class GroupedExamples:
         """Split as :meth:`split` does, and raise if nothing can be held out."""
         kept, held_out = self.split(check_rate(name, share), seed)
         if not len(held_out.examples):
-            raise DataError(
-                f"{name} needs a class with at least 2 different rows (or groups) to hold one out, got 1 of each class"
-            )
+            expected = "a class with at least 2 different rows (or groups) to hold one out"
+            raise DataError(f"{name} needs {expected}, got 1 of each class")
         return kept, held_out
 
     def split_for_scores(self, rate: float, seed: int) -> tuple[Examples | None, Examples]:
@@ -133,10 +132,9 @@ def complete(X: Any, means: NDArray[np.float64] | None) -> tuple[NDArray[Any], N
     """Return rows, dense and with the mean of the column for each NaN, and these means; None computes them."""
     if issparse(X):
         if math.prod(X.shape) > MOST_NUMBERS:
-            raise DataError(
-                f"a sparse matrix becomes dense, and {X.shape[0]:,} x {X.shape[1]:,} numbers are more than "
-                f"{MOST_NUMBERS:,}; reduce its columns first, as TruncatedSVD of scikit-learn does"
-            )
+            numbers = f"{X.shape[0]:,} x {X.shape[1]:,} numbers are more than {MOST_NUMBERS:,}"
+            way_out = "reduce its columns first, as TruncatedSVD of scikit-learn does"
+            raise DataError(f"a sparse matrix becomes dense, and {numbers}; {way_out}")
         X = X.toarray()
     missing = np.isnan(X)
     if missing.all(0).any() and means is None:
@@ -162,10 +160,8 @@ def fit_scaler(X: NDArray[Any]) -> StandardScaler:
     bad = ~np.isfinite(scaler.scale_)
     if bad.any():
         column = int(bad.argmax())
-        raise DataError(
-            f"column {column} has numbers up to {np.abs(X[:, column]).max():g}, too large to be standardised; "
-            "divide them, or remove placeholders of missing values"
-        )
+        message = f"column {column} has numbers up to {np.abs(X[:, column]).max():g}, too large to be standardised"
+        raise DataError(f"{message}; divide them, or remove placeholders of missing values")
     return scaler
 
 

@@ -1,7 +1,7 @@
 """Evaluate a bundle on known and novel data: the data, metrics with intervals, and the most confident mistakes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import compress
 from pathlib import Path
@@ -21,7 +21,7 @@ from openradial.data.inputs import TableInputs
 from openradial.data.progress import bar
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
-from openradial.data.sources import Data, RawInput
+from openradial.data.sources import Data, DataSource, RawInput
 from openradial.data.splits import renumbered
 from openradial.errors import DataError, HeadError, listed
 from openradial.fitting.report import ClassAccuracy, class_accuracies
@@ -240,16 +240,15 @@ def known_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
 
     ``data`` is what ``openradial fit`` takes. Of data with a test part, that part is used.
     """
-    examples, has_test = _open(bundle, data, label, labelled=True)
+    source, has_test = _open(bundle, data, label, labelled=True)
+    examples = source.train
     labels = renumbered(examples, bundle.classes).numpy()
     keep = np.flatnonzero(labels >= 0)
     if not len(keep):
-        raise DataError(
-            f"{data} holds none of the classes that the model knows: it has {listed(list(examples.classes))}, the "
-            f"model knows {listed(list(bundle.classes))}"
-        )
+        has, knows = listed(list(examples.classes)), listed(list(bundle.classes))
+        raise DataError(f"{data} holds none of the classes that the model knows: it has {has}, the model knows {knows}")
     left = sorted({examples.classes[k] for k in examples.labels[torch.from_numpy(labels < 0)].tolist() if k >= 0})
-    notes = [f"left out of {data}: {listed(left, 5)}, which the model does not know"] if left else []
+    notes = [f"left out of {data}: {listed(left, 5)}, which the model does not know"] * bool(left) + source.notes
     if not has_test and Path(data).name == _fitted(bundle, "name"):
         notes.append(f"the model was fitted on data called {Path(data).name}: if it is these, the numbers are too good")
     truths = tuple(bundle.classes[k] for k in labels[keep].tolist())
@@ -258,7 +257,8 @@ def known_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
 
 def novel_sample(bundle: OpenClassifier, data: str, label: str | None = None) -> Sample:
     """Return data of no known class; classes that the bundle knows are left out and noted."""
-    examples, _ = _open(bundle, data, label, labelled=False)
+    source, _ = _open(bundle, data, label, labelled=False)
+    examples = source.train
     labels = renumbered(examples, bundle.classes).numpy()
     keep = np.flatnonzero(labels < 0)
     left = sorted({bundle.classes[k] for k in labels[labels >= 0].tolist()})
@@ -266,9 +266,9 @@ def novel_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
         raise DataError(f"{data} holds no novel data{': the model knows all of its classes' if left else ''}")
     names = (*examples.classes, _title(data))  # label -1 selects the last one
     truths = tuple(names[k] for k in examples.labels[torch.from_numpy(keep)].tolist())
-    notes = (f"left out of {data}: {listed(left, 5)}, which the model knows",) if left else ()
+    notes = [f"left out of {data}: {listed(left, 5)}, which the model knows"] * bool(left) + source.notes
     name = f"{_title(data)}, other classes" if left else _title(data)
-    return Sample(name, _rows(examples, keep, data), np.full(len(keep), -1), truths, notes)
+    return Sample(name, _rows(examples, keep, data), np.full(len(keep), -1), truths, tuple(notes))
 
 
 def _fitted(bundle: OpenClassifier, name: str) -> Any:
@@ -277,8 +277,8 @@ def _fitted(bundle: OpenClassifier, name: str) -> Any:
     return fitted.get(name) if isinstance(fitted, dict) else None
 
 
-def _open(bundle: OpenClassifier, data: str, label: str | None, labelled: bool) -> tuple[Data, bool]:
-    """Open data of the kind that the bundle takes; return the test part if there is one, and whether there is."""
+def _open(bundle: OpenClassifier, data: str, label: str | None, labelled: bool) -> tuple[DataSource, bool]:
+    """Open data of the kind that the bundle takes, only the test part if there is one; return whether there is."""
     inputs = bundle.preprocessing
     encoder = inputs.encoder if isinstance(inputs, TableInputs) else None
     options: dict[str, Any] = {} if encoder is None else {"features": encoder.columns, "words": encoder.word_columns}
@@ -293,7 +293,8 @@ def _open(bundle: OpenClassifier, data: str, label: str | None, labelled: bool) 
         source = sources.open(data, labelled=False, **options)  # novel data need no labels
     if source.kind != inputs.kind:
         raise DataError(f"the model takes {inputs.kind}, but {data} holds {source.kind}")
-    return source.train if source.test is None else source.test, source.test is not None
+    used = source if source.test is None else replace(source, train=source.test, test=None)
+    return used, source.test is not None
 
 
 def _title(data: str) -> str:

@@ -17,9 +17,10 @@ MANY = 20  # numbers above which a label column may be a quantity
 def reading_options(options: FitOptions) -> dict[str, Any]:
     """Return how a table is read, as arguments of :func:`openradial.data.sources.open`."""
     features = dict.fromkeys([*options.columns, *filter(None, [options.group])]) if options.columns else None
-    # values of a column to drop may be anything
-    values = {"features": features and list(features), "words": (*options.categorical, *options.drop)}
-    return values | {"embeddings": options.embeddings, "group": options.group}
+    # values of a column to drop may be anything, and as words no integer of a group is rounded
+    words = (*options.categorical, *options.drop, *filter(None, [options.group]))
+    sources = {"embeddings": options.embeddings, "group": options.group}
+    return {"features": features and list(features), "words": words, **sources}
 
 
 def choose_text(options: FitOptions, source: DataSource) -> DataSource:

@@ -50,10 +50,8 @@ def as_source(data: FitData, label: str | None = None, text: str | None = None, 
     if isinstance(data, ImageFolder):
         return DataSource(IN_MEMORY, "images", data, image_statistics=image_statistics(data.paths))
     if not isinstance(data, Examples):
-        raise OptionError(
-            "data must be a path, the name of a data set, a pair of arrays (inputs, labels), or Examples, Table, "
-            f"ImageFolder or DataSource of openradial.data, got {type(data).__name__}"
-        )
+        expected = "a path, the name of a data set, a pair of arrays (inputs, labels), or Examples, Table, ImageFolder"
+        raise OptionError(f"data must be {expected} or DataSource of openradial.data, got {type(data).__name__}")
     x = data.inputs
     if x.dtype == torch.uint8 and x.ndim == 4 and x.shape[1] in (1, 3) and x.shape[2] == x.shape[3]:
         return DataSource(IN_MEMORY, "images", data)
@@ -97,10 +95,8 @@ def _numbers(inputs: ArrayLike) -> NDArray[Any]:
     except ValueError as error:
         raise DataError(f"inputs must be an array with one row per example ({error})") from error
     if x.dtype.kind not in "biuf" or x.ndim < 2:
-        raise DataError(
-            f"inputs must be an array of numbers with one row per example, got {x.dtype} of shape {x.shape}; write "
-            "words and texts to a table, and name its file"
-        )
+        message = f"inputs must be an array of numbers with one row per example, got {x.dtype} of shape {x.shape}"
+        raise DataError(f"{message}; write words and texts to a table, and name its file")
     return x
 
 

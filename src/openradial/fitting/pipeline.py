@@ -304,10 +304,8 @@ def solve_classifier(net: nn.Module, recipe: Recipe, train: LabelledBatches) -> 
 
 def _training_batches(options: FitOptions, prepared: PreparedData, settings: Settings, devices: Devices) -> Any:
     if settings.batch_size % devices.world_size:
-        raise OptionError(
-            f"batch_size counts all processes together and must be a multiple of {devices.world_size}, their "
-            f"number, got {settings.batch_size}"
-        )
+        expected = f"a multiple of {devices.world_size}, their number, got {settings.batch_size}"
+        raise OptionError(f"batch_size counts all processes together and must be {expected}")
     rank, world = devices.rank, devices.world_size
     order: BatchOptions = {"shuffle": True, "seed": options.seed, "rank": rank, "world": world}
     return prepared.batches(prepared.train, settings.batch_size // world, **order)

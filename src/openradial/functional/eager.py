@@ -134,7 +134,7 @@ def _long_target_distances(o: Tensor, y: Tensor, scale: float) -> Tensor:
 
 
 def _fast_all_distances(o: Tensor, scale: float, factor: float) -> tuple[Tensor, Tensor] | None:
-    """Return the scaled distances and each row's dominant axis, or None where squares overflow.
+    """Return the scaled distances and each row's dominant axis, or None where squares overflow or lose digits.
 
     An axis with more than half of a row's energy lies in the block of largest norm, so one pass finds it. On all other
     axes ``S + a^2 - 2*a*o_k`` loses at most two bits.
@@ -155,7 +155,8 @@ def _fast_all_distances(o: Tensor, scale: float, factor: float) -> tuple[Tensor,
     peak = o.gather(1, top)
     base = others + peak.square()
     to_top = torch.sqrt_(others + (peak - scale).square_())
-    if not math.isfinite(float(base.max()) * max(1.0, factor * factor) * 4):
+    in_range = math.isfinite(float(base.max()) * max(1.0, factor * factor) * 4)
+    if not in_range or float(to_top.min()) < smallest(o.dtype):
         return None
     base += scale * scale
     out = torch.add(base, o, alpha=-2 * scale).sqrt_().mul_(factor)

@@ -10,7 +10,7 @@ from torch.autograd import Function
 
 from openradial.errors import DTypeError, MetricName, OptionError, ShapeError, check_positive, check_unscaled
 from openradial.functional import eager
-from openradial.functional.norms import DistanceMetric
+from openradial.functional.norms import EUCLIDEAN, DistanceMetric
 
 POWERS = {"euclidean": 2.0, "squared_euclidean": 2.0, "manhattan": 1.0, "chebyshev": math.inf}
 
@@ -183,6 +183,9 @@ class _MatrixDistances(Function):
         d = torch.cdist(o, p, POWERS[name], compute_mode="donot_use_mm_for_euclid_dist")  # which would cancel
         if not eager.has_values(o) or not math.isfinite(d.sum().item()):
             d = plain_matrix_distances(o, p, DistanceMetric("euclidean" if name == "squared_euclidean" else name))
+        elif POWERS[name] == 2 and d.numel() and d.min().item() < eager.smallest(d.dtype):  # squares lost digits
+            i, j = (d < eager.smallest(d.dtype)).nonzero(as_tuple=True)
+            d[i, j] = EUCLIDEAN.length(o[i] - p[j])
         ctx.save_for_backward(o, p, d)
         ctx.name = name
         return d.square().clamp_max_(torch.finfo(d.dtype).max) if name == "squared_euclidean" else d

@@ -58,30 +58,24 @@ class DistanceMetric:
         r"""Return the distance of each output to every axis prototype ``scale * e_k`` in O(b*k).
 
         With :math:`S = \sum_i o_i^2`, the distance to prototype k is :math:`\sqrt{(S - o_k^2) + (o_k - a)^2}`. The
-        first difference cancels only on an axis that holds most of S, and only the largest one can: there the other
-        axes are summed separately.
+        first difference cancels only on an axis that holds most of S, and only the largest one can: there the length is
+        that of the difference vector itself.
         """
         on_axis = self.divide(o - scale)  # (*b, k) the difference on axis k
         z = self.divide(o)  # (*b, k)
         size = z.abs()
         top = size.detach().argmax(-1, keepdim=True)  # (*b, 1)
+        to_top = self.length(o.scatter(-1, top, o.gather(-1, top) - scale)).unsqueeze(-1)
         if self.name == "chebyshev":
-            whole = size.gather(-1, top)
-            others = size.scatter(-1, top, 0.0).amax(-1, keepdim=True)
-            rest = whole.expand_as(size).scatter(-1, top, others)
-            return torch.maximum(rest, on_axis.abs())
-        if self.name == "manhattan":
-            return saturate(self._rest(size, top) + on_axis.abs(), o)
-        unit = row_unit(torch.maximum(size.amax(-1, keepdim=True), on_axis.abs().amax(-1, keepdim=True)))
-        square = self._rest((z / unit).square(), top) + (on_axis / unit).square()
-        return saturate(root(square) * unit if self.name == "euclidean" else square * unit * unit, o)
-
-    @staticmethod
-    def _rest(energy: Tensor, top: Tensor) -> Tensor:
-        """Return the energy of all axes but k, for every k."""
-        others = energy.scatter(-1, top, 0.0).sum(-1, keepdim=True)  # (*b, 1) all but the largest
-        whole = others + energy.gather(-1, top)
-        return (whole - energy).scatter(-1, top, others)
+            d = torch.maximum(size.gather(-1, top), on_axis.abs())
+        elif self.name == "manhattan":
+            d = size.sum(-1, keepdim=True) - size + on_axis.abs()
+        else:
+            unit = row_unit(torch.maximum(size.amax(-1, keepdim=True), on_axis.abs().amax(-1, keepdim=True)))
+            energy = (z / unit).square()
+            square = energy.sum(-1, keepdim=True) - energy + (on_axis / unit).square()
+            d = root(square) * unit if self.name == "euclidean" else square * unit * unit
+        return saturate(d, o).scatter(-1, top, to_top)
 
     def half_separation(self, scale: float) -> float:
         """Return half the distance between two axis prototypes: the largest radius for which the balls are disjoint."""

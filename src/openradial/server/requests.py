@@ -192,7 +192,7 @@ async def _parse_form(request: Request, body: bytes, limits: Limits) -> PredictR
 
 def _parse_rate(text: str) -> float:
     try:
-        return float(text)
+        return float(text.replace("_", "?"))  # Python would read 0.0_5 as 0.05
     except ValueError as error:
         raise RequestError(422, f"{RATE} must be a number, got {text!r}") from error
 

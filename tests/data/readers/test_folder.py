@@ -137,8 +137,8 @@ def test_chosen_classes_keep_their_order(pets):
         ),
         (
             {"Cat/1.jpg": b"x", "cat/1.jpg": b"x"},
-            "{root}: the class folders 'Cat' and 'cat' differ in case only; merge or rename them, or name all "
-            "classes with classes=",
+            "{root}: the class folders 'Cat' and 'cat' differ in case only; merge or rename them, or in Python "
+            "name all with classes=",
         ),
         (
             {"train/cat/1.jpg": b"x", "val/cat/1.jpg": b"x"},

@@ -47,6 +47,14 @@ def test_pipes_and_links_to_themselves_in_a_folder_of_texts_are_named(folder):
         sources.open(folder)
 
 
+def test_files_that_are_left_out_of_a_folder_of_texts_are_noted(folder):
+    assert sources.open(folder).notes == []
+    (folder / "train" / "card" / "2.md").write_text("my card is lost")
+    (folder / "test" / "card" / "2.TXT").write_text("my card is lost")
+    (folder / "test" / ".hidden").write_text("")
+    assert sources.open(folder).notes == ["left out, not a text file (.txt): 2 (test/card/2.TXT, train/card/2.md)"]
+
+
 def test_what_is_wrong_in_a_folder_of_texts_is_named(folder):
     (folder / "test" / "other").mkdir()
     with pytest.raises(DataError, match="other are not in the training data"):

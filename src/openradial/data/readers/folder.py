@@ -174,12 +174,16 @@ def _folder(
 ) -> ImageFolder:
     report = Report(root, len(paths), len(classes))
     folder = ImageFolder(root, paths, torch.tensor(labels, dtype=torch.int64), tuple(classes), report)
-    groups = {
-        kind: [path for path in sorted(others) if others[path] == kind] for kind in dict.fromkeys(others.values())
-    }
+    kinds = dict.fromkeys(others.values())
+    groups = {kind: [path for path in sorted(others) if others[path] == kind] for kind in kinds}
     for kind, files in {**groups, "animated": filter(is_animated, paths)}.items():
         folder = folder.reported(kind, [os.path.relpath(path, root) for path in files])
     return folder
+
+
+def skipped(root: Path, others: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each reason to leave out the files that :func:`image_files` found besides images."""
+    return _folder(root, [], [], (), others).report.skipped()
 
 
 def compare_classes(train: ImageFolder | Examples, validation: ImageFolder | Examples) -> None:
@@ -245,7 +249,7 @@ def _wanted(root: Path, folders: dict[str, str], classes: Iterable[str] | None) 
         twin = folded.setdefault(name.casefold(), name)
         if twin != name:
             message = f"the class folders {twin!r} and {name!r} differ in case only"
-            raise DataError(f"{message}; merge or rename them, or name all classes with classes=", path=root)
+            raise DataError(f"{message}; merge or rename them, or in Python name all with classes=", path=root)
     return names
 
 

@@ -37,6 +37,13 @@ def read_text_folder(root: Path, classes: tuple[str, ...] | None = None) -> Tabl
     return Table({COLUMN: word_column(texts)}, torch.tensor([label for label, _ in files], dtype=torch.int64), order)
 
 
+def other_files(root: Path) -> list[str]:
+    """Return the files of a folder of texts that are not read, because their names do not end in ``.txt``."""
+    others: dict[str, str] = {}
+    paths = [*image_files(root, others), *others]
+    return [str(Path(path).relative_to(root)) for path in sorted(paths) if not path.endswith(".txt")]
+
+
 def free_text_column(table: Table) -> str | None:
     """Return the only column of a table if it holds free text: mostly different values of several words."""
     if len(table.columns) != 1:
