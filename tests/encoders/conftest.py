@@ -1,7 +1,9 @@
 import os
 from functools import cache
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from openradial import encoders
 from openradial.errors import FetchError, MissingError
@@ -29,3 +31,15 @@ def load():
             pytest.skip(f"the encoder {name} cannot be had here: {error}")
 
     return loaded
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Bright and dark noise in files of 48 pixels."""
+    random = np.random.default_rng(0)
+    for k, name in enumerate(("dark", "light")):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for i in range(24):
+            x = random.integers(150 * k, 100 + 150 * k, (48, 48, 3)).astype(np.uint8)
+            Image.fromarray(x).save(tmp_path / "photos" / name / f"{i}.png")
+    return tmp_path / "photos"

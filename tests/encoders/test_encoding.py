@@ -9,9 +9,9 @@ from PIL import Image
 from torch import nn
 
 from openradial.data.inputs import ImageInputs
-from openradial.data.workers import limited_threads
 from openradial.encoders import Encoder, FeatureCache, encode, fit_tfidf
 from openradial.errors import DataError
+from openradial.scorers.base import limited_threads
 
 
 class MeanColour(nn.Module):

@@ -6,7 +6,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from rounding import tolerance
 from torch import nn
 
@@ -73,18 +72,6 @@ def sentences(n=120):
     words = {"card": ["card", "lost", "stolen", "chip"], "rate": ["rate", "euro", "fee", "pound"]}
     labels = ["card", "rate"] * (n // 2)
     return [" ".join(["my", *random.choice(words[each], 6), "please"]) for each in labels], labels
-
-
-@pytest.fixture
-def photos(tmp_path):
-    """Bright and dark noise in files of 48 pixels."""
-    random = np.random.default_rng(0)
-    for k, name in enumerate(("dark", "light")):
-        (tmp_path / "photos" / name).mkdir(parents=True)
-        for i in range(24):
-            x = random.integers(150 * k, 100 + 150 * k, (48, 48, 3)).astype(np.uint8)
-            Image.fromarray(x).save(tmp_path / "photos" / name / f"{i}.png")
-    return tmp_path / "photos"
 
 
 def test_a_text_model_gives_the_mean_of_its_tokens(bert):
@@ -290,20 +277,6 @@ def test_a_missing_package_is_answered_with_its_extra(name, extra, monkeypatch):
         encoders.load(name)
 
 
-def test_timm_is_called_without_a_classifier_and_with_its_configuration(monkeypatch):
-    """Timm itself needs torchvision, which is not installed: a module with its two names stands in."""
-
-    class Timm:
-        @staticmethod
-        def create_model(name, pretrained, num_classes):
-            assert (name, pretrained, num_classes) == ("tiny", True, 0)
-            return tiny()
-
-    monkeypatch.setitem(sys.modules, "timm", Timm)
-    encoder = encoders.load("timm:tiny")
-    assert (encoder.licence, encoder.inputs.size, encoder.inputs.crop) == ("mit", 16, 0.5)
-
-
 def tiny(seed=0):
     """Return a network as timm has them."""
     torch.manual_seed(seed)
@@ -321,6 +294,11 @@ from torch import nn
 def encoder():
     torch.manual_seed(SEED)
     return nn.Sequential(nn.Conv2d(3, 6, 4, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+def deep():
+    net = encoder()
+    net[0].others = nn.ModuleList(nn.Linear(1, 1) for _ in range(60))
+    return net
 
 def flat():
     return nn.Conv2d(3, 6, 4)
@@ -347,6 +325,15 @@ def test_a_factory_is_an_encoder_and_its_module_must_be_named_to_load_a_bundle(p
     for name, message in (("flat", "returns features"), ("nothing", "nn.Module"), ("other", "has no 'other'")):
         with pytest.raises(OptionError, match=message):
             encoders.load(f"own_encoder:{name}")
+
+
+def test_an_encoder_of_many_layers_is_saved_and_loaded(photos, tmp_path, monkeypatch):
+    """A bundle does not hold its weights, so their number says nothing about what the network may have."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "deep_encoder.py").write_text(FACTORY.replace("SEED", "0"))
+    openradial.fit(photos, encoder="deep_encoder:deep", size=32, out=tmp_path / "model", baseline=False)
+    loaded = openradial.load(tmp_path / "model", modules=["deep_encoder"])
+    assert len(loaded.predict(photos / "dark" / "0.png").names) == 1
 
 
 @pytest.mark.parametrize("name", ["huggingface:bert", ":bert", "hf:", "onnx:"])

@@ -8,6 +8,7 @@ from sklearn.linear_model import Ridge
 
 from openradial.errors import OptionError
 from openradial.heads.ridge import GRID, Affine, RidgePath, alphas, solve, squared_errors
+from openradial.scorers.base import limited_threads
 from openradial.scorers.statistics import ClassStatistics
 
 WEIGHTS = torch.tensor([1.0, 2.5, 0.3], dtype=torch.float64)
@@ -118,3 +119,16 @@ def test_a_map_is_cast_once_for_each_dtype():
     assert affine.to(torch.zeros(1).double(), casts).weight is affine.weight
     assert affine.to(torch.zeros(1, device="meta"), casts).weight.device.type == "meta"
     assert len(casts) == 3
+
+
+@pytest.mark.parametrize("n", [6, 20])  # examples, fewer and more than features
+def test_an_eigendecomposition_is_computed_by_one_thread(monkeypatch, n):
+    """On a busy machine two threads took 90 s for what one does in 5 s: they wait for each other at every column."""
+    threads, eigh = [], torch.linalg.eigh
+    monkeypatch.setattr(torch.linalg, "eigh", lambda matrix: threads.append(torch.get_num_threads()) or eigh(matrix))
+    z, y = made_data(n, 10)
+    statistics = statistics_of(z, y)
+    with limited_threads(2):
+        RidgePath.of(statistics, z - statistics.mean)
+        assert torch.get_num_threads() == 2
+    assert threads == [1]

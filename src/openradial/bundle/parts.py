@@ -129,16 +129,16 @@ def _scorer(classes: int, record: Mapping[str, Any], tensors: Tensors) -> Scorer
 
 def make_network(record: NetworkRecord, outputs: int, tensors: Tensors) -> nn.Module:
     """Return the network by its name, with these weights in their own precision."""
-    wrong = next((name for name in NOT_OPTIONS if name in record["options"]), None)
-    if wrong is not None:
+    if (wrong := next((name for name in NOT_OPTIONS if name in record["options"]), None)) is not None:
         raise BundleError(
             f"options are those of the network, whose weights are in the bundle, and {wrong!r} is not one"
         )
     name, options = record["name"], record["options"]
     # nothing is allocated before shapes are compared; code from outside builds its network as it likes
-    is_ours = ":" not in f"{name}{options.get('encoder') if name == 'encoder' else ''}"
-    device = torch.device("meta") if is_ours else nullcontext()
-    with torch.random.fork_rng(devices=[]), _NoInitialValues(), _at_most(2 * len(tensors) + 100), device:
+    is_external = name == "encoder" and ":" in str(options.get("encoder"))  # its weights are not in the bundle
+    device = nullcontext() if is_external or ":" in name else torch.device("meta")
+    limit = nullcontext() if is_external else _at_most(2 * len(tensors) + 100)
+    with torch.random.fork_rng(devices=[]), _NoInitialValues(), limit, device:
         net = encoders.build(options) if name == "encoder" else models.build(name, outputs, **options)
     expected = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
     actual = {name: tuple(tensor.shape) for name, tensor in tensors.items()}

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -111,14 +110,3 @@ def _in_processes(
 
 def _same(outcome: Any) -> Any:
     return outcome
-
-
-@contextmanager
-def limited_threads(threads: int) -> Iterator[None]:
-    """Let torch use ``threads`` CPU threads inside the context."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

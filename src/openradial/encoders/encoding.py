@@ -17,10 +17,10 @@ from torch import Tensor
 
 from openradial.data.inputs.base import in_parts
 from openradial.data.progress import bar
-from openradial.data.workers import limited_threads
 from openradial.encoders.cache import FeatureCache, Key
 from openradial.encoders.registry import Encoder
 from openradial.errors import DataError
+from openradial.scorers.base import limited_threads
 
 BATCH = {"images": 32, "texts": 256}
 HASHED = 64  # inputs that a thread hashes at a time

@@ -22,7 +22,7 @@ from openradial.data.progress import bar
 from openradial.data.readers.table_files import TABLES, ending_of
 from openradial.data.sources import DataSource
 from openradial.encoders import Encoder
-from openradial.errors import OptionError, TrainingError, located
+from openradial.errors import OptionError, TrainingError, located, require
 from openradial.files import writable
 from openradial.fitting.baseline import fit_baseline
 from openradial.fitting.calibration import LabelledBatches, calibrate, calibrate_fitted
@@ -213,6 +213,8 @@ def _fit_closed_form(
     known = replace(known, workers=(threads := known.threads(recipe)))
     beside = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,))
     baseline: Future[dict[str, Any]] | None = None
+    if options.baseline:  # while one thread solves the head
+        beside.submit(require, "scipy.optimize", "sklearn", "a baseline")
 
     def has_time_to_leave_out() -> bool:  # called when the head is fitted
         nonlocal baseline

@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from openradial.errors import OptionError
+from openradial.scorers.base import limited_threads
 from openradial.scorers.statistics import ClassStatistics
 
 GRID = tuple(10 ** (power / 2) for power in range(-14, 5))  # alphas to choose from, in mean eigenvalues of the scatter
 LARGE = 1_000  # features from which an eigendecomposition is slower than a few Cholesky factorisations
 SMALLEST = 1e-12  # of 1 - leverage: an example that determines its own output completely
-
-
 Casts = dict[tuple[torch.dtype, torch.device], "Affine"]  # a map by dtype and device
 
 
@@ -86,13 +85,13 @@ class RidgePath:
     targets: Tensor  # (r, k) covariances with the targets along the eigenvectors
 
     @classmethod
+    @limited_threads(1)  # several would wait for each other a thousand times, on busy cores for minutes
     def of(cls, statistics: ClassStatistics, rows: Tensor | None = None) -> Self:
         """Decompose the scatter; ``rows``, all centred features ``(n, d)``, are faster if they are fewer than d."""
         if rows is not None and len(rows) < rows.shape[1]:
             values, left = torch.linalg.eigh(rows @ rows.T)
             keep = values > values[-1:] * torch.finfo(values.dtype).eps * len(values)
-            values = values[keep]
-            vectors = rows.T @ (left[:, keep] / values.sqrt())
+            values, vectors = values[keep], rows.T @ (left[:, keep] / values[keep].sqrt())
         else:
             values, vectors = torch.linalg.eigh(statistics.scatter)
         return cls(statistics, values.clamp_min(0), vectors, vectors.T @ covariances(statistics, 1.0).T)
@@ -133,9 +132,8 @@ def leave_one_out(
     """Return what :meth:`RidgePath.leave_one_out` does for features ``(n, d)``, by one Cholesky factorisation."""
     factor = _factor(statistics, alpha)
     sides = torch.cat([(z - statistics.mean).T, covariances(statistics, 1.0).T], dim=1)
-    white, targets = torch.linalg.solve_triangular(factor, sides, upper=False).split(
-        [len(z), statistics.num_classes], 1
-    )
+    solved = torch.linalg.solve_triangular(factor, sides, upper=False)
+    white, targets = solved.split([len(z), statistics.num_classes], 1)
     outputs = torch.addmm(target_mean(statistics, 1.0), white.T, targets)
     return _without_itself(outputs, white.square().sum(0).unsqueeze(1) + 1 / statistics.total, y, weights)
 

@@ -1,7 +1,8 @@
 """The contract of a scorer: rows in, one unknown score per row out; fitted once, saved as tensors."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from inspect import signature
 from typing import Any, ClassVar, Literal, Self
 
@@ -183,3 +184,14 @@ def squared_distances(z: Tensor, points: Tensor) -> Tensor:
     z, points = z - centre, points - centre
     half = torch.addmm(points.square().sum(1) / 2, z, points.T, alpha=-1)  # (b, m)
     return (2 * half + z.square().sum(1, keepdim=True)).clamp_min(0)
+
+
+@contextmanager
+def limited_threads(threads: int) -> Iterator[None]:
+    """Let torch use ``threads`` CPU threads inside the context."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -5,8 +5,8 @@ what comes back. ``OutlierObjective`` adds outliers made from the batch. :mod:`o
 writes the files of a run.
 """
 
-from openradial.data.workers import limited_threads
 from openradial.nn.objective import BatchSource, Objective
+from openradial.scorers.base import limited_threads
 from openradial.training import checkpoint
 from openradial.training.devices import Devices, threads_for
 from openradial.training.loop import History, ObjectiveLike, Record, fit

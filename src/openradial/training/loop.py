@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from openradial.data import progress
-from openradial.data.workers import limited_threads
 from openradial.errors import TrainingError, require
 from openradial.files import check_json, write_text
 from openradial.nn.objective import BatchSource, Metric
+from openradial.scorers.base import limited_threads
 from openradial.training.checkpoint import CheckpointManager, Position
 from openradial.training.devices import Devices, threads_for
 from openradial.training.settings import Settings, averaged_weights, learning_rate_factor
