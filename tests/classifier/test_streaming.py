@@ -127,11 +127,11 @@ def test_a_file_that_ends_in_the_middle_is_a_row_with_its_error(tmp_path):
 
 
 def test_texts_are_files_or_lines(tmp_path):
-    (tmp_path / "a.txt").write_text("all good")
+    (tmp_path / "a.txt").write_text("all good", encoding="utf-8-sig")
     (tmp_path / "b.txt").write_bytes(b"\xff")
     good, bad = rows_of([str(tmp_path / "a.txt"), str(tmp_path / "b.txt")], text_inputs())
     assert good.raw == "all good"
-    assert bad.error.reason.startswith("cannot be read as text in UTF-8")
+    assert bad.error.reason.endswith("got invalid start byte at byte 0; save the file as UTF-8")
     assert [row.raw for row in rows_of(["-"], text_inputs(), io.StringIO("good\n\nbad\n"))] == ["good", "bad"]
 
 

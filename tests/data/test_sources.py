@@ -325,9 +325,15 @@ def test_an_underscore_makes_a_word_of_a_number_for_both(tmp_path, text):
 
 
 def test_a_value_that_is_too_long_is_not_called_a_broken_quote(tmp_path):
-    (tmp_path / "t.csv").write_text(f"a,y\n1,p\n{'x' * 200_000},q\n")
+    (tmp_path / "t.csv").write_text(f"a,y\n1,p\n{'x' * (1 << 24)}x,q\n")
     with pytest.raises(DataError, match=r"t\.csv: a value is too long for CSV \(line 3: field larger .*; shorten it"):
         sources.open(tmp_path / "t.csv", label="y")
+
+
+def test_rows_after_a_text_of_a_megabyte_are_read(tmp_path):
+    (tmp_path / "t.csv").write_text(f"text\nfirst\n{'word ' * 200_000}\nlast\n")
+    rows = list(sources.stream([tmp_path / "t.csv"], "texts", columns=["text"]))
+    assert [len(row.raw["text"].split()) for row in rows] == [1, 200_000, 1]
 
 
 def test_an_npz_file_that_claims_too_many_rows_is_damaged(tmp_path):

@@ -262,7 +262,7 @@ def test_a_model_is_fetched_from_the_hub_without_code_and_pickles(bert, monkeypa
     monkeypatch.setattr(
         huggingface_hub, "snapshot_download", lambda *_, **__: (_ for _ in ()).throw(OSError("offline"))
     )
-    with pytest.raises(WeightsError, match="the encoder hf:someone/model cannot be used: offline"):
+    with pytest.raises(WeightsError, match="hf:someone/model cannot be used: no such folder; on the hub: offline"):
         encoders.load("hf:someone/model")
 
 

@@ -119,7 +119,7 @@ def test_without_novel_data_there_are_no_curves_of_them(tmp_path):
 
 def test_rows_of_a_table_are_shown_as_rows(tmp_path):
     rows = [
-        RawInput("t.csv:1", {"x": 0.0, "y": 0.9, "word": "<b>"}),
+        RawInput("t.csv:1", {"x": 0.0, "y": 0.9, "word": "<b>_c"}),
         RawInput("t.csv:2", {"x": 1.0, "y": 0.0, "word": "left"}),
         RawInput("t.csv:3", {"x": 0.0, "y": 0.9, "word": None}),
     ]
@@ -128,7 +128,7 @@ def test_rows_of_a_table_are_shown_as_rows(tmp_path):
     assert (
         "<th>input</th><th>predicted</th><th>true class</th><th>p-value</th><th>x</th><th>y</th><th>word</th>" in text
     )
-    assert "<td>t.csv:1</td><td>b</td><td>a</td><td>0.9</td><td>0.0</td><td>0.9</td><td>&lt;b&gt;</td>" in text
+    assert "<td>t.csv:1</td><td>b</td><td>a</td><td>0.9</td><td>0.0</td><td>0.9</td><td>&lt;b&gt;_<wbr>c</td>" in text
     assert "<td>0.9</td><td></td>" in text  # a missing value
     assert ">nan<" not in text
 

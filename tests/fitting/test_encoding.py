@@ -139,6 +139,8 @@ def test_an_encoder_that_does_not_exist_is_refused_for_every_kind_of_data():
     for data in (table, "digits", sentences(30)):
         with pytest.raises(OptionError, match="there is no encoder 'minilmm'; did you mean 'minilm'"):
             openradial.fit(data, encoder="minilmm")
+        with pytest.raises(OptionError, match=r"there is no encoder 'nosuch'; the encoders are: .*minilm.*hf:NAME"):
+            openradial.fit(data, encoder="nosuch")
 
 
 def test_an_encoder_and_training_exclude_each_other():

@@ -9,8 +9,6 @@ import typer
 from openradial.cli.modules import Modules, Port, open_model
 from openradial.server.settings import LogFormat, LogLevel
 
-GRACE = 3  # seconds to finish accepted requests at shutdown
-
 
 def play_command(
     model: Annotated[Path | None, typer.Argument(help="The folder of your model, written by openradial fit.")] = None,
@@ -42,4 +40,4 @@ def play_command(
         typer.echo(f"the playground is at {url}")
         if browser:
             webbrowser.open(url)
-        http_server.serve(app, listening, limits=service.limits, grace=GRACE)
+        http_server.serve(app, listening, limits=service.limits, grace=3)  # seconds to finish accepted requests

@@ -276,10 +276,10 @@ def _stream_path(path: Path, kind: str, columns: Sequence[str]) -> Iterator[RawI
     is_table = kind == "table" or (bool(columns) and ending_of(path) in TABLES and not path.name.endswith(".txt"))
     if kind == "texts" and not is_table:
         try:
-            return iter([RawInput(str(path), path.read_text(encoding="utf-8"))])
-        except (OSError, UnicodeDecodeError) as error:
-            message = f"cannot be read as text in UTF-8 ({error})"
-            return iter([RawInput(str(path), None, DataError(message, path=path))])
+            with table_errors(path):
+                return iter([RawInput(str(path), path.read_text(encoding="utf-8-sig"))])
+        except DataError as error:
+            return iter([RawInput(str(path), None, error)])
     return table_files.stream_table(path, columns) if is_table else _stream_arrays(path, kind)
 
 

@@ -50,8 +50,9 @@ def load_external(name: str, size: int | None = None, column: str | None = None)
             raise
         raise OptionError(f"{error}; an encoder of another package is {FORMS}") from error
     except Exception as error:  # of other packages
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise WeightsError(f"the encoder {name} cannot be used: {reason}") from error
+        reason = " ".join(str(error).splitlines()[:2]).strip() or type(error).__name__
+        missing = "" if load not in (_load_hub, _load_sentences) or path.is_dir() else "no such folder; on the hub: "
+        raise WeightsError(f"the encoder {name} cannot be used: {missing}{reason}") from error
 
 
 def _load_hub(name: str) -> External:

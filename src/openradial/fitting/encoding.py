@@ -14,7 +14,7 @@ from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
 from openradial.data.sources import Data, DataSource, indices, subset
 from openradial.encoders import Encoder, FeatureCache
-from openradial.errors import DataError, FetchError, MissingError, OptionError, nearest
+from openradial.errors import DataError, FetchError, MissingError, OptionError
 from openradial.fitting.options import FitOptions
 
 LEAST_SIDE = 40  # pixels of photographs; smaller images are drawings and digits, for which a network is trained
@@ -50,7 +50,7 @@ def _choose(options: FitOptions, source: DataSource) -> tuple[Encoder | None, tu
     asked = options.encoder != "auto"
     is_external, refusal = ":" in options.encoder, f"the encoder {options.encoder} does not take {kind}"
     if asked and not is_external and options.encoder not in encoders.names():
-        raise OptionError(f"there is no encoder {options.encoder!r}{nearest(options.encoder, encoders.names())}")
+        encoders.load(options.encoder)  # raises an error that lists the names
     if asked and not (kind in KINDS if is_external else options.encoder in encoders.names(kind)):
         raise OptionError(f"{refusal}, which {source.name} holds")
     if asked and not is_closed:

@@ -1,6 +1,7 @@
 """Known sentences beside a new one: what the route answers, and what the page shows."""
 
 import json
+from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -50,7 +51,7 @@ def test_a_rate_that_cannot_be_used_has_no_threshold(model, rate):
 
 
 def test_sentences_belong_to_a_model_of_texts(table):
-    with pytest.raises(DataError, match="beside a model of texts, and this one takes images"):
+    with pytest.raises(DataError, match="--data belongs to a model of texts, and this one takes images"):
         Sentences(digit_model("radial"), str(table))
 
 
@@ -86,3 +87,18 @@ def test_a_sentence_is_answered_while_it_is_typed(visit, url):
     assert page.inner_text("#model-said").startswith("Unknown; unknown score")
     page.get_by_label("Type a sentence").fill(" ")
     page.wait_for_function("() => document.querySelector('#sentence-verdict').textContent === ''")
+    assert page.inner_text("#model-said") == ""
+
+
+def test_the_progress_of_encoding_the_sentences_is_shown(model, table, monkeypatch):
+    shown = []
+
+    @contextmanager
+    def bar(title, total, *, unit):
+        shown.append((title, total, unit))
+        yield shown.append
+
+    monkeypatch.setattr("openradial.server.playground.sentences.bar", bar)
+    Sentences(model, str(table))
+    assert shown[0] == ("encoding", 72, "texts")
+    assert sum(shown[1:]) == 72

@@ -152,8 +152,6 @@ class TokenInputs(_Texts):
         cut = [self._beginning(text.strip().encode("utf-8", "replace").decode("utf-8")) for text in texts]
         rows = self._tokenizer.encode_batch_fast(cut, add_special_tokens=self.special)
         tokens = [torch.tensor(row.ids or [self.pad]) for row in rows]
-        return (
-            pad_sequence(tokens, batch_first=True, padding_value=self.pad)
-            if tokens
-            else torch.zeros(0, 1, dtype=torch.int64)
-        )
+        if not tokens:
+            return torch.zeros(0, 1, dtype=torch.int64)
+        return pad_sequence(tokens, batch_first=True, padding_value=self.pad)

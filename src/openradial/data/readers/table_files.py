@@ -33,6 +33,7 @@ TABLES_TEXT = ".csv, .tsv, .txt, .jsonl, .ndjson (each also as .gz), .parquet, .
 DELIMITERS = (",", ";", "\t")
 UNEXPECTED = (MemoryError, RuntimeError, SyntaxError, TokenError, TypeError)  # what NumPy and zipfile raise as well
 CHUNK = 512  # rows at a time; more are slower, because Python's garbage collector then visits each of them
+csv.field_size_limit(1 << 24)  # characters of a value; after one that is longer, the rest of a file cannot be read
 
 
 class RawInput(NamedTuple):

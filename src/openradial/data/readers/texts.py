@@ -33,7 +33,7 @@ def read_text_folder(root: Path, classes: tuple[str, ...] | None = None) -> Tabl
     texts = []
     for _, path in files:
         with expecting("text in UTF-8", path, "convert or remove it"):
-            texts.append(path.read_text(encoding="utf-8"))
+            texts.append(path.read_text(encoding="utf-8-sig"))
     return Table({COLUMN: word_column(texts)}, torch.tensor([label for label, _ in files], dtype=torch.int64), order)
 
 

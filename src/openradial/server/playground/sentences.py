@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from openradial.classifier import OpenClassifier
+from openradial.data.progress import Advance, bar
 from openradial.errors import DataError, OptionError
 from openradial.evaluation.evaluation import known_sample, text_of
 
@@ -22,13 +23,12 @@ class Sentences:
         if data is None:
             return
         if bundle.preprocessing.kind != "texts":
-            raise DataError(
-                f"sentences are shown beside a model of texts, and this one takes {bundle.preprocessing.kind}"
-            )
+            raise DataError(f"--data belongs to a model of texts, and this one takes {bundle.preprocessing.kind}")
         sample = known_sample(bundle, data, label)
         raw = [row.raw for row in sample.rows]
         self.texts, self.names = [text_of(each) for each in raw], list(sample.truths)
-        self.features = torch.cat([self._features(part) for part in bundle.preprocessing.chunks(raw)])
+        with bar("encoding", len(raw), unit="texts") as advance:
+            self.features = torch.cat([self._features(part, advance) for part in bundle.preprocessing.chunks(raw)])
 
     def about(self, text: Any, rate: Any) -> dict[str, Any]:
         """Return the sentences that are nearest to a text, and the threshold of the unknown score at a rate."""
@@ -43,5 +43,7 @@ class Sentences:
         return {"threshold": threshold, "nearest": nearest}
 
     @torch.no_grad()
-    def _features(self, raw: list[Any]) -> Tensor:
-        return normalize(self.bundle.net(self.bundle.preprocessing.ready(raw).to(self.bundle.device)).float()).cpu()
+    def _features(self, raw: list[Any], advance: Advance = lambda done: None) -> Tensor:
+        z = self.bundle.net(self.bundle.preprocessing.ready(raw).to(self.bundle.device))
+        advance(len(raw))
+        return normalize(z.float()).cpu()

@@ -36,6 +36,7 @@ function clear(message = "") {
   find("#sentence-classes").replaceChildren();
   find("#sentence-nearest").replaceChildren();
   find("#sentence-score").hidden = true;
+  find("#model-said").textContent = message;
 }
 
 function show(said, { threshold, nearest }) {
