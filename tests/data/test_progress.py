@@ -44,7 +44,7 @@ def test_lines_are_printed_without_a_terminal(monkeypatch, total, line):
     monkeypatch.setattr(progress, "PAUSE", 0.01)
     with progress.bar("reading", total=total, unit="images") as advance:
         advance(4)
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         # a first line may tell of nothing done, if this thread waited for a core before it advanced
         while not re.search(rf"^{line}$", screen.getvalue(), re.MULTILINE) and time.monotonic() < end:
             time.sleep(0.01)

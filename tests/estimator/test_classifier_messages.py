@@ -163,7 +163,7 @@ def test_a_device_that_is_not_there_is_refused():
 
 
 def test_one_class_is_refused():
-    with refuses(DataError, "a classifier needs at least 2 classes, got 1 class: 7; add examples of another"):
+    with refuses(DataError, "at least 2 classes are needed, got 1 class: 7; add examples of another"):
         RadialClassifier().fit(X, np.full(40, 7))
 
 

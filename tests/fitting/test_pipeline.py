@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 
 import numpy as np
@@ -203,6 +204,15 @@ def test_missing_data_are_named_before_the_folder(table):
     root, _, _ = table
     with pytest.raises(DataError, match=r"nothere\.csv"):
         quick(root / "nothere.csv", label="kind", out=root / "model")
+
+
+@pytest.mark.parametrize(("rate", "asked"), [(1e-300, "more than 9e+18"), (0.01, "99")])
+def test_a_rate_that_needs_more_examples_is_refused_before_anything_is_encoded(tmp_path, monkeypatch, rate, asked):
+    monkeypatch.setattr("openradial.fitting.pipeline.encode_source", lambda *_: pytest.fail("too late"))
+    expected = f"a false-reject rate of {rate:g} takes {asked} examples to calibrate with, and there are 60; use a rate"
+    for method in ("closed-form", "gradient"):
+        with pytest.raises(OptionError, match=re.escape(f"{expected} of at least 0.017")):
+            fit(write_table(tmp_path / "t.csv", rows=60), label="kind", method=method, false_reject_rate=rate)
 
 
 def test_data_without_out_leave_no_files(tmp_path, monkeypatch):

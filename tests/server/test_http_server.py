@@ -113,7 +113,7 @@ def test_a_stop_answers_what_was_taken(monkeypatch):
             return answer.status, json.loads(answer.read())["predictions"]
 
     handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-    status, found = run_with(client)
+    status, found = run_with(client, grace=int(PATIENCE))
     assert status == 200
     assert_says(found, EXPECTED)
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
@@ -141,11 +141,11 @@ def test_a_client_that_is_slow_is_cut_off_and_others_are_served():
             one.close()
         return answers
 
-    *without_a_request, headed, begun = run_with(client, read_timeout=2.0)
+    *without_a_request, headed, begun = run_with(client, read_timeout=5.0)
     assert without_a_request == [b"", b""]
     for answer in (headed, begun):
         assert answer.startswith(b"HTTP/1.1 408 ")
-        assert answer.endswith(b'{"error":"the request did not arrive within 2 s"}')
+        assert answer.endswith(b'{"error":"the request did not arrive within 5 s"}')
 
 
 def test_one_connection_too_many_is_503():
@@ -321,8 +321,8 @@ def test_what_does_not_end_is_given_up_after_the_time_of_grace():
         assert_serves(address)
         return time.monotonic()
 
-    stopped = run_with(client, grace=0, read_timeout=60.0)
-    assert time.monotonic() - stopped < 50  # else it would wait for a minute
+    stopped = run_with(client, grace=0, read_timeout=600.0)
+    assert time.monotonic() - stopped < 500  # else it would wait for the rest of the request
     held[0].close()
 
 

@@ -92,7 +92,7 @@ def write_threads(seconds=0.0):
     with counts.open("a") as file:
         file.write(f"{count} ")
 
-atexit.register(write_threads, 20.0)  # runs last
+atexit.register(write_threads, 200.0)  # runs last
 import openradial
 from openradial.data.batches import Batches
 from openradial.data.sets.spiral import spiral

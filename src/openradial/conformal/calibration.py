@@ -149,10 +149,8 @@ class Calibration:
             counts = [f"{self.groups[i].total} for class {self.classes[i].item()!r}" for i in short]
             asked, came = f"{asked} in each class", listed(counts, 5)
             ways.append("use per_class=False")
-        raise OptionError(
-            f"a rate of {rate:g} needs {least} {asked}, got {came}: fewer can reject nothing at that rate; "
-            + " or ".join(ways)
-        )
+        message = f"a rate of {rate:g} needs {least} {asked}, got {came}: fewer can reject nothing at that rate"
+        raise OptionError(f"{message}; {' or '.join(ways)}")
 
     def indices(self, labels: LabelsLike) -> Tensor:
         """Return the group of each label, ``(b,)``; -1 for "unknown"."""

@@ -52,10 +52,9 @@ def check_calibration(name: str, scores: Tensor) -> None:
         raise ShapeError(f"{name} must hold at least one example to calibrate with, got none")
     bad = ~scores.isfinite()
     if bad.any():
-        raise ShapeError(
-            f"{name} must be finite to calibrate with, got nan or infinity in {int(bad.sum())} rows, the first is row "
-            f"{int(bad.int().argmax())}; use a score without a cut-off, such as the distance"
-        )
+        rows = f"{int(bad.sum())} rows, the first is row {int(bad.int().argmax())}"
+        message = f"{name} must be finite to calibrate with, got nan or infinity in {rows}"
+        raise ShapeError(f"{message}; use a score without a cut-off, such as the distance")
 
 
 def as_labels(values: TensorOrArray, count: int, *, known: bool = False) -> LabelsLike:

@@ -16,7 +16,7 @@ Classes = NDArray[Any]
 def check_classes(classes: Classes, *, rejects: bool) -> Classes:
     """Return the classes: at least two, and where rows may be rejected, none of them with the label of "unknown"."""
     if len(classes) < 2:
-        raise DataError(f"a classifier needs at least 2 classes, got 1: {_listed(classes)}; add examples of another")
+        raise DataError(f"at least 2 classes are needed, got 1 class: {_listed(classes)}; add examples of another")
     unknown = with_unknown(classes).tolist()[-1]
     if rejects and unknown in classes:
         message = f"the label {unknown!r} means unknown where rows may be rejected, but it is one of the classes"

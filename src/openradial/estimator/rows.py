@@ -122,10 +122,9 @@ class GroupedExamples:
         ways.append("reject no row with false_reject_rate=None")
         if wanted < total:
             ways.insert(1, f"raise calibration_fraction to {math.ceil(100 * wanted / total) / 100:g}")
-        raise OptionError(
-            f"a false_reject_rate of {rate:g} needs at least {needed} held-out {rows}, got {n}: "
-            f"calibration_fraction={share:g} of {total} {rows}; {', '.join(ways[:-1])} or {ways[-1]}"
-        )
+        got = f"{n}: calibration_fraction={share:g} of {total} {rows}"
+        message = f"a false_reject_rate of {rate:g} needs at least {needed} held-out {rows}, got {got}"
+        raise OptionError(f"{message}; {', '.join(ways[:-1])} or {ways[-1]}")
 
 
 def complete(X: Any, means: NDArray[np.float64] | None) -> tuple[NDArray[Any], NDArray[np.float64]]:

@@ -9,10 +9,9 @@ from torch import Tensor, nn
 from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
 from openradial.conformal.calibration import examples_needed
-from openradial.errors import OptionError
 from openradial.fitting.calibration import beta_of, fit_combination
 from openradial.fitting.cross import FOLDS, MOST, WIDE, FeatureSet, OutOfFold, assign_folds, cross_fit, reference_rows
-from openradial.fitting.held_out import rounded_up
+from openradial.fitting.held_out import too_few
 from openradial.fitting.novelty import LeftOut, leave_classes_out
 from openradial.fitting.report import Decided
 from openradial.heads import ClosedFormRadialHead, Head
@@ -116,10 +115,6 @@ def _check_enough(known: FeatureSet, rate: float, folds: int) -> None:
     """Raise unless there are enough different examples for the rate, also without a fold."""
     n = len(known.y) if known.groups is None else len(torch.unique(known.groups))
     used = min(n, MOST)
-    needed, left = examples_needed(rate), used - -(-used // folds)
-    if left < needed:
-        raise OptionError(
-            f"a false-reject rate of {rate:g} takes {needed} examples to calibrate with, and of {n} different known "
-            f"examples {left} are outside each of {folds} folds; use a rate of at least "
-            f"{rounded_up(1 / (left + 1)):g}, or add examples"
-        )
+    left = used - -(-used // folds)
+    if left < examples_needed(rate):
+        raise too_few(rate, left, f"of {n} different known examples {left} are outside each of {folds} folds")

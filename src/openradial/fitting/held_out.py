@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from openradial.conformal.calibration import examples_needed
+from openradial.conformal.calibration import MOST_EXAMPLES, examples_needed
 from openradial.data.examples import Examples
 from openradial.data.splits import train_test_split
 from openradial.errors import DataError, OptionError
@@ -55,10 +55,7 @@ def hold_out(
         sizes.popitem()  # the one with the lowest priority
     if sizes["calibration"] > LARGEST * n:
         most = max(1, int(LARGEST * n))
-        raise OptionError(
-            f"a false-reject rate of {rate:g} takes {needed} examples to calibrate with, and of {n} known examples at "
-            f"most {most} can be held out; use a rate of at least {rounded_up(1 / (most + 1)):g}, or add examples"
-        )
+        raise too_few(rate, most, f"of {n} known examples at most {most} can be held out")
     rest, parts = known, {}
     for name, size in sizes.items():
         rest, parts[name] = _taken(rest, size, needed if name == "calibration" else 1, seed, groups)
@@ -96,6 +93,14 @@ def _check(known: Examples) -> None:
     empty = [name for name, count in zip(known.classes, known.counts().tolist(), strict=True) if not count]
     if empty:
         raise DataError(f"every known class needs examples, {empty[0]!r} has none; leave it out, or add some")
+
+
+def too_few(rate: float, most: int, why: str) -> OptionError:
+    """Return the error of a rate that ``most`` examples cannot be calibrated for; ``why`` says what there is."""
+    needed = examples_needed(rate)
+    asked = f"{needed if needed < MOST_EXAMPLES else f'more than {MOST_EXAMPLES:.0e}'} examples to calibrate with"
+    way_out = f"use a rate of at least {rounded_up(1 / (most + 1)):g}, or add examples"
+    return OptionError(f"a false-reject rate of {rate:g} takes {asked}, and {why}; {way_out}")
 
 
 def rounded_up(rate: float) -> float:

@@ -16,6 +16,7 @@ from torch import nn
 
 from openradial import models
 from openradial.classifier import OpenClassifier
+from openradial.conformal.calibration import examples_needed
 from openradial.data.batches import BatchOptions
 from openradial.data.examples import Examples
 from openradial.data.progress import bar
@@ -30,6 +31,7 @@ from openradial.fitting.closed_form import calibrate_cross, fit_closed_form, sel
 from openradial.fitting.columns import choose_text, reading_options
 from openradial.fitting.cross import FeatureSet
 from openradial.fitting.encoding import encode_source
+from openradial.fitting.held_out import too_few
 from openradial.fitting.in_memory import FitData, as_source, name_of
 from openradial.fitting.networks import choose_settings
 from openradial.fitting.novelty import choose_rate, expected_detection
@@ -104,6 +106,9 @@ def fit(
     is_table = isinstance(data, str | Path) and ending_of(Path(data)) in TABLES  # others have their own bars
     with stage("reading") if is_table else nullcontext():
         source = as_source(data, wanted.label, wanted.text, **reading_options(wanted))
+    rate, n = wanted.false_reject_rate, len(source.train)
+    if rate != "auto" and n < examples_needed(rate):  # before anything is encoded or fitted
+        raise too_few(rate, n, f"there are {n}")
     run: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "nodes": nodes, "strategy": strategy}
     training = {"resume": resume, "tensorboard": tensorboard, "report": on_epoch, "show_progress": show_progress}
     with nullcontext() if out is None else output_folder(out, overwrite, resume) as folder:
