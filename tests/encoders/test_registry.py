@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -8,10 +9,11 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from openradial import encoders, models
+from openradial.data.download import folder
 from openradial.data.vocabulary import words_of
 from openradial.encoders import registry
 from openradial.encoders.networks import BertEncoder, ImageEncoder
-from openradial.errors import OptionError, WeightsError
+from openradial.errors import FetchError, OptionError, WeightsError
 
 TEXTS = ["my card is lost", "the card was stolen", "rates of exchange", "what is the exchange rate", "a lost phone"]
 
@@ -126,3 +128,25 @@ def test_a_bundle_records_the_power_of_features_and_other_powers_have_a_key_of_t
 
 def test_the_name_of_a_column_does_not_change_the_key(load):
     assert load("wordllama", column="says").key == load("wordllama").key
+
+
+@pytest.mark.parametrize("variable", ["HF_HOME", "HF_HUB_CACHE"])
+def test_minilm_is_taken_from_the_cache_of_the_hub_and_verified(tmp_path, monkeypatch, load, variable):
+    load("minilm")
+    hub = tmp_path / "hub" if variable == "HF_HOME" else tmp_path
+    snapshots = hub / "models--sentence-transformers--all-MiniLM-L6-v2" / "snapshots"
+    for revision, name in itertools.product(("cut", "right one"), (registry.MODEL, registry.TOKENIZER)):
+        (snapshots / revision).mkdir(parents=True, exist_ok=True)
+        (snapshots / revision / name).symlink_to(folder(registry.MINILM) / name)
+    (snapshots / "cut" / registry.MODEL).unlink()
+    (snapshots / "cut" / registry.MODEL).write_bytes(b"other weights")
+    monkeypatch.setenv(variable, str(tmp_path))
+    monkeypatch.setenv("OPENRADIAL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(registry, "MINILM", dataclasses.replace(registry.MINILM, origins=()))
+    found = registry.load("minilm")
+    assert found.checksum == next(iter(registry.MINILM.files.values()))
+    assert (tmp_path / "cache" / "data" / "weights-minilm" / registry.MODEL).stat().st_size > 9e7
+    monkeypatch.setenv("OPENRADIAL_CACHE", str(tmp_path / "other"))
+    (snapshots / "right one" / registry.TOKENIZER).unlink()
+    with pytest.raises(FetchError, match="has sha256"):
+        registry.load("minilm")

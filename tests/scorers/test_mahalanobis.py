@@ -93,13 +93,13 @@ def test_statistics_of_parts_fit_the_same_model():
 def test_statistics_that_cannot_be_used_are_refused():
     z, y, _ = data()
     some = ClassStatistics.of(z, y, 3)
-    message = "shrinkage='ledoit-wolf' needs features, got statistics; take shrinkage='oas' or a number"
+    message = "shrinkage='ledoit-wolf' needs features, got statistics; take 'oas' or a number"
     with pytest.raises(OptionError, match=f"^{message}$"):
         MahalanobisScorer().fit_statistics(some)
     model = MahalanobisScorer(shrinkage="oas", relative=True)
     with pytest.raises(ShapeError, match=r"^statistics must hold at least one example to learn from, got none$"):
         model.fit_statistics(some - some)
-    with pytest.raises(OptionError, match=r"^a relative distance needs at least two classes, got one"):
+    with pytest.raises(OptionError, match=r"^a relative distance needs two classes, got one"):
         model.fit_statistics(ClassStatistics.of(z, 0 * y, 3))
     with pytest.raises(OptionError, match=r"^the covariance of the features is singular with shrinkage='oas'"):
         model.fit_statistics(ClassStatistics.of(z[:5] + 0.1, torch.arange(5), 5))
@@ -187,5 +187,5 @@ def test_labels_that_are_no_classes_are_refused():
         MahalanobisScorer().fit(z, y.float())
     with pytest.raises(DTypeError, match=r"^labels must be a torch\.Tensor, got list"):
         MahalanobisScorer().fit(z, y.tolist())
-    with pytest.raises(OptionError, match=r"^a relative distance needs at least two classes, got one; give labels or"):
+    with pytest.raises(OptionError, match=r"^a relative distance needs two classes, got one; give labels or"):
         MahalanobisScorer(relative=True).fit(z)

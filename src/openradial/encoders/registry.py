@@ -1,9 +1,11 @@
 """Encoders by name: where their weights come from, what inputs they take, and how a bundle builds them again."""
 
 import hashlib
+import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -200,6 +202,14 @@ def _source(name: str) -> Source:
     return MINILM if name == "minilm" else WORDLLAMA
 
 
+def _hub_copies(source: Source) -> list[Mirror]:
+    """Return the copies of a model in the local cache of the Hugging Face hub."""
+    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface"), "hub")
+    folder = f"models--{source.homepage.removeprefix('https://huggingface.co/').replace('/', '--')}"
+    copies = Path(os.environ.get("HF_HUB_CACHE", home)).expanduser().glob(f"{folder}/snapshots/*")
+    return [Mirror(copy.absolute().as_uri(), take="{}") for copy in sorted(copies)]
+
+
 def _checksum(name: str) -> str:
     """Return the SHA-256 of the file of weights, as it is pinned here."""
     return next(iter(_source(name).files.values()))
@@ -215,7 +225,7 @@ def _image_encoder(name: str, size: int | None, views: str) -> Encoder:
 def _text_encoder(name: str, column: str | None) -> Encoder:
     require("tokenizers", "texts", f"the encoder {name}")
     source, is_bert = _source(name), name == "minilm"
-    folder = fetch(source)
+    folder = fetch(replace(source, origins=(*_hub_copies(source), *source.origins)))
     state = read_state(folder / MODEL)
     tensors = {key: value for key, value in state.items() if not key.startswith(UNUSED)}
     tensors = tensors if is_bert else {"table": next(iter(state.values())).float()}

@@ -85,10 +85,8 @@ class Combination(Scorer):
             )
         same = (rows[order[:half]] == rows[order[0]]).all(0)
         if self.method == "standardised" and same.any():
-            raise OptionError(
-                "the standardised method takes scores that vary, got a constant in column "
-                f"{int(same.int().argmax())}; leave it out"
-            )
+            constant = f"a constant in column {int(same.int().argmax())}"
+            raise OptionError(f"the standardised method takes scores that vary, got {constant}; leave it out")
         self.columns = rows[order[:half]].sort(0).values
         self.merged = self._merge(rows[order[half:]]).sort().values
         return self

@@ -76,9 +76,7 @@ class MahalanobisScorer(FeatureScorer):
         """
         self._solves = once
         if self.shrinkage == "ledoit-wolf":
-            raise OptionError(
-                "shrinkage='ledoit-wolf' needs features, got statistics; take shrinkage='oas' or a number"
-            )
+            raise OptionError("shrinkage='ledoit-wolf' needs features, got statistics; take 'oas' or a number")
         count, present = int(statistics.counts.sum()), statistics.counts > 0
         if not count:
             raise ShapeError("statistics must hold at least one example to learn from, got none")
@@ -102,9 +100,7 @@ class MahalanobisScorer(FeatureScorer):
 
     def _check_count(self, classes: int) -> None:
         if self.relative and classes == 1:
-            raise OptionError(
-                "a relative distance needs at least two classes, got one; give labels or take relative=False"
-            )
+            raise OptionError("a relative distance needs two classes, got one; give labels or set relative=False")
 
     def _whitening(self, deviations: Tensor) -> Tensor:
         """Return the whitening of rows minus their means, ``(n, d) -> (d, d)``."""
