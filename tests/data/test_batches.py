@@ -62,7 +62,7 @@ def test_a_last_batch_with_one_example_for_a_rank_joins_the_batch_before_it():
     assert [len(batch) for batch in places(Batches(numbered(10), 4))] == [4, 4, 2]
     assert [len(batch) for batch in places(Batches(numbered(1), 4))] == [1]
     assert [len(batch) for batch in places(Batches(numbered(11), 4, rank=1, world=2))] == [6]
-    net = models.build("fast_cnn", 3, widths=(8, 8, 8)).train()  # batch normalisation needs two examples
+    net = models.build("resnet18", 3).train()  # batch normalisation needs two examples
     for x, _ in Batches(Examples(torch.rand(9, 3, 32, 32), torch.arange(9) % 3, ("a", "b", "c")), 4).epoch(0):
         assert net(x).isfinite().all()
 

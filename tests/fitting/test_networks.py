@@ -35,11 +35,6 @@ def test_images_get_a_network_by_their_size(size, channels, network, shift):
     assert models.build(choice.name, 4, **choice.options).eval()(x).shape == (2, 4)
 
 
-@pytest.mark.parametrize(("head", "normalise"), [("radial", True), ("cac", True), ("softmax", False), ("doc", False)])
-def test_heads_of_distances_get_normalised_features(head, normalise):
-    assert choose_network(FitOptions("set", head=head), pictures(32, 3)).options["normalise"] is normalise
-
-
 @pytest.mark.parametrize(("side", "size"), [(5, 8), (8, 8), (20, 16), (30, 28), (50, 32), (64, 64), (900, 64)])
 def test_images_of_a_folder_get_the_largest_usual_size_not_above_theirs(tmp_path, side, size):
     assert choose_network(FitOptions("set"), files(tmp_path, side, 1)).size == size
