@@ -106,7 +106,7 @@ def test_weights_with_nan_or_infinity_are_refused(folder, value, kind):
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn])
 def test_weights_of_half_precision_are_loaded_as_float32(folder, dtype):
     name = "network.classifier.bias"
     stored = {}
@@ -120,6 +120,12 @@ def test_whole_numbers_are_no_weights(folder):
     name = "network.classifier.bias"
     rewrite_weights(folder, lambda tensors: tensors.update({name: tensors[name].long()}))
     assert "cannot be loaded: " in refusal(folder)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.int32, torch.bool])
+def test_weights_of_another_kind_are_refused(folder, dtype):
+    rewrite_weights(folder, lambda t: t.update({"network.classifier.bias": t["network.classifier.bias"].to(dtype)}))
+    assert f"'classifier.bias' should be (3,) and is (3,) of {dtype}" in refusal(folder)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from openradial.bundle.card import sections
@@ -23,7 +22,6 @@ TYPES = (inputs.ImageInputs, inputs.PointInputs, inputs.SequenceInputs, inputs.T
 KINDS: dict[str, type[Inputs]] = {each.kind: each for each in TYPES}
 # what wrong contents may raise, also in networks that are built from them
 DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
-HALF = (torch.float16, torch.bfloat16)  # weights may be stored so, and are loaded as float32
 
 
 def load(folder: Path | str, *, modules: Iterable[str] = ()) -> OpenClassifier:
@@ -89,13 +87,15 @@ def _check_folder(folder: Path) -> None:
 def _read_weights(folder: Path) -> dict[str, Tensor]:
     try:
         tensors, _ = read_tensors(folder / WEIGHTS)
-    except Failure as error:
+        # weights that are stored in half precision or less are loaded as float32
+        short = {name: t.float() for name, t in tensors.items() if t.is_floating_point() and t.element_size() < 4}
+    except (*Failure, RuntimeError) as error:
         raise BundleError(f"{folder / WEIGHTS} is not a complete safetensors file ({_one_line(error)})") from error
-    wrong = unusable(tensors)
+    wrong = unusable(tensors | short)
     if wrong is not None:
         raise BundleError(f"the weights of {folder} must be finite, and {wrong}")
     # in memory of their own: the file may be removed, and some kernels need aligned addresses
-    return {name: tensor.float() if tensor.dtype in HALF else tensor.clone() for name, tensor in tensors.items()}
+    return {name: tensor.clone() for name, tensor in tensors.items() if name not in short} | short
 
 
 def _check_weights(folder: Path, record: BundleRecord) -> None:

@@ -140,14 +140,14 @@ def make_network(record: NetworkRecord, outputs: int, tensors: Tensors) -> nn.Mo
     limit = nullcontext() if is_external else _at_most(2 * len(tensors) + 100)
     with torch.random.fork_rng(devices=[]), _NoInitialValues(), limit, device:
         net = encoders.build(options) if name == "encoder" else models.build(name, outputs, **options)
-    expected = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
-    actual = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    expected, actual = (
+        {name: f"{tuple(t.shape)}{'' if t.is_floating_point() else f' of {t.dtype}'}" for name, t in state.items()}
+        for state in (net.state_dict(), tensors)
+    )
     for name in [*expected, *actual]:
         if expected.get(name) != actual.get(name):
-            raise BundleError(
-                f"the weights do not fit the {type(net).__name__}: {name!r} should be "
-                f"{expected.get(name, 'missing')} and is {actual.get(name, 'missing')}"
-            )
+            differ = f"{name!r} should be {expected.get(name, 'missing')} and is {actual.get(name, 'missing')}"
+            raise BundleError(f"the weights do not fit the {type(net).__name__}: {differ}")
     net.load_state_dict(dict(tensors), assign=True)
     return net
 
