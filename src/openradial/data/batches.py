@@ -124,7 +124,7 @@ class Batches(_Batches):
 
     >>> letters = Examples(torch.arange(5.0).view(5, 1), torch.tensor([0, 1, 0, 1, 0]), ("a", "b"))
     >>> [y.tolist() for x, y in Batches(letters, batch_size=2)]
-    [[0, 1], [0, 1], [0]]
+    [[0, 1], [0, 1, 0]]
     """
 
     def __init__(self, examples: Examples, batch_size: int, **options: Unpack[BatchOptions]) -> None:
