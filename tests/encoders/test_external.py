@@ -169,7 +169,7 @@ def test_a_model_for_other_data_is_refused(encoder, photos, request):
     with pytest.raises(OptionError, match=r"does not take \w+, which .* holds; it takes (texts|images)"):
         openradial.fit(data, encoder=f"hf:{folder}")
     with pytest.raises(OptionError, match="does not take table"):
-        openradial.fit((np.zeros((9, 2)), [0, 1, 2] * 3), encoder=f"hf:{folder}")
+        openradial.fit((np.zeros((60, 2)), [0, 1, 2] * 20), encoder=f"hf:{folder}")
 
 
 def test_a_missing_pooler_is_not_replaced_by_random_numbers(vit, tmp_path):

@@ -60,6 +60,7 @@ def make_timm(tmp_path, monkeypatch):
     As there, ``create_model`` returns a network in training mode, with a classifier unless ``num_classes`` is 0.
     """
     monkeypatch.syspath_prepend(tmp_path / "packages")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # it is valid for every file of that second and size
     for name in ("timm", "timm.data"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 

@@ -150,7 +150,7 @@ def test_an_encoder_and_training_exclude_each_other():
 
 def test_an_encoder_is_not_for_tables():
     with pytest.raises(OptionError, match="minilm does not take table"):
-        openradial.fit((np.zeros((9, 2)), [0, 1, 2] * 3), encoder="minilm")
+        openradial.fit((np.zeros((60, 2)), [0, 1, 2] * 20), encoder="minilm")
 
 
 def test_minilm_is_the_default_for_texts_and_its_bundle_is_verified(tmp_path):
