@@ -249,7 +249,8 @@ def write(data: str, rows: Path) -> None:
         [row["head"], f"{row['accuracy']:.4f}", f"{row['core_minutes']:.0f}"] for row in every if row["split"] is None
     ]
     if ten:
-        lines += [f"All ten classes, {ALL_EPOCHS} epochs, on 45,000 training images:", "", *table(["network", "accuracy", "core-minutes"], ten), ""]
+        title = f"All ten classes, {ALL_EPOCHS} epochs, on 45,000 training images:"
+        lines += [title, "", *table(["network", "accuracy", "core-minutes"], ten), ""]
     facts = {"machine": machine(f"python -m benchmarks.from_scratch --data {data} --write"), "rows": every}
     write_text(RESULTS / f"from_scratch_{data}.json", json.dumps(facts, indent=1) + "\n")
     write_text(RESULTS / f"from_scratch_{data}.md", "\n".join(lines))
