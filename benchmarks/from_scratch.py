@@ -277,7 +277,7 @@ def summary(every: list[dict[str, Any]]) -> list[str]:
         )
         digits = 4 if data == "mnist" else 3
         shown = [spread(column, digits if n < 3 else 2) if column else "not run" for n, column in enumerate(columns)]
-        minutes = f"{statistics.fmean(row['core_minutes'] for row in runs):.1f}"
+        minutes = f"{statistics.fmean(row['core_minutes'] for row in radial + softmax):.1f}"
         name = f"{names[data]}, {epochs} epochs{' with rotations' if rotations else ''}"
         cells.append([name, f"{len(radial)}", *shown, minutes])
     header = ["", "splits", "radial, openradial's score", "radial, projection", "softmax, maximum logit"]
