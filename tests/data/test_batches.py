@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openradial import models
-from openradial.data.batches import Batches, FolderBatches, shares
+from openradial.data.batches import Batches, FolderBatches
 from openradial.data.examples import Examples
 from openradial.data.readers.folder import scan
 from openradial.data.transforms import Compose, Normalise, RandomFlip, RandomShift
@@ -65,17 +65,6 @@ def test_a_last_batch_with_one_example_for_a_rank_joins_the_batch_before_it():
     net = models.build("resnet18", 3).train()  # batch normalisation needs two examples
     for x, _ in Batches(Examples(torch.rand(9, 3, 32, 32), torch.arange(9) % 3, ("a", "b", "c")), 4).epoch(0):
         assert net(x).isfinite().all()
-
-
-@given(n=sizes, batch_size=sizes, world=st.integers(1, 4))
-def test_dropping_the_last_keeps_full_batches_only(n, batch_size, world):
-    if n < batch_size * world:
-        with pytest.raises(OptionError, match=f"drop_last leaves no batch of {n} examples with {batch_size} for each"):
-            shares(n, batch_size, world=world, drop_last=True)
-        return
-    for rank in range(world):
-        cuts = shares(n, batch_size, rank=rank, world=world, drop_last=True)
-        assert [cut.stop - cut.start for cut in cuts] == [batch_size] * (n // (batch_size * world))
 
 
 @given(n=sizes, batch_size=sizes, data=st.data())

@@ -21,7 +21,7 @@ from openradial.errors import DataError, OptionError, check_count
 Batch = tuple[Tensor, Tensor]
 
 
-def shares(n: int, batch_size: int, *, rank: int = 0, world: int = 1, drop_last: bool = False) -> list[slice]:
+def shares(n: int, batch_size: int, *, rank: int = 0, world: int = 1) -> list[slice]:
     """Return which parts of an epoch's order make the batches of one rank.
 
     All ranks get the same number of batches and together every example once. The rest is shared evenly; a rest with
@@ -35,16 +35,13 @@ def shares(n: int, batch_size: int, *, rank: int = 0, world: int = 1, drop_last:
     step = batch_size * world
     full, rest = divmod(n, step)
     ends = [step * (i + 1) for i in range(full)]
-    if rest and not drop_last:
+    if rest:
         if rest >= (2 * world if ends else world):
             ends.append(n)
         elif ends:
             ends[-1] = n
         else:
             raise OptionError(f"{n} examples cannot be shared among {world} processes; use at most {n} processes")
-    if n and not ends:
-        problem = f"leaves no batch of {n} examples with {batch_size} for each of {world} processes"
-        raise OptionError(f"drop_last {problem}; take a smaller batch_size")
     bounds = [(start, end - start) for start, end in zip([0, *ends], ends, strict=False)]
     return [slice(start + m * rank // world, start + m * (rank + 1) // world) for start, m in bounds]
 
@@ -55,14 +52,12 @@ class BatchOptions(TypedDict, total=False):
     shuffle: bool
     seed: int
     transform: Transform | None
-    drop_last: bool
-    device: torch.device | str | None
     rank: int
     world: int
 
 
 class _Batches(ABC):
-    """What both kinds of batches share: the order, the counting of epochs, transforms and the device."""
+    """What both kinds of batches share: the order, the counting of epochs, and transforms."""
 
     def __init__(
         self,
@@ -72,8 +67,6 @@ class _Batches(ABC):
         shuffle: bool = False,
         seed: int = 0,
         transform: Transform | None = None,
-        drop_last: bool = False,
-        device: torch.device | str | None = None,
         rank: int = 0,
         world: int = 1,
     ) -> None:
@@ -84,8 +77,8 @@ class _Batches(ABC):
         if rank >= world:
             raise OptionError(f"rank must be below world, the number of processes, got rank {rank} of {world}")
         self.labels, self.batch_size, self.shuffle, self.seed = labels, batch_size, shuffle, seed
-        self.transform, self.device, self.rank = transform, device, rank
-        self.shares = shares(len(labels), batch_size, rank=rank, world=world, drop_last=drop_last)
+        self.transform, self.rank = transform, rank
+        self.shares = shares(len(labels), batch_size, rank=rank, world=world)
         self.next_epoch = 0
 
     def __len__(self) -> int:
@@ -109,8 +102,6 @@ class _Batches(ABC):
         return torch.randperm(len(self.labels), generator=_generator(self.seed, epoch))
 
     def _finish(self, x: Tensor, y: Tensor, epoch: int, batch: int) -> Batch:
-        if self.device is not None:  # before the transform: uint8 is a quarter of the bytes
-            x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
         if self.transform is not None:
             x = self.transform(x, _generator(self.seed, epoch, batch, self.rank))
         return x, y

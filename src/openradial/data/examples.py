@@ -48,6 +48,3 @@ class Examples:
     def counts(self) -> Tensor:
         """Return how many examples each class has, ``(k,)``."""
         return torch.bincount(self.labels[self.labels >= 0], minlength=len(self.classes))
-
-    def to(self, device: torch.device | str) -> Self:
-        return type(self)(self.inputs.to(device), self.labels.to(device), self.classes)
