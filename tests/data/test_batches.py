@@ -152,7 +152,7 @@ TRAINING = {"shuffle": True, "seed": 5, "transform": Compose(RandomFlip(), Norma
 def test_the_number_of_workers_changes_nothing(folder, options):
     expected = collected(FolderBatches(folder, 16, 3, workers=0, **options), 2)
     for workers in (1, 2):
-        assert_same(collected(FolderBatches(folder, 16, 3, workers=workers, prefetch=1, **options), 2), expected)
+        assert_same(collected(FolderBatches(folder, 16, 3, workers=workers, **options), 2), expected)
 
 
 def test_a_folder_resumes_in_the_middle_of_an_epoch(folder):
@@ -174,7 +174,7 @@ def test_memory_and_files_give_the_same_batches(folder):
 
 
 def test_batches_keep_their_values_while_the_workers_go_on(folder):
-    kept = [x for x, _ in FolderBatches(folder, 8, 2, workers=2, prefetch=1)]
+    kept = [x for x, _ in FolderBatches(folder, 8, 2, workers=2)]
     expected = [x.clone() for x, _ in FolderBatches(folder, 8, 2, workers=0)]
     assert all(torch.equal(x, u) for x, u in zip(kept, expected, strict=True))
 
@@ -243,7 +243,7 @@ def test_workers_end_when_the_training_fails(folder):
 
 def test_a_killed_worker_is_an_error_and_no_hang(folder):
     def kill_and_go_on():
-        iterator = iter(FolderBatches(folder, 8, 1, workers=1, prefetch=1))
+        iterator = iter(FolderBatches(folder, 8, 1, workers=1))
         next(iterator)
         (worker,) = multiprocessing.active_children()
         os.kill(worker.pid, signal.SIGKILL)
@@ -316,7 +316,6 @@ def test_grey_batches_have_one_channel(tmp_path):
         ({"crop": 0.0}, "crop must be the share of the short side to keep, above 0 and at most 1, got 0.0"),
         ({"channels": 2}, "channels must be one of '1', '3', got '2'"),
         ({"workers": -1}, "workers must be a whole number of at least 0, got -1"),
-        ({"prefetch": 0}, "prefetch must be a whole number of at least 1, got 0"),
         ({"size": 0}, "size must be a whole number of at least 1, got 0"),
     ],
 )

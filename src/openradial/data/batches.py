@@ -151,15 +151,13 @@ class FolderBatches(_Batches):
         crop: float = 1.0,
         skip_broken: bool = False,
         workers: int | None = None,
-        prefetch: int = 2,
         **options: Unpack[BatchOptions],
     ) -> None:
         super().__init__(folder.labels, batch_size, **options)
-        self.folder, self.skip_broken, self.prefetch = folder, skip_broken, prefetch
+        self.folder, self.skip_broken = folder, skip_broken
         self.view = View(size, channels, crop)
         self.workers = default_workers() if workers is None else workers
         check_count("workers", self.workers, least=0)
-        check_count("prefetch", prefetch)
         self.broken: dict[str, str] = {}  # file -> reason
 
     def _batches(self, epoch: int, start: int) -> Iterator[Batch]:
@@ -167,8 +165,7 @@ class FolderBatches(_Batches):
         indices = [torch.arange(s.start, s.stop) if order is None else order[s] for s in self.shares]
         requests = ([self.folder.paths[i] for i in rows.tolist()] for rows in indices[start:])
         most = max(map(len, indices), default=0)
-        decoded = decode(requests, self.view, most, workers=self.workers, prefetch=self.prefetch)
-        for batch, (x, outcome) in enumerate(decoded, start):
+        for batch, (x, outcome) in enumerate(decode(requests, self.view, most, workers=self.workers), start):
             complete = self._complete(indices[batch], outcome)
             y = self.labels[indices[batch][complete]]
             if len(y):

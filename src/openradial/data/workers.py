@@ -14,6 +14,8 @@ from torch.utils.data import DataLoader, Dataset
 from openradial.data.readers.images import centre_box, cut, read_bytes
 from openradial.errors import DataError, OptionError, check_choice, check_count
 
+PREFETCH = 2  # batches that each worker decodes ahead
+
 
 @dataclass(frozen=True)
 class View:
@@ -66,7 +68,7 @@ def default_workers() -> int:
 
 
 def decode(
-    requests: Iterable[list[str]], view: View, batch_size: int, *, workers: int, prefetch: int = 2
+    requests: Iterable[list[str]], view: View, batch_size: int, *, workers: int
 ) -> Iterator[tuple[Tensor, Outcome]]:
     """Yield for each list of paths, in order, its images ``(n, c, size, size)`` uint8 and the outcome.
 
@@ -74,8 +76,7 @@ def decode(
     undefined. Workers end with the iteration, however it ends.
     """
     check_count("workers", workers, least=0)
-    check_count("prefetch", prefetch)
-    count = workers * prefetch + 1  # those in progress, and the one that the caller reads
+    count = workers * PREFETCH + 1  # those in progress, and the one that the caller reads
     slots = torch.empty(count, batch_size, view.channels, view.size, view.size, dtype=torch.uint8)
     if workers:
         slots.share_memory_()  # type: ignore[no-untyped-call]
@@ -87,15 +88,13 @@ def decode(
             sizes.append(len(paths))
             yield number % count, paths
 
-    outcomes = _in_processes(decoder, jobs(), workers, prefetch) if workers else map(decoder.__getitem__, jobs())
+    outcomes = _in_processes(decoder, jobs(), workers) if workers else map(decoder.__getitem__, jobs())
     for number, outcome in enumerate(outcomes):
         yield slots[number % count, : sizes[number]], outcome
 
 
-def _in_processes(
-    decoder: _Decoder, jobs: Iterable[tuple[int, list[str]]], workers: int, prefetch: int
-) -> Iterator[Outcome]:
-    options: dict[str, Any] = {"num_workers": workers, "prefetch_factor": prefetch, "collate_fn": _same}
+def _in_processes(decoder: _Decoder, jobs: Iterable[tuple[int, list[str]]], workers: int) -> Iterator[Outcome]:
+    options: dict[str, Any] = {"num_workers": workers, "prefetch_factor": PREFETCH}
     # a separate generator leaves the random numbers of the training unchanged
     loader = DataLoader(decoder, batch_size=None, sampler=jobs, generator=torch.Generator(), **options)
     try:
@@ -106,7 +105,3 @@ def _in_processes(
         message = f"a process that decodes images ended unexpectedly ({str(error).splitlines()[0]})"
         way_out = "often memory ran out: use fewer workers or smaller batches, or workers=0 to decode in this process"
         raise DataError(f"{message}; {way_out}") from error
-
-
-def _same(outcome: Any) -> Any:
-    return outcome
