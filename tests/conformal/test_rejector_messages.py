@@ -1,6 +1,7 @@
 """Each thing that can be given wrongly, and the sentence that says so."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -67,9 +68,9 @@ def test_unfitted_sets_say_what_to_call():
 def test_nothing_to_calibrate_with_is_refused():
     message = "must hold at least one example to calibrate with, got none"
     refused(ShapeError, f"scores {message}", lambda: Rejector().fit([]))
-    sets = PredictionSets()
-    refused(ShapeError, f"distances to the true class {message}", lambda: sets.fit(np.zeros((0, 2)), []))
-    refused(ShapeError, f"distances to the nearest class {message}", lambda: fit_beta(np.zeros((0, 2)), []))
+    message = "labels must be a list of at least one label, got shape (0,)"
+    for fit in (PredictionSets().fit, fit_beta):
+        refused(ShapeError, message, partial(fit, np.zeros((0, 2)), []))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -236,10 +237,11 @@ def test_distances_of_the_wrong_shape_are_refused():
 
 @pytest.mark.parametrize("fit", [PredictionSets().fit, fit_beta])
 def test_true_classes_must_be_columns_of_the_distances(fit):
-    message = "labels must be classes from 0 to 1, got {} in row 1"
+    message = "labels must be classes from 0 to 1, all of them known, got {} in row 1"
     refused(TargetError, message.format(2), lambda: fit(DISTANCES[:2], [0, 2]))
     refused(TargetError, message.format(-1), lambda: fit(DISTANCES[:2], [0, -1]))
-    strings = "labels must be whole numbers, the columns of the distances, got strings"
+    indices = "[classes.index(name) if name in classes else -1 for name in labels]"
+    strings = f"labels must be whole numbers, got names; use their indices: {indices}"
     refused(DTypeError, strings, lambda: fit(DISTANCES[:2], ["ox", "ram"]))
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from openradial.errors import DTypeError, OptionError, ShapeError, TargetError
 from openradial.metrics.inputs import UNKNOWN, UNKNOWN_NAME, as_array, as_numbers, is_names
+from openradial.metrics.inputs import as_labels as as_class_indices
 
 TensorOrArray = Tensor | ArrayLike
 LabelsLike = NDArray[Any]  # int64 or str
@@ -82,14 +83,7 @@ def is_unknown(labels: LabelsLike) -> NDArray[np.bool_]:
 
 def as_targets(values: TensorOrArray, count: int, num_classes: int) -> Tensor:
     """Return the true class of each row of distances, int64 from 0 to k - 1."""
-    y = as_labels(values, count)
-    if y.dtype.kind == "U":
-        raise DTypeError("labels must be whole numbers, the columns of the distances, got strings")
-    wrong = (y < 0) | (y >= num_classes)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise TargetError(f"labels must be classes from 0 to {num_classes - 1}, got {y[row]} in row {row}")
-    return torch.from_numpy(y)
+    return torch.from_numpy(as_class_indices("labels", values, count, num_classes, unknown=False))
 
 
 def in_kind_of(given: TensorOrArray, result: Tensor) -> Any:
