@@ -199,10 +199,15 @@ class OpenClassifier(nn.Module):
     def evaluate(
         self, known: Any, novel: Any = (), *, label: str | None = None, false_reject_rate: float | None = None
     ) -> Any:
-        """Measure the model on known and novel data; see :func:`openradial.evaluation.evaluate`."""
+        """Measure the model on known and novel data: folders, tables or data sets, as ``openradial.fit`` takes them.
+
+        ``novel`` is one or a list of them. See :func:`openradial.evaluation.evaluate`.
+        """
         from openradial import evaluation
 
-        return evaluation.evaluate_model(self, known, novel, label=label, false_reject_rate=false_reject_rate)
+        paths = [novel] if isinstance(novel, str | Path) else novel
+        samples = [evaluation.novel_sample(self, str(each), label) for each in paths]
+        return evaluation.evaluate(self, evaluation.known_sample(self, str(known), label), samples, false_reject_rate)
 
     def export(self, path: Path | str, *, to: Literal["onnx", "torch"] | None = None, check: Any = None) -> Any:
         """Write the model as one file for another runtime; see :func:`openradial.export.export`."""

@@ -37,12 +37,12 @@ def evaluate_command(
     """
     require("matplotlib", "plot", "the report")  # before the work, not after it
     require("jinja2", "report", "the report")
-    from openradial.evaluation import evaluate_model, write_report
+    from openradial.evaluation import write_report
     from openradial.files import writable
 
     writable(out / "report.html")
     bundle = open_model(model, module)
-    evaluation = evaluate_model(bundle, known, novel or [], label=label, false_reject_rate=false_reject_rate)
+    evaluation = bundle.evaluate(known, novel or [], label=label, false_reject_rate=false_reject_rate)
     page = write_report(evaluation, bundle, out, title or f"Evaluation of {model.resolve().name}")
     broken = sum(len(part.broken) for part in (evaluation.known, *evaluation.novel))
     if as_json:

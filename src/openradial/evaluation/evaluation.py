@@ -165,20 +165,6 @@ def evaluate(
     )
 
 
-def evaluate_model(
-    model: OpenClassifier,
-    known: str | Path,
-    novel: str | Path | Sequence[str | Path] = (),
-    *,
-    label: str | None = None,
-    false_reject_rate: float | None = None,
-) -> Evaluation:
-    """Evaluate a model on known and novel data: folders, tables or data sets, as ``openradial.fit`` takes them."""
-    paths = [novel] if isinstance(novel, str | Path) else novel
-    samples = [novel_sample(model, str(each), label) for each in paths]
-    return evaluate(model, known_sample(model, str(known), label), samples, false_reject_rate)
-
-
 def as_one_class(*parts: PredictedSample) -> tuple[Floats, Labels, Labels]:
     """Return the winning probability as that of a single class "correct", in the form of the calibration metrics."""
     labels = np.where(np.concatenate([each.correct for each in parts]), 0, -1)

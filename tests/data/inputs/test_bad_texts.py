@@ -10,7 +10,6 @@ import pytest
 import openradial
 from openradial import encoders
 from openradial.errors import FetchError, MissingError
-from openradial.evaluation import evaluate_model
 from openradial.evaluation.html_report import render_report
 from openradial.server import Service, create_app
 
@@ -93,7 +92,7 @@ def test_evaluate_shows_them_in_its_report(model, names, tmp_path):
     known, novel = tmp_path / "known.jsonl", tmp_path / "novel.jsonl"
     known.write_text("\n".join(json.dumps({"text": text, "label": name}) for text, name in examples()[::6]))
     novel.write_text("\n".join(json.dumps({"text": text, "label": "other"}) for text in BAD.values()))
-    evaluation = evaluate_model(model, str(known), [str(novel)], label="label")
+    evaluation = model.evaluate(str(known), [str(novel)], label="label")
     assert evaluation.novel[0].predictions.names == names
     page = render_report(evaluation, model)
     page.encode()
