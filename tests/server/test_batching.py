@@ -29,6 +29,10 @@ def make_batcher():
         batcher.close()
 
 
+async def answer(batcher, x):
+    return await batcher.submit([x.tolist()])
+
+
 def test_a_request_that_is_alone_does_not_wait(make_batcher, monkeypatch):
     batcher, waited = make_batcher(delay=60_000.0), []
     real = batcher._changed.wait
@@ -36,7 +40,7 @@ def test_a_request_that_is_alone_does_not_wait(make_batcher, monkeypatch):
 
     async def several():
         for point in X[:5]:
-            await batcher.predict([point.tolist()])
+            await batcher.submit([point.tolist()])
 
     asyncio.run(several())
     batcher.close()
@@ -47,7 +51,7 @@ def test_what_comes_while_the_model_computes_goes_together(make_batcher, monkeyp
     model, batcher = GatedModel(monkeypatch, is_open=False), make_batcher()
 
     async def several():
-        first = asyncio.ensure_future(batcher.predict([X[0].tolist()]))
+        first = batcher.submit([X[0].tolist()])
         await until_entered(model)
         others = [batcher.submit([x.tolist()]) for x in X[1:8]]
         assert batcher.queued == 7
@@ -185,7 +189,7 @@ def test_sequences_of_different_lengths_do_not_lengthen_each_other(make_batcher,
     monkeypatch.setattr(OpenClassifier, "predict", noted)
 
     async def one():
-        return await make_batcher(bundle).predict([sequence.tolist() for sequence in raw])
+        return await make_batcher(bundle).submit([sequence.tolist() for sequence in raw])
 
     assert_says(asyncio.run(one()), expected)
     assert sorted({shape[1] for shape in shapes}) == sorted({len(sequence) for sequence in raw})
@@ -232,7 +236,7 @@ def test_calls_of_several_event_loops_find_their_way(make_batcher):
     batcher = make_batcher()
 
     def one(x):
-        return asyncio.run(batcher.predict([x.tolist()]))[0]
+        return asyncio.run(answer(batcher, x))[0]
 
     found = [None] * 8
     threads = [threading.Thread(target=lambda i=i: found.__setitem__(i, one(X[i]))) for i in range(8)]
@@ -252,7 +256,7 @@ def test_a_loop_that_is_gone_does_not_stop_the_model(make_batcher, monkeypatch):
 
     asyncio.run(leave())
     model.gate.set()
-    assert_says(asyncio.run(batcher.predict([X[1].tolist()])), BUNDLE.predict(X[1:2]))
+    assert_says(asyncio.run(answer(batcher, X[1])), BUNDLE.predict(X[1:2]))
 
 
 SMALL, LARGE = pixels(1)[0, 0].tolist(), pixels(1, seed=7)[0, 0].tolist()

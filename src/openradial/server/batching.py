@@ -75,12 +75,11 @@ class Batcher:
         """Return whether requests wait, and none was answered for ``limits.stall_timeout`` seconds."""
         return self._unanswered > 0 and time.monotonic() - self._progress > self.limits.stall_timeout
 
-    async def predict(self, inputs: Sequence[Any], false_reject_rate: float | None = None) -> list[Result]:
-        """Return one result per input; a cancelled call does not affect the others of its batch."""
-        return await self.submit(inputs, false_reject_rate)
-
     def submit(self, inputs: Sequence[Any], false_reject_rate: float | None = None) -> asyncio.Future[list[Result]]:
-        """Return the future results; call it in the event loop. Raise if the queue is full or closed."""
+        """Return the future results, one per input; call it in the event loop. Raise if the queue is full or closed.
+
+        A future that is cancelled does not affect the others of its batch.
+        """
         request = QueuedRequest(inputs, false_reject_rate, asyncio.get_running_loop().create_future())
         with self._changed:
             if self._closed:
