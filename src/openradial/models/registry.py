@@ -29,11 +29,6 @@ class Entry:
     fixed: Mapping[str, object] = field(default_factory=dict)
     defaults: Mapping[str, object] = field(default_factory=dict)
 
-    def options(self) -> dict[str, object]:
-        """Return the options with their defaults; a required one has ``inspect.Parameter.empty``."""
-        parameters = list(inspect.signature(self.network).parameters.values())[1:]
-        return {p.name: p.default for p in parameters if p.name not in self.fixed} | dict(self.defaults)
-
 
 NETWORKS: Mapping[str, Entry] = {
     "spiral_softmax": Entry(MLP, fixed={"inputs": 2, "hidden": (50, 50, 2), "dropout": 0.0}),
@@ -72,7 +67,9 @@ def options(name: str) -> dict[str, object]:
     >>> options("mnist_radial_dropout")
     {'channels': 1, 'size': 28, 'dropout': 0.5}
     """
-    return _entry(name).options()
+    entry = _entry(name)
+    parameters = list(inspect.signature(entry.network).parameters.values())[1:]
+    return {p.name: p.default for p in parameters if p.name not in entry.fixed} | dict(entry.defaults)
 
 
 def build(
