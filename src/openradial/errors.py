@@ -93,13 +93,12 @@ class DataError(OpenRadialError, ValueError):
 
 
 @contextmanager
-def located(path: str | PathLike[str], row: int | None = None) -> Iterator[None]:
-    """Give a DataError that is raised inside this path and row, unless it has its own."""
+def located(path: str | PathLike[str]) -> Iterator[None]:
+    """Give a DataError that is raised inside this path, unless it has its own."""
     try:
         yield
     except DataError as error:
         error.path = str(path) if error.path is None else error.path
-        error.row = row if error.row is None else error.row
         raise
 
 
@@ -245,6 +244,7 @@ def target_error(target: int, classes: int, ignore_index: int) -> TargetError:
 def first_line(error: BaseException) -> str:
     """Return the message of an error as one short line."""
     text = (str(error).strip() or type(error).__name__).partition("\n")[0]
+    text = f"it has no {text}" if isinstance(error, KeyError) else text
     return text if len(text) <= 200 else f"{text[:197]}..."
 
 

@@ -85,7 +85,7 @@ def test_an_installed_weights_package_is_used_when_its_file_is_the_known_one(tmp
     assert weights.installed() is None
     (package / "models" / file).write_bytes(b"another file")
     assert weights.installed() is None
-    monkeypatch.setattr(pretrained, "file_matches", lambda path, checksum: checksum == known)
+    monkeypatch.setattr(pretrained, "mismatch", lambda path, checksum: None if checksum == known else "differs")
     assert weights.installed() == package / "models"
 
 

@@ -12,10 +12,10 @@ from openradial.bundle.record import BundleRecord
 from openradial.bundle.saving import unusable
 from openradial.classifier import OpenClassifier
 from openradial.data import inputs
-from openradial.data.download import file_matches
+from openradial.data.download import mismatch
 from openradial.data.inputs import Inputs
 from openradial.encoders.external import LOADERS
-from openradial.errors import BundleError, OpenRadialError
+from openradial.errors import BundleError, OpenRadialError, first_line
 from openradial.files import RECORD, WEIGHTS, Failure, read_tensors
 
 TYPES = (inputs.ImageInputs, inputs.PointInputs, inputs.SequenceInputs, inputs.TableInputs, inputs.TextInputs)
@@ -47,7 +47,7 @@ def load(folder: Path | str, *, modules: Iterable[str] = ()) -> OpenClassifier:
         model.preprocessing = make_inputs(record.preprocessing)
         return model
     except (OpenRadialError, *DAMAGE) as error:
-        raise BundleError(f"the bundle in {folder} cannot be loaded: {_one_line(error)}") from error
+        raise BundleError(f"the bundle in {folder} cannot be loaded: {first_line(error)}") from error
 
 
 def make_inputs(record: Mapping[str, Any]) -> Inputs:
@@ -67,7 +67,7 @@ def describe(folder: Path | str) -> BundleRecord:
     try:
         sections(record)
     except DAMAGE as error:
-        raise BundleError(f"{folder / RECORD} is not a valid record: {_one_line(error)}") from error
+        raise BundleError(f"{folder / RECORD} is not a valid record: {first_line(error)}") from error
     return record
 
 
@@ -90,7 +90,7 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
         # weights that are stored in half precision or less are loaded as float32
         short = {name: t.float() for name, t in tensors.items() if t.is_floating_point() and t.element_size() < 4}
     except (*Failure, RuntimeError) as error:
-        raise BundleError(f"{folder / WEIGHTS} is not a complete safetensors file ({_one_line(error)})") from error
+        raise BundleError(f"{folder / WEIGHTS} is not a complete safetensors file ({first_line(error)})") from error
     wrong = unusable(tensors | short)
     if wrong is not None:
         raise BundleError(f"the weights of {folder} must be finite, and {wrong}")
@@ -105,7 +105,7 @@ def _check_weights(folder: Path, record: BundleRecord) -> None:
     path, expected = folder / WEIGHTS, record.files[WEIGHTS]
     try:
         size, wanted, digest = path.stat().st_size, int(expected["bytes"]), str(expected["checksum"])
-        unchanged = size == wanted and digest.startswith("sha256:") and file_matches(path, digest)
+        unchanged = size == wanted and digest.startswith("sha256:") and not mismatch(path, digest)
     except OSError as error:
         raise BundleError(f"{path} cannot be read ({error.strerror})") from error
     except DAMAGE as error:
@@ -116,8 +116,3 @@ def _check_weights(folder: Path, record: BundleRecord) -> None:
         )
     if not unchanged:
         raise BundleError(f"{path} is not what was saved: its checksum differs; take another copy of the bundle")
-
-
-def _one_line(error: Exception) -> str:
-    text = str(error).strip().partition("\n")[0]
-    return text if isinstance(error, OpenRadialError) else f"{type(error).__name__}: {text}"

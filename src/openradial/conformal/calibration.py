@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from openradial.conformal.inputs import LabelsLike, check_rate, is_unknown
-from openradial.errors import DataError, DTypeError, HeadError, OptionError, ShapeError, TargetError, listed
+from openradial.errors import DataError, DTypeError, HeadError, OptionError, ShapeError, TargetError, first_line, listed
 
 FORMAT = 1
 DAMAGE = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)  # what bad contents may raise
@@ -347,5 +347,5 @@ def _damage_named(kind: str) -> Iterator[None]:
     try:
         yield
     except DAMAGE as error:
-        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise DataError(f"this {kind} is incomplete or damaged: {reason}; use another copy, or fit again") from error
+        damage = f"incomplete or damaged: {first_line(error)}"
+        raise DataError(f"this {kind} is {damage}; use another copy, or fit again") from error

@@ -261,17 +261,16 @@ class ExportedModel(ABC):
 class OnnxModel(ExportedModel):
     """An ONNX file written by :func:`openradial.export.to_onnx`, run by onnxruntime."""
 
-    def __init__(self, model: Path | str | bytes, *, threads: int = 0) -> None:
+    def __init__(self, path: Path | str) -> None:
         runtime = require("onnxruntime", "onnx", "running an ONNX file")
         options = runtime.SessionOptions()
-        options.log_severity_level, options.intra_op_num_threads = 3, threads
-        given = model if isinstance(model, bytes) else str(_existing(model))
+        options.log_severity_level = 3
+        file = str(_existing(path))
         try:
-            self._session = runtime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+            self._session = runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
             super().__init__(json.loads(self._session.get_modelmeta().custom_metadata_map["openradial"]))
         except Exception as error:  # onnxruntime has its own exception types
-            name = "the exported graph" if isinstance(model, bytes) else str(model)
-            raise _unusable(name, "onnxruntime", error) from error
+            raise _unusable(str(path), "onnxruntime", error) from error
 
     def _run(self, x: Tensor, rate: float | None) -> Arrays:
         given = {INPUTS: x.cpu().numpy()}
@@ -326,5 +325,4 @@ def _existing(path: Path | str) -> Path:
 
 
 def _unusable(name: str, runtime: str, error: Exception) -> ExportError:
-    why = f"it has no {error}" if isinstance(error, KeyError) else first_line(error)
-    return ExportError(f"{name} cannot be run by {runtime} as an export of openradial ({why})")
+    return ExportError(f"{name} cannot be run by {runtime} as an export of openradial ({first_line(error)})")

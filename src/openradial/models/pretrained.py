@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from openradial.data.download import ARCHIVE, Package, Source, fetch, file_matches
+from openradial.data.download import ARCHIVE, Package, Source, fetch, mismatch
 from openradial.errors import OptionError, WeightsError
 from openradial.models.imagenet import DEPTHS, MobileNetV2
 from openradial.models.weights import State, read_state
@@ -100,7 +100,7 @@ def installed_folder(path: str, checksum: str) -> Path | None:
     if spec is None or spec.origin is None:
         return None
     file = Path(spec.origin).parents[1] / path
-    return file.parent if file.is_file() and file_matches(file, checksum) else None
+    return file.parent if file.is_file() and not mismatch(file, checksum) else None
 
 
 class KerasModel(NamedTuple):

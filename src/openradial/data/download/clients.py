@@ -82,7 +82,8 @@ def _package(package: Package, scratch: Path) -> Path:
     archives = [path for path in scratch.iterdir() if path.suffix in (*UNPACKED, ".deb")]
     if run.returncode != 0 or len(archives) != 1:
         raise UnavailableError(f"{program}: {_last_error(run.stderr)}")
-    _check(archives[0], package.archive)
+    if package.archive and (problem := mismatch(archives[0], package.archive)):
+        raise UnavailableError(f"{archives[0].name} {problem}")
     return archives[0]
 
 
@@ -91,12 +92,6 @@ def _last_error(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "err" in line.lower()]
     return (errors or lines or ["it failed without a message"])[-1]
-
-
-def _check(path: Path, expected: str | None) -> None:
-    problem = expected and mismatch(path, expected)
-    if problem:
-        raise UnavailableError(f"{path.name} {problem}")
 
 
 def _take(archive: Path, take: Mapping[str, str], target: Path) -> None:

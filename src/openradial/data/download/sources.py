@@ -73,8 +73,3 @@ def mismatch(path: Path, expected: Checksum, *, unpacked: bool = False) -> str |
     """Return what differs between the checksum of a file and the expected one; None if they are equal."""
     actual = checksum(path, expected.partition(":")[0], unpacked=unpacked)
     return None if actual == expected else f"has {actual}, expected {expected}"
-
-
-def file_matches(path: Path, expected: Checksum) -> bool:
-    """Return whether a file has the checksum."""
-    return mismatch(path, expected) is None
