@@ -265,7 +265,7 @@ def test_no_code_is_loaded_from_a_module_that_the_user_did_not_name(folder, name
             "images are resized 'bilinear, antialiased'",
         ),
         (lambda record: record["preprocessing"].update(size=-8), "size must be a whole number of at least 1"),
-        (lambda record: record["preprocessing"].pop("mean"), "KeyError: 'mean'"),
+        (lambda record: record["preprocessing"].pop("mean"), "it has no 'mean'"),
         (lambda record: record.update(scorers=[]), "the weights hold 'scorers.*belongs to no part"),
         (lambda record: record["files"][WEIGHTS].update(bytes=None), "must be a JSON whole number, got None"),
         (lambda record: record["files"][WEIGHTS].pop("checksum"), "has no 'checksum'"),
