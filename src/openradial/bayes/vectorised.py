@@ -1,6 +1,6 @@
 """Many networks of one architecture in one pass, with ``torch.func.vmap``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial, reduce
 from typing import Any
 
@@ -53,9 +53,7 @@ def _is_refused(network: nn.Module, weights: Mapping[str, Tensor], x: Tensor) ->
 class _FastPooling(TorchFunctionMode):
     """Replaces the pooling of torch, which takes most of the time of a small convolutional network."""
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return (max_pool2d if func is TF.max_pool2d else func)(*args, **(kwargs or {}))
 
 
@@ -64,9 +62,7 @@ class Sizes(TorchFunctionMode):
 
     most = 1
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if isinstance(result, Tensor) and not isinstance(result, nn.Parameter):
             self.most = max(self.most, result.numel())
