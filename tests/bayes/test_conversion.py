@@ -146,8 +146,8 @@ def test_a_part_of_a_network_can_be_bayesian():
 
 def test_layers_made_for_a_kind_are_made_once():
     first, second = (to_bayesian(models.build("gru", 3, channels=2)) for _ in range(2))
-    assert type(first.recurrent.ahead[0]) is type(second.recurrent.ahead[0])
-    assert type(first.recurrent.ahead[0]).__name__ == "BayesRecurrentLayer"
+    assert type(first.layers[0]) is type(second.layers[0])
+    assert type(first.layers[0]).__name__ == "BayesRecurrentLayer"
 
 
 class OwnGRU(nn.GRU):

@@ -42,7 +42,7 @@ SMALL = {
     "efficientnet_lite1": ({}, images(3, 33)),
     "efficientnet_lite2": ({}, images(3, 33)),
     "mobilenetv2": ({}, images(3, 33)),
-    "gru": ({"channels": 3, "hidden": 8, "layers": 2, "bidirectional": True}, sequences),
+    "gru": ({"channels": 3, "hidden": 8, "layers": 2}, sequences),
     "lstm": ({"channels": 3, "hidden": 8}, sequences),
     "text_cnn": ({"vocabulary": 20, "embedding": 6, "filters": 4}, texts),
 }

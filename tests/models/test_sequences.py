@@ -13,8 +13,8 @@ from openradial.models.sequences import in_one_piece
 
 CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}
 recurrent_forms = pytest.mark.parametrize(
-    ("cell", "layers", "bidirectional"),
-    [(cell, layers, both) for cell in CELLS for layers in (1, 2) for both in (False, True)],
+    ("cell", "layers"),
+    [(cell, layers) for cell in CELLS for layers in (1, 2)],
 )
 
 
@@ -22,34 +22,30 @@ def padded(sequences, length, fill=torch.nan):
     return torch.stack([pad(s, [0, 0] * (s.ndim - 1) + [0, length - len(s)], value=fill) for s in sequences])
 
 
-def torch_twin(model, cell, layers, bidirectional):
+def torch_twin(model, cell, layers):
     """PyTorch's own network with the weights of ours."""
-    twin = CELLS[cell](model.channels, 6, layers, batch_first=True, bidirectional=bidirectional).double()
-    for i in range(layers):
-        for ours, suffix in ((model.recurrent.ahead, ""), (model.recurrent.back, "_reverse")):
-            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh") if len(ours) else ():
-                getattr(twin, f"{name}_l{i}{suffix}").data = getattr(ours[i], name).data
+    twin = CELLS[cell](model.channels, 6, layers, batch_first=True).double()
+    for i, layer in enumerate(model.layers):
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            getattr(twin, f"{name}_l{i}").data = getattr(layer, name).data
     return twin
 
 
 @recurrent_forms
-def test_features_equal_the_last_states_of_packed_sequences(cell, layers, bidirectional):
+def test_features_equal_the_last_states_of_packed_sequences(cell, layers):
     torch.manual_seed(0)
-    options = {"cell": cell, "layers": layers, "bidirectional": bidirectional}
-    model = SequenceClassifier(4, channels=3, hidden=6, **options).double().eval()
+    model = SequenceClassifier(4, channels=3, hidden=6, cell=cell, layers=layers).double().eval()
     sequences = [torch.randn(length, 3).double() for length in (5, 1, 7, 3)]
 
-    _, end = torch_twin(model, cell, layers, bidirectional)(pack_sequence(sequences, enforce_sorted=False))
-    states = end[0] if cell == "lstm" else end  # (layers * directions, b, h)
-    expected = torch.cat(list(states[-2:] if bidirectional else states[-1:]), dim=-1)
-
-    torch.testing.assert_close(model.forward_features(padded(sequences, 9)), expected)
+    _, end = torch_twin(model, cell, layers)(pack_sequence(sequences, enforce_sorted=False))
+    states = end[0] if cell == "lstm" else end  # (layers, b, h)
+    torch.testing.assert_close(model.forward_features(padded(sequences, 9)), states[-1])
 
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_seed_gives_the_start_of_pytorchs_own_layer(cell):
     torch.manual_seed(0)
-    ours = SequenceClassifier(4, channels=3, hidden=6, cell=cell).recurrent.ahead[0]
+    ours = SequenceClassifier(4, channels=3, hidden=6, cell=cell).layers[0]
     torch.manual_seed(0)
     theirs = CELLS[cell](3, 6)
     assert torch.equal(ours.weight_ih, theirs.weight_ih_l0)
@@ -59,10 +55,9 @@ def test_a_seed_gives_the_start_of_pytorchs_own_layer(cell):
 @recurrent_forms
 @settings(max_examples=20)
 @given(lengths=st.lists(st.integers(0, 6), min_size=1, max_size=4), more=st.integers(0, 5))
-def test_sequences_depend_on_neither_padding_nor_the_batch(cell, layers, bidirectional, lengths, more):
+def test_sequences_depend_on_neither_padding_nor_the_batch(cell, layers, lengths, more):
     torch.manual_seed(0)
-    options = {"cell": cell, "layers": layers, "bidirectional": bidirectional}
-    model = SequenceClassifier(4, channels=3, hidden=6, **options).double().eval()
+    model = SequenceClassifier(4, channels=3, hidden=6, cell=cell, layers=layers).double().eval()
     sequences = [torch.randn(length, 3).double() for length in lengths]
     alone = torch.cat([model(sequence[None]) for sequence in sequences])
     torch.testing.assert_close(model(padded(sequences, max(lengths) + more)), alone)
@@ -80,7 +75,7 @@ def test_texts_depend_on_neither_padding_nor_the_batch(lengths, more):
 
 def test_gradients_do_not_depend_on_padding():
     torch.manual_seed(0)
-    model = SequenceClassifier(4, channels=3, hidden=6, layers=2, bidirectional=True).double()
+    model = SequenceClassifier(4, channels=3, hidden=6, layers=2).double()
     sequences = [torch.randn(length, 3).double() for length in (4, 2)]
     found = []
     for length in (4, 9):
@@ -91,7 +86,7 @@ def test_gradients_do_not_depend_on_padding():
 
 
 def test_the_features_of_an_empty_sequence_are_zero():
-    model = SequenceClassifier(4, channels=3, bidirectional=True)
+    model = SequenceClassifier(4, channels=3)
     x = torch.randn(2, 5, 3)
     x[1] = torch.nan
     assert model.forward_features(x)[0].any()

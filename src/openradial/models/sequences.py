@@ -17,7 +17,7 @@ class RecurrentLayer(nn.Module):
     """All states of one GRU or LSTM layer: (b, t, c) to (b, t, h).
 
     Parameters, formulas and initialisation are those of ``nn.GRU`` and ``nn.LSTM``, which ``torch.compile`` refuses to
-    trace and whose deeper layers read padding when they run backward.
+    trace.
     """
 
     def __init__(self, inputs: int, hidden: int, cell: Cell) -> None:
@@ -47,45 +47,10 @@ class RecurrentLayer(nn.Module):
         return torch.lstm(x, (start, start), weights, *rest)[0]
 
 
-class Recurrent(nn.Module):
-    """Padded sequences (b, t, c) and their lengths (b,) to the state after the last valid step, (b, d).
-
-    Padding is never read: forward, the state is taken at the last valid step; backward, only the valid part is
-    reversed. An empty sequence gives zeros.
-    """
-
-    def __init__(self, inputs: int, hidden: int, layers: int, cell: Cell, bidirectional: bool, dropout: float) -> None:
-        super().__init__()
-        check_count("hidden", hidden)
-        check_count("layers", layers)
-        check_choice("cell", cell, ("gru", "lstm"))
-        check_dropout(dropout)
-        self.width = hidden * (2 if bidirectional else 1)
-        widths = [inputs] + [self.width] * (layers - 1)
-        self.ahead = nn.ModuleList(RecurrentLayer(width, hidden, cell) for width in widths)
-        self.back = nn.ModuleList(RecurrentLayer(width, hidden, cell) for width in widths if bidirectional)
-        self.drop = nn.Dropout(dropout)
-
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        steps = torch.arange(x.shape[1], device=x.device)  # (t,)
-        inside = steps < lengths[:, None]  # (b, t)
-        reversed_steps = torch.where(inside, lengths[:, None] - 1 - steps, steps)  # (b, t) its own inverse
-        last = (lengths - 1).clamp(min=0)[:, None]  # (b, 1)
-        for i, ahead in enumerate(self.ahead):
-            states = ahead(x)  # (b, t, h)
-            ends = [_take(states, last)]
-            if self.back:
-                backward = self.back[i](_take(x, reversed_steps))
-                ends.append(_take(backward, last))
-                states = torch.cat([states, _take(backward, reversed_steps)], dim=-1)
-            x = self.drop(states)
-        end = torch.cat(ends, dim=-1)[:, 0]  # (b, d)
-        return self.drop(end) * (lengths > 0)[:, None]  # type: ignore[no-any-return]
-
-
 class SequenceClassifier(Network):
     """Float sequences (b, t, channels) to (b, num_classes); shorter ones are padded with steps of NaN.
 
+    The features are the state after the last valid step, so that padding is never read; an empty sequence has zeros.
     A NaN before the end of a sequence is a missing value: it makes the outputs of that sequence NaN, so impute first.
     Initialised as in PyTorch: uniform within 1 / sqrt(hidden).
 
@@ -102,14 +67,19 @@ class SequenceClassifier(Network):
         hidden: int = 64,
         layers: int = 1,
         cell: Cell = "gru",
-        bidirectional: bool = False,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         check_count("channels", channels)
+        check_count("hidden", hidden)
+        check_count("layers", layers)
+        check_choice("cell", cell, ("gru", "lstm"))
+        check_dropout(dropout)
         self.channels = channels
-        self.recurrent = Recurrent(channels, hidden, layers, cell, bidirectional, dropout)
-        self.classifier = nn.Linear(self.recurrent.width, num_classes)
+        widths = [channels] + [hidden] * (layers - 1)
+        self.layers = nn.ModuleList(RecurrentLayer(width, hidden, cell) for width in widths)
+        self.drop = nn.Dropout(dropout)
+        self.classifier = nn.Linear(hidden, num_classes)
 
     def forward_features(self, x: Tensor) -> Tensor:
         if x.ndim != 3 or x.shape[2] != self.channels:
@@ -118,7 +88,11 @@ class SequenceClassifier(Network):
         x = _at_least_one_step(x, torch.nan)
         lengths = _valid_steps(~x.isnan().all(-1))
         inside = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
-        return self.recurrent(x.where(inside[..., None], 0.0), lengths)  # type: ignore[no-any-return]
+        x = x.where(inside[..., None], 0.0)
+        for layer in self.layers:
+            x = self.drop(layer(x))  # (b, t, h)
+        last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, x.shape[2])
+        return x.gather(1, last)[:, 0] * (lengths > 0)[:, None]
 
 
 class TextCNN(Network):
@@ -208,8 +182,3 @@ def in_one_piece(tensors: list[Tensor]) -> list[Tensor]:
     flat = torch.cat([tensor.flatten() for tensor in tensors])
     parts = flat.split_with_sizes([tensor.numel() for tensor in tensors])
     return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
-
-
-def _take(x: Tensor, steps: Tensor) -> Tensor:
-    """``x[i, steps[i, j]]``: (b, t, c) and (b, s) to (b, s, c)."""
-    return x.gather(1, steps[..., None].expand(-1, -1, x.shape[-1]))
