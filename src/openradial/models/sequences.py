@@ -128,8 +128,7 @@ class TextCNN(Network):
         self.drop = nn.Dropout(dropout)
         self.classifier = nn.Linear(filters * len(sizes), num_classes)
 
-    def embed(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return vectors (b, t, d), zero for padding, and lengths (b,)."""
+    def forward_features(self, x: Tensor) -> Tensor:
         if x.ndim != 2:
             raise ShapeError(f"expected token ids of shape (b, t), got {tuple(x.shape)}")
         if x.dtype not in (torch.int64, torch.int32):
@@ -145,11 +144,8 @@ class TextCNN(Network):
                 )
         x = _at_least_one_step(x, 0)
         is_token = x != 0
-        return self.embedding(x) * is_token[..., None], _valid_steps(is_token)
-
-    def forward_features(self, x: Tensor) -> Tensor:
-        vectors, lengths = self.embed(x)
-        pooled = [_largest(layer, vectors.transpose(1, 2), lengths) for layer in self.convolutions]
+        vectors = (self.embedding(x) * is_token[..., None]).transpose(1, 2)  # (b, d, t) zero for padding
+        pooled = [_largest(layer, vectors, _valid_steps(is_token)) for layer in self.convolutions]
         return self.drop(torch.cat(pooled, dim=-1))  # type: ignore[no-any-return]
 
 
