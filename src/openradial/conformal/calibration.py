@@ -215,13 +215,13 @@ class Calibrated:
         """Return the largest score that is accepted at a rate, by default at the rate of the constructor."""
         if self.per_class:
             raise OptionError("there is one threshold for each class: use thresholds() where per_class=True")
-        return self._calibration.groups[0].threshold(self._rate(rate))
+        return self._calibration.groups[0].threshold(self.checked_rate(rate))
 
     def thresholds(self, rate: float | None = None) -> dict[int | str, float]:
         """Return the largest score that is accepted in each class."""
         if self.classes is None:
             raise OptionError("there is one threshold for all classes: use threshold() where per_class=False")
-        asked = self._rate(rate)
+        asked = self.checked_rate(rate)
         limits = [group.threshold(asked) for group in self._calibration.groups]
         return dict(zip(self.classes, limits, strict=True))
 
@@ -309,7 +309,7 @@ class Calibrated:
             raise HeadError(f"{kind} must be fitted first: call {self.fit_call} with held-out known data")
         return self._fitted
 
-    def _rate(self, asked: float | None) -> float:
+    def checked_rate(self, asked: float | None) -> float:
         """Return the rate to decide at; raise where the calibration is too small for it."""
         rate = self._default_rate if asked is None else check_rate(self.rate_name, asked)
         self._calibration.check(rate)

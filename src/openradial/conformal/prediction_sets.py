@@ -53,7 +53,7 @@ class PredictionSets(Calibrated):
         Any rate from 1 / (n + 1) on may be asked for; nothing is fitted again.
         """
         exact = as_distances("distances", distances, self._calibration.width)
-        limits = self._calibration.thresholds(self._rate(error_rate), self._indices(exact.shape[1]))
+        limits = self._calibration.thresholds(self.checked_rate(error_rate), self._indices(exact.shape[1]))
         return in_kind_of(distances, exact <= limits)
 
     def p_values(self, distances: TensorOrArray) -> Any:

@@ -99,7 +99,7 @@ class Rejector(Calibrated):
         return in_kind_of(scores, self._calibration.p_values(exact, indices))
 
     def _rejects(self, scores: Tensor, labels: LabelsLike, asked: float | None) -> Tensor:
-        rate = self._rate(asked)
+        rate = self.checked_rate(asked)
         indices = self._calibration.indices(labels)
         accepted = scores <= self._calibration.thresholds(rate, indices)  # never so for nan
         return ~accepted | (indices < 0)

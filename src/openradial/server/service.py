@@ -60,10 +60,7 @@ class Service:
             return
         if (rejector := self.bundle.rejector) is None:
             raise RequestError(422, "this model has no rejector; leave false_reject_rate out")
-        if rejector.per_class:
-            rejector.thresholds(rate)
-        else:
-            rejector.threshold(rate)
+        rejector.checked_rate(rate)
 
     async def predict(self, request: PredictRequest, disconnected: Callable[[], Awaitable[None]]) -> list[Result]:
         """Return one result per input; remove the request from the queue once ``disconnected`` returns."""
