@@ -118,12 +118,21 @@ def test_many_classes_get_wider_networks():
 def test_colour_images_are_mirrored_and_all_are_moved_unless_the_options_differ():
     def augmentation(channels, **options):
         choice = choose_network(FitOptions("set", **options), pictures(32, channels))
-        return choice.flip, choice.options["test_flip"], choice.shift, choice.cutout
+        views = choice.options["test_flip"], choice.options["test_shift"]
+        return choice.flip, choice.shift, choice.cutout, *views
 
-    assert augmentation(3) == (True, True, 2, 0)
-    assert augmentation(1) == (False, False, 2, 0)
-    assert augmentation(3, flip=False, shift=0, cutout=8) == (False, False, 0, 8)
-    assert augmentation(1, flip=True, shift=4) == (True, True, 4, 0)
+    assert augmentation(3) == (True, 2, 0, True, 1)
+    assert augmentation(1) == (False, 2, 0, False, 1)
+    assert augmentation(3, flip=False, shift=0, cutout=8) == (False, 0, 8, False, 0)
+    assert augmentation(1, flip=True, shift=4) == (True, 4, 0, True, 1)
+
+
+def test_features_are_normalised_for_distances_and_divided_for_logits():
+    divisors = {
+        head: choose_network(FitOptions("set", head=head), pictures(32, 3)).options.get("divisor")
+        for head in ("radial", "cac", "softmax", "doc")
+    }
+    assert divisors == {"radial": None, "cac": None, "softmax": 9.0, "doc": 9.0}
 
 
 def test_the_fast_network_takes_large_steps_on_large_batches():

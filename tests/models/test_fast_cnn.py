@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from openradial import models
-from openradial.errors import ShapeError
+from openradial.errors import OptionError, ShapeError
+from openradial.models.fast_cnn import FeatureScale
 
 
 def images(n=20, channels=3, size=16):
@@ -40,6 +41,35 @@ def test_features_are_those_of_the_image_and_its_mirror_image_in_evaluation_mode
     assert not torch.allclose(one(x), one(x.flip(-1)), atol=1e-3)
     assert torch.allclose(net(x), (one(x) + one(x.flip(-1))) / 2, atol=1e-5)
     assert net.train()(x).shape == (20, 4)
+
+
+def test_features_are_the_mean_over_the_image_and_two_shifts_in_evaluation_mode():
+    torch.manual_seed(0)
+    net, x = models.build("fast_cnn", 4, widths=(8, 8, 8), test_shift=2).eval(), images()
+    one = models.build("fast_cnn", 4, widths=(8, 8, 8))
+    one.load_state_dict(net.state_dict())
+    one.eval()
+    wide = np.pad(x.numpy(), ((0, 0), (0, 0), (2, 2), (2, 2)), mode="reflect")
+    moved = [torch.from_numpy(wide[:, :, i : i + 16, i : i + 16].copy()) for i in (0, 2, 4)]
+    assert torch.equal(moved[1], x)
+    assert torch.allclose(net(x), sum(one(view) for view in moved) / 3, atol=1e-5)
+    assert not torch.allclose(net(x), one(x), atol=1e-4)
+    with pytest.raises(OptionError, match="test_shift must be at most 8, got 9"):
+        models.build("fast_cnn", 4, test_shift=9)
+
+
+def test_normalised_features_have_no_mean_and_a_total_variance_that_bounds_the_curvature():
+    scale, z = FeatureScale(5), torch.randn(200, 5, dtype=torch.float32) * torch.tensor([30.0, 1, 1, 0.1, 0]) + 7
+    made = scale(z).double().numpy()
+    centred = z.double().numpy() - z.double().numpy().mean(0)
+    expected = centred * (2 / 3) / np.sqrt(np.square(centred).sum(1).mean())
+    np.testing.assert_allclose(made, expected, atol=1e-5)
+    # the curvature of the mean squared distance in a row of the classifier's weights
+    assert np.linalg.eigvalsh(2 * made.T @ made / 200).max() <= 8 / 9 + 1e-5
+    for _ in range(200):
+        scale(z)
+    np.testing.assert_allclose(scale.eval()(z).double().numpy(), expected, atol=1e-5)
+    assert torch.equal(scale(z[:1]), scale(z)[:1])  # one input does not depend on the others
 
 
 def test_normalisation_learns_biases_alone_and_small_images_are_refused():

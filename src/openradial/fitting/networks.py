@@ -139,8 +139,8 @@ def _for_images(
         defaults["stem"] = "small"
     if name == FAST:
         usual = LARGE_WIDTHS if size > 32 else GREY_WIDTHS if channels == 1 else FAST_WIDTHS
-        divisor = 36.0 if options.head in ("radial", "cac") else 9.0  # distances, or logits
-        defaults |= {"test_flip": augmentation["flip"], "widths": usual, "divisor": divisor}
+        defaults |= {"test_flip": augmentation["flip"], "test_shift": min(1, augmentation["shift"]), "widths": usual}
+        defaults |= {} if options.head in ("radial", "cac") else {"divisor": 9.0}  # distances, or logits
         defaults |= {"rotations": True} if options.rotations else {}
     merged = _network_options(name, implied, defaults, options)
     return NetworkChoice(name, merged, options.weights, size, channels, **augmentation)
