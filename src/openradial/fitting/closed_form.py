@@ -48,8 +48,9 @@ def fit_closed_form(
     return with_scorers(net, head, recipe, known, seed, weights), left_out
 
 
-def expect(recipe: Recipe, n: int, d: int, k: int, *, is_cross: bool = True) -> tuple[float, float]:
+def expect(recipe: Recipe, shape: Sequence[int], k: int, *, is_cross: bool = True) -> tuple[float, float]:
     """Return about how many multiplications a fit and its baseline take, and how many seconds each takes here."""
+    (n, d), x = shape, torch.ones(512, 512, dtype=torch.float64)
     width, used, references = recipe.random_features or d, min(n, MOST), min(n, REFERENCES)
     rounds, folds = (novelty.FEW_ROUNDS, FEW_FOLDS) if max(width, d) > WIDE else (novelty.ROUNDS, FOLDS)
     left_out = min(novelty.PER_ROUND * n, max(novelty.MOST_ROWS, novelty.SHARE * n) / rounds) + used / FOLDS
@@ -57,7 +58,6 @@ def expect(recipe: Recipe, n: int, d: int, k: int, *, is_cross: bool = True) -> 
     work += (k >= novelty.LEAST_CLASSES) * rounds * cross.work_of(left_out, d, width, references=references)
     references *= recipe.weights[2] > 0
     work += is_cross * folds * cross.work_of(used / folds, d, width, references=references)
-    x = torch.ones(512, 512, dtype=torch.float64)
     return work, timeit.timeit(lambda: x @ x, number=8) / 8 / len(x) ** 3
 
 

@@ -38,7 +38,7 @@ def encode_source(options: FitOptions, source: DataSource) -> tuple[DataSource, 
     n, k, run = len(source.train), len(source.classes), current()
     recipe = closed_form_recipe(source.kind, n, k, **options.recipe_options())
     inputs = n if source.test is None else n + len(source.test)
-    run.begin(inputs, later=math.prod(expect(recipe, n, encoder.num_features, k)))
+    run.begin(inputs, later=math.prod(expect(recipe, (n, encoder.num_features), k)))
     train, kept = _features(encoder, source.train, options.skip_broken)
     test = None if source.test is None else _features(encoder, source.test, options.skip_broken)[0]
     run.begin(0)

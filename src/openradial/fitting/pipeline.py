@@ -219,8 +219,7 @@ def _fit_closed_form(
     if recipe.layers:
         recipe = replace(recipe, layers=(*recipe.layers, *known.layers))
     known = replace(known, workers=(threads := known.threads(recipe)))
-    size = (len(known.z), known.z.shape[1], len(classes))
-    current().begin(*expect(recipe, *size, is_cross=prepared.calibration is None))
+    current().begin(*expect(recipe, known.z.shape, len(classes), is_cross=prepared.calibration is None))
     beside = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,))
     baseline: Future[dict[str, Any]] | None = None
     if options.baseline:  # while one thread solves the head

@@ -61,7 +61,8 @@ def fit_best(
     run, may_repeat = current(), options.calibration != "split"
     run.scope = "before training"  # which takes longer, and is not known yet
     fitted = {"closed-form": fit(source, **solved | {"calibration": "split"} | time_left(), on_start=keep_parts)}
-    run.scope, run.later = "in all", may_repeat * (time.monotonic() - began)
+    run.scope = "in all"
+    run.begin(0, later=may_repeat * (time.monotonic() - began))
     if options.finetune:
         trained = _from_encoder(trained, fitted["closed-form"])
     fitted["gradient"] = fit(source, **_values(trained) | time_left(), on_start=keep_parts)
