@@ -72,25 +72,25 @@ def bar(title: str, total: int | None, *, unit: str = "") -> Iterator[Advance]:
     ...     for _ in range(3):
     ...         advance(1)
     """
-    run, own = current(), Run()
-    own.begin(total or 0)
+    run, alone = current(), Run()
+    alone.begin(total or 0)
     size, digits, name = (1e6, 1, "MB") if unit == "bytes" else (1, 0, unit)
 
     def status() -> str:
-        done, all_of_it = (f"{each / size:,.{digits}f}" for each in (own.done, own.total))
-        amount = f"{done} of {all_of_it} {name}".rstrip() if total else clock(time.monotonic() - own.began)
-        rate = f"{1 / own.pace / size:,.1f} per second" if total and own.pace and unit else ""
+        done, whole = (f"{each / size:,.{digits}f}" for each in (alone.done, alone.total))
+        amount = f"{done} of {whole} {name}".rstrip() if total else clock(time.monotonic() - alone.began)
+        rate = f"{1 / alone.pace / size:,.1f} per second" if total and alone.pace and unit else ""
         if (seconds := run.left()) is not None:
             left = f"about {clock(seconds)} left {run.scope}"
         else:
-            left = "" if (seconds := own.left()) is None else f"{clock(seconds)} left"
+            left = "" if (seconds := alone.left()) is None else f"{clock(seconds)} left"
         return ", ".join(filter(None, (amount, rate, left)))
 
     is_terminal = sys.stderr.isatty() and find_spec("rich")
     with _bar(title, total, status) if is_terminal else _lines(title, run, status) as show:
 
         def advance(amount: int) -> None:
-            for each in (own.advance, run.advance, show):
+            for each in (alone.advance, run.advance, show):
                 each(amount)
 
         yield advance
