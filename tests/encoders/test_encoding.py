@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 from torch import nn
 
+from openradial.data import progress
 from openradial.data.inputs import ImageInputs
 from openradial.encoders import Encoder, FeatureCache, encode, fit_tfidf
 from openradial.errors import DataError
@@ -119,3 +120,13 @@ def test_nothing_gives_no_features(encoder):
     features, kept = encode(encoder, [])
     assert features.shape == (0, 3)
     assert len(kept) == 0
+
+
+def test_inputs_in_the_cache_are_no_work_of_a_run(encoder):
+    arrays, cache = [np.full((4, 4, 3), value, np.uint8) for value in range(40)], FeatureCache(encoder.key)
+    encode(encoder, arrays[:30], cache=cache)
+    with progress.whole_run():
+        run = progress.current()
+        run.begin(len(arrays))
+        encode(encoder, arrays, cache=cache)
+    assert run.total == run.done == 10

@@ -12,6 +12,7 @@ from torch import nn
 
 from openradial import models
 from openradial.bundle import load
+from openradial.data import progress
 from openradial.data.examples import Examples
 from openradial.data.sources import DataSource
 from openradial.errors import DataError, OptionError, TrainingError, WeightsError
@@ -325,3 +326,47 @@ def test_a_trained_network_has_the_accuracy_of_logistic_regression_beside_it(tab
     assert load(root / "model").metadata["measured"]["baseline"]["examples"] == model.report.examples["report"]
     without = quick(root / "t.csv", baseline=False, **options | {"epochs": 1})
     assert without.report.baseline is None
+
+
+@pytest.mark.parametrize(
+    ("options", "classes"),
+    [({}, 6), ({}, 3), ({"calibration": "split"}, 6), ({"random_features": 1_100}, 6), ({"baseline": True}, 6)],
+)
+def test_the_expected_work_of_a_closed_form_is_about_what_is_counted(tmp_path, options, classes):
+    path = write_table(tmp_path / "t.csv", rows=600, classes=classes)
+    with progress.whole_run():
+        run = progress.current()
+        fit(path, label="kind", show_progress=False, **{"baseline": False} | options)
+    assert run.total / 1.5 < run.done < 1.1 * run.total
+
+
+def test_the_work_after_the_epochs_is_counted(tmp_path):
+    path = write_table(tmp_path / "t.csv", rows=600)
+    with progress.whole_run():
+        run = progress.current()
+        quick(path, label="kind", epochs=1, far_axis=False)
+    assert run.total == run.after > 0
+    assert run.total / 1.5 < run.done < 1.5 * run.total
+
+
+def test_with_a_time_limit_no_longer_time_is_shown(tmp_path):
+    path = write_table(tmp_path / "t.csv", rows=240)
+    with progress.whole_run():
+        run = progress.current()
+        fit(path, label="kind", time_limit=10, show_progress=False)
+        run.begin(1, pace=1e9)
+        assert 0 < run.left() <= 600
+
+
+def test_only_the_first_process_shows_stages(tmp_path, monkeypatch):
+    titles, bar = [], progress.bar
+    monkeypatch.setattr(
+        "openradial.fitting.pipeline.bar", lambda title, total: titles.append(title) or bar(title, total)
+    )
+    path = write_table(tmp_path / "t.csv", rows=240)
+    fit(path, label="kind")
+    assert titles == ["reading", "fitting and calibrating"]
+    for name, value in {"MASTER_PORT": "1", "RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    fit(path, label="kind")
+    assert titles == ["reading", "fitting and calibrating"]

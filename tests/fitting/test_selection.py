@@ -9,6 +9,7 @@ from torch import nn
 
 import openradial
 from openradial import models
+from openradial.data import progress
 from openradial.errors import OptionError
 from openradial.fitting import FitOptions, selection
 from openradial.fitting.cross import FeatureSet
@@ -135,3 +136,11 @@ def test_what_cannot_be_fine_tuned_is_refused(photos):
     for options in ({"finetune": True, "head": "softmax"}, {"reset": "closed-form", "random_features": 9}):
         with pytest.raises(OptionError, match="without random features"):
             FitOptions("photos", **options)
+
+
+def test_the_time_left_is_that_before_training_and_then_includes_another_fit():
+    seen = []
+    with progress.whole_run():
+        run = progress.current()
+        fit(epochs=1, on_start=lambda prepared, settings: seen.append((run.scope, run.later > 0)))
+    assert seen == [("before training", False), ("in all", True)]

@@ -8,6 +8,7 @@ from tensorboardX.proto import event_pb2
 from torch import nn
 
 import openradial
+from openradial.data import progress
 from openradial.data.batches import Batches
 from openradial.data.sets.spiral import spiral
 from openradial.errors import MissingError, OptionError, TrainingError
@@ -328,3 +329,20 @@ def test_a_damaged_log_is_named(tmp_path, content):
     (tmp_path / "log.jsonl").write_bytes(content)
     with pytest.raises(TrainingError, match=r"log\.jsonl is damaged .*; delete it and resume again$"):
         Log(tmp_path, epochs=1)
+
+
+def test_the_time_left_counts_all_remaining_epochs_their_validation_and_what_follows(monkeypatch):
+    seen = []
+    with progress.whole_run():
+        run = progress.current()
+        run.after, run.later, begin = 7, 5.0, run.begin
+
+        def record(total, pace, later):
+            seen.append((total, pace > 0, later))
+            begin(total, pace, later)
+
+        monkeypatch.setattr(run, "begin", record)
+        train, validation = batches(90), batches(30, seed=1)
+        fit(small_net(), OBJECTIVE, train, validation, settings=Settings(epochs=3, batch_size=32), show_progress=False)
+    each = len(train.labels) + len(validation.labels)
+    assert seen == [(3 * each + 7, False, 5.0), (2 * each + 7, True, 5.0), (each + 7, True, 5.0), (7, True, 5.0)]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from openradial.data.inputs.base import in_parts
-from openradial.data.progress import bar
+from openradial.data.progress import bar, current
 from openradial.encoders.cache import FeatureCache, Key
 from openradial.encoders.registry import Encoder
 from openradial.errors import DataError
@@ -55,6 +55,7 @@ def encode(
         missing = sorted(first.values(), key=(lambda i: len(str(inputs[i]))) if kind == "texts" and is_raw else None)
         workers = max(1, min(threads, len(missing)))
         batches = in_parts(missing, min(BATCH[kind], math.ceil(len(missing) / workers)))
+        current().total -= len(inputs) - len(missing)  # if this is a stage of a run
         shown = nullcontext(lambda done: None) if quiet else bar("encoding", len(missing), unit=kind)
         with limited_threads(threads // workers), shown as advance:
             new: dict[Key, Tensor] = {}

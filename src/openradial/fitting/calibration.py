@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector, fit_beta
+from openradial.data.progress import current
 from openradial.errors import HeadError, OptionError, ShapeError
 from openradial.functional import safe_beta
 from openradial.heads import Head, RadialHead, SoftmaxHead
@@ -44,7 +45,7 @@ def calibrate(
     if model.layers or not head.is_fitted:
         model.fit_scorers(inputs_of(train), labels_of(train), fits_head=not head.is_fitted)
     if recipe.far_axis and isinstance(head, RadialHead) and _have_rays(train):
-        far = NormScorer().fit_batches(lambda: (x.flatten(1) for x in inputs_of(train)))
+        far = NormScorer().fit_batches(lambda: (x.flatten(1) for x, _ in train))
         model = model.replace(far_axis=far)
     return calibrate_fitted(model, recipe, false_reject_rate, combination, calibration)
 
@@ -124,7 +125,9 @@ def _have_rays(batches: LabelledBatches) -> bool:
 
 def inputs_of(batches: LabelledBatches) -> Iterable[Tensor]:
     """Return the inputs alone."""
-    return (x for x, _ in batches)
+    for x, _ in batches:
+        yield x
+        current().advance(len(x))  # about as long as training on them: scores search neighbours
 
 
 def labels_of(batches: LabelledBatches) -> Tensor:

@@ -1,5 +1,6 @@
 """Fit a classifier in closed form: the features are not trained, the head is solved, all examples calibrate it."""
 
+import timeit
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,15 +10,18 @@ from torch import Tensor, nn
 from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
 from openradial.conformal.calibration import examples_needed
+from openradial.data.progress import current
+from openradial.fitting import baseline, cross, novelty
 from openradial.fitting.calibration import beta_of, fit_combination
 from openradial.fitting.cross import FOLDS, MOST, WIDE, FeatureSet, OutOfFold, assign_folds, cross_fit, reference_rows
 from openradial.fitting.held_out import too_few
 from openradial.fitting.novelty import LeftOut, leave_classes_out
 from openradial.fitting.report import Decided
 from openradial.heads import ClosedFormRadialHead, Head
-from openradial.recipe import OUTPUTS, Recipe
+from openradial.recipe import OUTPUTS, REFERENCES, Recipe
 from openradial.scorers import MahalanobisScorer, NeighbourScorer, NormScorer
 
+SEARCH = 10  # solutions of the head that take as long as the choice of its penalty
 FEW_FOLDS = 5  # with wide features, where solving again takes long
 
 
@@ -35,12 +39,26 @@ def fit_closed_form(
     Without time for that, the defaults are used.
     """
     head = recipe.make_closed_form_head(classes, known.z.shape[1], seed).fit(known.z, known.y, known.weights)
+    current().advance(cross.work_of(len(known.z), 0, head.sums.statistics.num_features, solutions=SEARCH))
     left_out, weights = leave_classes_out(head, recipe, known, seed) if has_time() else None, recipe.weights
     head.score = recipe.score
     if left_out is not None and recipe.layers:
         choice = left_out.choose(recipe.score, weights)
         head.score, weights, left_out = choice.score, choice.weights, left_out.select(choice)
     return with_scorers(net, head, recipe, known, seed, weights), left_out
+
+
+def expect(recipe: Recipe, shape: Sequence[int], k: int, *, is_cross: bool = True) -> tuple[float, float]:
+    """Return about how many multiplications a fit and its baseline take, and how many seconds each takes here."""
+    (n, d), x = shape, torch.ones(512, 512, dtype=torch.float64)
+    width, used, references = recipe.random_features or d, min(n, MOST), min(n, REFERENCES)
+    rounds, folds = (novelty.FEW_ROUNDS, FEW_FOLDS) if max(width, d) > WIDE else (novelty.ROUNDS, FOLDS)
+    left_out = min(novelty.PER_ROUND * n, max(novelty.MOST_ROWS, novelty.SHARE * n) / rounds) + used / FOLDS
+    work = cross.work_of(n, 0, width, solutions=SEARCH) + baseline.work_of(n * d * k, is_cross)
+    work += (k >= novelty.LEAST_CLASSES) * rounds * cross.work_of(left_out, d, width, references=references)
+    references *= recipe.weights[2] > 0
+    work += is_cross * folds * cross.work_of(used / folds, d, width, references=references)
+    return work, timeit.timeit(lambda: x @ x, number=8) / 8 / len(x) ** 3
 
 
 def with_scorers(

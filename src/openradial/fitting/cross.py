@@ -14,6 +14,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from openradial.data.progress import current
 from openradial.fitting.calibration import LabelledBatches
 from openradial.heads import ClosedFormRadialHead
 from openradial.heads.radial import projection
@@ -159,7 +160,11 @@ def cross_fit(
 
     workers = known.workers or torch.get_num_threads()  # a fold each uses cores better than all of them for one fold
     with limited_threads(1), ThreadPoolExecutor(workers) as pool:
-        parts = list((map if workers == 1 else pool.map)(score_fold, range(len(masks))))
+        parts, size = [], (z.shape[1], head.sums.statistics.num_features)
+        has_search = any(isinstance(scorer, NeighbourScorer) for _, scorer in scorers)
+        for part in (map if workers == 1 else pool.map)(score_fold, range(len(masks))):
+            parts.append(part)
+            current().advance(work_of(len(part[0]), *size, references=has_search * min(len(z), REFERENCES)))
     rows, *columns, outside = (torch.cat(column) for column in zip(*parts, strict=True))
     back = rows.argsort(stable=True)
     rows, folds, nearest, distances, scores, projections = rows[back], *(column[back] for column in columns)
@@ -191,6 +196,11 @@ def _without(
         return kind(**settings).fit(z[rest], known.y[rest]).unknown_score(z[here])
 
     return score
+
+
+def work_of(rows: float, d: int, width: int, *, references: int = 0, solutions: int = 1) -> float:
+    """Return about how many multiplications sums, solutions of the head and scores of rows of d features take."""
+    return rows * (width**2 + d**2 + references * d) + solutions * width**3 + 3 * d**3
 
 
 def reference_rows(count: int, seed: int = 0) -> Tensor:

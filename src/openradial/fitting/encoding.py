@@ -1,5 +1,6 @@
 """Encode a source of images or texts, so that the closed-form head is fitted to features."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,15 @@ from torch import Tensor
 from openradial import encoders
 from openradial.data.examples import Examples
 from openradial.data.near_duplicates import near_duplicate_groups
+from openradial.data.progress import current
 from openradial.data.readers.folder import ImageFolder
 from openradial.data.readers.tables import Table
 from openradial.data.sources import Data, DataSource, indices, subset
 from openradial.encoders import Encoder, FeatureCache
 from openradial.errors import DataError, FetchError, MissingError, OptionError
+from openradial.fitting.closed_form import expect
 from openradial.fitting.options import FitOptions
+from openradial.recipe import closed_form_recipe
 
 LEAST_SIDE = 40  # pixels of photographs; smaller images are drawings and digits, for which a network is trained
 KINDS = ("images", "texts")
@@ -31,8 +35,13 @@ def encode_source(options: FitOptions, source: DataSource) -> tuple[DataSource, 
     encoder, notes = _choose(options, source)
     if encoder is None:
         return source, None, notes
+    n, k, run = len(source.train), len(source.classes), current()
+    recipe = closed_form_recipe(source.kind, n, k, **options.recipe_options())
+    inputs = n if source.test is None else n + len(source.test)
+    run.begin(inputs, later=math.prod(expect(recipe, (n, encoder.num_features), k)))
     train, kept = _features(encoder, source.train, options.skip_broken)
     test = None if source.test is None else _features(encoder, source.test, options.skip_broken)[0]
+    run.begin(0)
     notes += broken_notes(source, train, test)
     groups = None
     if options.near_duplicates:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
+from contextvars import Context, copy_context
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from openradial.classifier import OpenClassifier
 from openradial.conformal.calibration import examples_needed
 from openradial.data.batches import BatchOptions
 from openradial.data.examples import Examples
-from openradial.data.progress import bar
+from openradial.data.progress import bar, current, whole_run
 from openradial.data.readers.table_files import TABLES, ending_of
 from openradial.data.sources import DataSource
 from openradial.encoders import Encoder
@@ -27,7 +28,7 @@ from openradial.errors import OptionError, TrainingError, located, require
 from openradial.files import writable
 from openradial.fitting.baseline import fit_baseline
 from openradial.fitting.calibration import LabelledBatches, calibrate, calibrate_fitted
-from openradial.fitting.closed_form import calibrate_cross, fit_closed_form, selected_values
+from openradial.fitting.closed_form import calibrate_cross, expect, fit_closed_form, selected_values
 from openradial.fitting.columns import choose_text, reading_options
 from openradial.fitting.cross import FeatureSet
 from openradial.fitting.encoding import encode_source
@@ -57,6 +58,7 @@ class StoppedError(TrainingError):
     """Training was asked to stop; a checkpoint was written."""
 
 
+@whole_run()
 def fit(
     data: FitData,
     *,
@@ -102,9 +104,9 @@ def fit(
         if not isinstance(value, bool):  # a text from a file would count as true
             raise OptionError(f"{name} must be true or false, got {value!r}")
     wanted = FitOptions.from_mapping({"data": name_of(data), **options})
-    stage = partial(bar, total=None) if show_progress else nullcontext
     is_table = isinstance(data, str | Path) and ending_of(Path(data)) in TABLES  # others have their own bars
-    with stage("reading") if is_table else nullcontext():
+    show_progress = show_progress and is_first_process()
+    with bar("reading", None) if is_table and show_progress else nullcontext():
         source = as_source(data, wanted.label, wanted.text, **reading_options(wanted))
     rate, n = wanted.false_reject_rate, len(source.train)
     if rate != "auto" and n < examples_needed(rate):  # before anything is encoded or fitted
@@ -129,7 +131,7 @@ def _fit(
     source: DataSource, wanted: FitOptions, began: float, folder: Path | None, on_start: Any, run: Any, training: Any
 ) -> OpenClassifier:
     """Fit in closed form or by training; ``run`` and ``training`` are options of Devices and of training.fit."""
-    deadline = None if wanted.time_limit is None else began + 60 * wanted.time_limit
+    current().deadline = deadline = None if wanted.time_limit is None else began + 60 * wanted.time_limit
     stage = partial(bar, total=None) if training["show_progress"] else nullcontext
     with located(source.name) if Path(source.name).exists() else nullcontext():
         source = choose_text(wanted, source)
@@ -163,6 +165,7 @@ def _fit(
     facts = _json(facts | {"examples": prepared.counts()})
     if training["resume"] and checkpoints is not None:
         _check_same_run(checkpoints, facts)
+    current().after = sum(prepared.counts().values()) - len(prepared.train) + len(prepared.references)
     history = train(
         net,
         recipe.make_objective(head, weight),
@@ -187,7 +190,7 @@ def _fit(
             ended = f"ended training after {len(history.records)} of {settings.epochs} epochs; there is no baseline"
             values["notes"] = (f"{history.stopped_by} {ended}",)
         elif wanted.baseline:
-            values = _baseline(prepared, nn.Flatten(), None, wanted.seed)
+            values = Context().run(_baseline, prepared, nn.Flatten(), None, wanted.seed)  # work of another kind
         model.report = _measured(model, prepared, began, **values)
     trained = {"epochs": len(history.records), "settings": settings.as_dict()}
     model.metadata = _metadata(wanted, prepared, recipe, model.report, trained)
@@ -216,6 +219,7 @@ def _fit_closed_form(
     if recipe.layers:
         recipe = replace(recipe, layers=(*recipe.layers, *known.layers))
     known = replace(known, workers=(threads := known.threads(recipe)))
+    current().begin(*expect(recipe, known.z.shape, len(classes), is_cross=prepared.calibration is None))
     beside = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,))
     baseline: Future[dict[str, Any]] | None = None
     if options.baseline:  # while one thread solves the head
@@ -224,7 +228,7 @@ def _fit_closed_form(
     def has_time_to_leave_out() -> bool:  # called when the head is fitted
         nonlocal baseline
         if options.baseline and deadline is None:  # beside the folds, which do not keep all cores busy
-            baseline = beside.submit(_baseline, prepared, net, known, seed)
+            baseline = beside.submit(copy_context().run, _baseline, prepared, net, known, seed)
             torch.set_num_threads(max(1, threads - 1))  # threads that wait for each other need a core each
         return has_time("leaving known classes out, so the detection of novel ones is not estimated")
 

@@ -12,6 +12,7 @@ from openradial.classifier import OpenClassifier
 from openradial.conformal import FalseRejectReport
 from openradial.conformal.calibration import examples_needed
 from openradial.conformal.risk import binomial_interval
+from openradial.data.progress import current
 from openradial.errors import listed
 from openradial.fitting.calibration import LabelledBatches
 from openradial.metrics import auroc
@@ -124,6 +125,7 @@ def decide(classifier: OpenClassifier, batches: LabelledBatches) -> Decided:
     for x, y in batches:
         result = classifier.decide(x)
         parts.append((y, result.labels, result.nearest, result.unknown_score))
+        current().advance(len(y))
     return Decided(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 

@@ -9,6 +9,7 @@ import torch
 
 from openradial.classifier import OpenClassifier
 from openradial.data.inputs import ImageInputs
+from openradial.data.progress import current
 from openradial.data.sources import DataSource
 from openradial.errors import OptionError
 from openradial.fitting.options import FitOptions
@@ -57,7 +58,11 @@ def fit_best(
         left = 0.0 if options.time_limit is None else options.time_limit - (time.monotonic() - began) / 60
         return {} if options.time_limit is None else {"time_limit": max(left, 1e-3)}
 
+    run, may_repeat = current(), options.calibration != "split"
+    run.scope = "before training"  # which takes longer, and is not known yet
     fitted = {"closed-form": fit(source, **solved | {"calibration": "split"} | time_left(), on_start=keep_parts)}
+    run.scope = "in all"
+    run.begin(0, later=may_repeat * (time.monotonic() - began))
     if options.finetune:
         trained = _from_encoder(trained, fitted["closed-form"])
     fitted["gradient"] = fit(source, **_values(trained) | time_left(), on_start=keep_parts)
@@ -65,7 +70,7 @@ def fit_best(
     assert torch.equal(*(part.combination.labels for part in parts))  # type: ignore[union-attr]
     best = max(accuracy, key=accuracy.__getitem__)  # closed form wins a tie: it is faster
     model = fitted[best]
-    if best == "closed-form" and options.calibration != "split":
+    if best == "closed-form" and may_repeat:
         model = fit(source, **solved | time_left())
     shown = {"closed-form": "frozen", "gradient": "fine-tuned"} if options.finetune else {name: name for name in fitted}
     shares = ", ".join(f"{shown[method]} {100 * accuracy[method]:.1f} %" for method in accuracy)

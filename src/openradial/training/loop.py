@@ -47,6 +47,7 @@ class History:
     finished: bool
 
 
+@progress.whole_run()
 def fit(
     net: nn.Module,
     objective: ObjectiveLike,
@@ -87,6 +88,8 @@ def fit(
     log = Log(folder if devices.is_main else None, run.position.epoch, tensorboard=tensorboard)
     with stop_on_signals() as requests, run.threads:
         run.run(requests, log, report)
+    shown = progress.current()
+    shown.begin(shown.after, shown.pace, shown.later)
     log.close()
     return History(log.records, run.position.best_epoch, run.stopped_by, run.finished)
 
@@ -212,12 +215,12 @@ class _Run:
             for layer in self.model.modules():
                 if isinstance(layer, nn.modules.batchnorm._BatchNorm):
                     layer.eval()
-        title = f"epoch {self.position.epoch + 1}/{self.settings.epochs}"
-        if self.seconds:
-            left = self.settings.epochs - self.position.epoch
-            title += f", {progress.clock(self.seconds * left)} left for all"
-        with self._bar(title, self.train) as advance:
-            advance(int(self.position.sums[0]) * self.devices.world_size)
+        done, run = int(self.position.sums[0]) * self.devices.world_size, progress.current()
+        each = len(self.train.labels) + (0 if self.validation is None else len(self.validation.labels))
+        with self._bar(f"epoch {self.position.epoch + 1} of {self.settings.epochs}", self.train) as advance:
+            advance(done)
+            total = each * (self.settings.epochs - self.position.epoch) - done + run.after
+            run.begin(total, self.seconds / each, run.later)
             for x, y in self.train.epoch(self.position.epoch, start_batch=self.position.batch):
                 self._step(x, y)
                 advance(len(y) * self.devices.world_size)
