@@ -10,6 +10,7 @@ from threading import Event, Thread
 
 FIRST, PAUSE = 2.0, 10.0  # seconds until the first line, and between two
 PRIOR = 0.05  # share of a stage for which its expected seconds count as if they were measured
+WIDE = 110  # columns of a terminal that have room for a long bar and the rate
 Advance = Callable[[int], None]
 
 
@@ -76,10 +77,10 @@ def bar(title: str, total: int | None, *, unit: str = "") -> Iterator[Advance]:
     alone.begin(total or 0)
     size, digits, name = (1e6, 1, "MB") if unit == "bytes" else (1, 0, unit)
 
-    def status() -> str:
+    def status(has_room: bool = True) -> str:
         done, whole = (f"{each / size:,.{digits}f}" for each in (alone.done, alone.total))
         amount = f"{done} of {whole} {name}".rstrip() if total else clock(time.monotonic() - alone.began)
-        rate = f"{1 / alone.pace / size:,.1f} per second" if total and alone.pace and unit else ""
+        rate = f"{1 / alone.pace / size:,.1f} per second" if has_room and total and alone.pace and unit else ""
         if (seconds := run.left()) is not None:
             left = f"about {clock(seconds)} left {run.scope}"
         else:
@@ -107,17 +108,19 @@ def clock(seconds: float) -> str:
 
 
 @contextmanager
-def _bar(title: str, total: int | None, status: Callable[[], str]) -> Iterator[Advance]:
+def _bar(title: str, total: int | None, status: Callable[[bool], str]) -> Iterator[Advance]:
     from rich import progress
     from rich.console import Console
     from rich.text import Text
 
     class Status(progress.ProgressColumn):
         def render(self, task: progress.Task) -> Text:
-            return Text(status())
+            return Text(status(has_room))
 
-    columns = (progress.TextColumn("{task.description}"), progress.BarColumn(20), Status())
-    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+    console = Console(stderr=True)
+    has_room = console.width >= WIDE
+    columns = (progress.TextColumn("{task.description}"), progress.BarColumn(20 if has_room else 6), Status())
+    with progress.Progress(*columns, console=console, transient=True) as shown:
         task = shown.add_task(title, total=total)
         yield lambda amount: shown.advance(task, amount)
 
