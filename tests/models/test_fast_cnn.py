@@ -43,17 +43,20 @@ def test_features_are_those_of_the_image_and_its_mirror_image_in_evaluation_mode
     assert net.train()(x).shape == (20, 4)
 
 
-def test_features_are_the_mean_over_the_image_and_two_shifts_in_evaluation_mode():
+@pytest.mark.parametrize("test_flip", [False, True])
+def test_features_are_the_mean_over_two_shifted_views_in_evaluation_mode(test_flip):
     torch.manual_seed(0)
-    net, x = models.build("fast_cnn", 4, widths=(8, 8, 8), test_shift=2).eval(), images()
-    one = models.build("fast_cnn", 4, widths=(8, 8, 8))
+    net = models.build("fast_cnn", 4, widths=(8, 8, 8), test_flip=test_flip, test_shift=2).eval()
+    one, x = models.build("fast_cnn", 4, widths=(8, 8, 8)), images()
     one.load_state_dict(net.state_dict())
     one.eval()
-    wide = np.pad(x.numpy(), ((0, 0), (0, 0), (2, 2), (2, 2)), mode="reflect")
-    moved = [torch.from_numpy(wide[:, :, i : i + 16, i : i + 16].copy()) for i in (0, 2, 4)]
-    assert torch.equal(moved[1], x)
-    assert torch.allclose(net(x), sum(one(view) for view in moved) / 3, atol=1e-5)
+    views = [x.numpy(), x.numpy()[..., ::-1] if test_flip else x.numpy()]
+    wide = [np.pad(view, ((0, 0), (0, 0), (2, 2), (2, 2)), mode="reflect") for view in views]
+    first, second = wide[0][:, :, :16, :16].copy(), wide[1][:, :, 4:, 4:].copy()
+    expected = (one(torch.from_numpy(first)) + one(torch.from_numpy(second))) / 2
+    assert torch.allclose(net(x), expected, atol=1e-5)
     assert not torch.allclose(net(x), one(x), atol=1e-4)
+    assert torch.equal(net.train()(x), one.train()(x))
     with pytest.raises(OptionError, match="test_shift must be at most 8, got 9"):
         models.build("fast_cnn", 4, test_shift=9)
 

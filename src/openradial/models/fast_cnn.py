@@ -71,8 +71,8 @@ class FastCNN(Network):
         divisor: of the features; None normalises them by :class:`FeatureScale`, for losses of distances. Cross-entropy
             learns well with 9.
         test_flip: in evaluation mode, use the mean of the features of an image and its mirror image.
-        test_shift: in evaluation mode, use the mean of the features of an image and of it moved by so many pixels along
-            one diagonal, in both directions; with ``test_flip`` so for the mirror image.
+        test_shift: in evaluation mode, move the image by so many pixels to the lower right, and its mirror image to the
+            upper left; without ``test_flip`` use the mean of the features of the image moved to both.
         rotations: in training mode, return four outputs per class: ``4 k + t`` for class k in images that are turned
             by t quarters. In evaluation mode, look at the image in all four turns; the features are those of the four,
             and the output of a class is the mean of its four.
@@ -124,14 +124,13 @@ class FastCNN(Network):
         return self.classifier(z)  # type: ignore[no-any-return]
 
     def _features(self, x: Tensor) -> Tensor:
-        if self.training:
+        if self.training or not (self.test_flip or self.test_shift):
             return self._view(x)
-        views, n = [x, x.flip(-1)] if self.test_flip else [x], self.test_shift
+        views, n, (height, width) = [x, x.flip(-1) if self.test_flip else x], self.test_shift, x.shape[2:]
         if n:
             wide = [TF.pad(view, (n, n, n, n), mode="reflect") for view in views]
-            height, width = x.shape[2:]
-            views += [view[:, :, i : i + height, i : i + width] for view in wide for i in (0, 2 * n)]
-        return torch.stack([self._view(view) for view in views]).mean(0)
+            views = [view[:, :, i : i + height, i : i + width] for view, i in zip(wide, (0, 2 * n), strict=True)]
+        return (self._view(views[0]) + self._view(views[1])) / 2
 
     def _view(self, x: Tensor) -> Tensor:
         z: Tensor = self.groups(TF.gelu(self.whiten(x))).amax((2, 3))
