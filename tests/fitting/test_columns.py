@@ -21,7 +21,7 @@ def rows_of(count=150, seed=0):
     random = np.random.default_rng(seed)
     for i in range(count):
         day = date(2024, 1, 1) + timedelta(days=int(random.integers(300)))
-        comment = f"sent by letter {i}"
+        comment = f"sent by {random.choice(['letter', 'mail', 'phone', 'fax'])} {i}"
         yield [f"C{i}", day, comment, "north", f"0{i % 3}123", f"{random.normal(4 * (i % 3), 0.5):.3f}", f"c{i % 3}"]
 
 

@@ -116,13 +116,12 @@ def random_inputs(inputs: Inputs, count: int = SAMPLES) -> Tensor:
         x = torch.randint(256, shape, dtype=torch.uint8, generator=generator)
         x[0], x[1] = 0, 255
         return x
-    tokens = torch.randint(1, texts.num_tokens, (count, 12), generator=generator) if texts else None
-    if tokens is not None and not isinstance(inputs, TableInputs):
-        return tokens
     x = torch.randn([count, columns] if texts else shape, generator=generator)
     if len(shape) == 2 and count > 3:  # not for sequences, which end at the first NaN
         x[0], x[1], x[2] = torch.nan, 1e4, -1e4
-    return x if tokens is None else torch.cat([x, tokens], 1)
+    if texts is None:
+        return x
+    return torch.cat([x, torch.randint(1, texts.num_tokens, (count, 12), generator=generator)], 1).to(inputs.dtype)
 
 
 def text_inputs(inputs: Inputs) -> tuple[TextInputs | TokenInputs | None, int]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from openradial.data.examples import Examples
-from openradial.data.inputs import TableInputs
+from openradial.data.inputs import Inputs, TableInputs
 from openradial.data.readers.columns import word_column
 from openradial.data.readers.tables import Table
 from openradial.data.readers.texts import COLUMN
@@ -18,7 +18,7 @@ from openradial.encoders.networks import MixedEncoder
 from openradial.errors import OptionError, listed
 from openradial.fitting.encoding import encode_source
 from openradial.fitting.options import FitOptions
-from openradial.heads.ridge import RidgePath, alphas, squared_errors
+from openradial.heads.ridge import best_alpha
 from openradial.scorers.statistics import ClassStatistics
 
 RATIOS = (0.5, 1.0, 2.0)  # of the spread of the text to that of the other columns
@@ -34,37 +34,32 @@ class ColumnTexts(NamedTuple):
     notes: tuple[str, ...]
 
 
-def encode_texts(options: FitOptions, source: DataSource, inputs: TableInputs, train: Examples) -> ColumnTexts | None:
+def encode_texts(options: FitOptions, source: DataSource, inputs: Inputs, train: Examples) -> ColumnTexts | None:
     """Encode the free text of a table, if it has any; ``train`` are the indices and labels of the training rows."""
-    if not inputs.encoder.texts:
+    if not isinstance(inputs, TableInputs) or not inputs.encoder.texts:
         if options.encoder == "auto":
             return None
         message = f"{source.name} has no column of free text for the encoder {options.encoder}"
         raise OptionError(f"{message}; name the column of texts with text (--text), or leave the encoder out")
-
-    def as_texts(table: Table) -> Table:
-        return replace(table, columns={COLUMN: word_column(inputs.encoder.join_texts(table))})
-
-    assert isinstance(source.train, Table)
-    held_out = as_texts(source.test) if isinstance(source.test, Table) else None
-    texts = DataSource(source.name, "texts", as_texts(source.train), held_out, text=COLUMN)
-    encoded, encoder, notes = encode_source(options, texts)
+    tables = [table for table in (source.train, source.test) if isinstance(table, Table)]
+    texts = [replace(table, columns={COLUMN: word_column(inputs.encoder.join_texts(table))}) for table in tables]
+    as_texts = DataSource(source.name, "texts", texts[0], texts[1] if texts[1:] else None, text=COLUMN)
+    encoded, encoder, notes = encode_source(options, as_texts)
     assert encoder is not None
     assert isinstance(encoded.train, Examples)
-    columns = inputs.encoder.apply(source.train.select(train.inputs), novel="unknown").inputs
+    columns = inputs.encoder.apply(tables[0].select(train.inputs), novel="unknown").inputs
     weight = choose_weight(columns, encoded.train.inputs[train.inputs], train.labels)
-    both = replace(inputs, tokens=encoder.inputs)  # type: ignore[arg-type]  # an encoder of texts takes tokens
-    beside = replace(encoder, net=MixedEncoder(encoder.net, columns.shape[1], weight), inputs=both)
     test = weight * encoded.test.inputs if isinstance(encoded.test, Examples) else None
-    note = f"free text is encoded by {encoder.name}: {listed(inputs.encoder.texts)}"
-    return ColumnTexts(beside, weight * encoded.train.inputs, test, (note, *notes))
+    notes = (f"free text is encoded by {encoder.name}: {listed(inputs.encoder.texts)}", *notes)
+    net, inputs = MixedEncoder(encoder.net, columns.shape[1], weight), replace(inputs, tokens=encoder.inputs)  # type: ignore[arg-type]
+    return ColumnTexts(replace(encoder, net=net, inputs=inputs), weight * encoded.train.inputs, test, notes)
 
 
 def choose_weight(columns: Tensor, z: Tensor, y: Tensor) -> float:
     """Return the weight of the features of texts ``(n, d)`` beside other columns ``(n, m)``.
 
-    With a ratio of 1 both have the same variance in all. Of three ratios, the one is chosen with the smallest
-    leave-one-out error of ridge regression on at most 2,000 rows.
+    With a ratio of 1 both have the same variance in all. Of three ratios, ridge regression on at most 2,000 rows
+    chooses the one with the smallest leave-one-out error.
     """
     spread, unit = (float((x.double() - x.double().mean(0)).square().sum()) for x in (columns, z))
     if not (spread and unit):  # no other columns, or all rows are equal
@@ -74,10 +69,6 @@ def choose_weight(columns: Tensor, z: Tensor, y: Tensor) -> float:
 
     def error(weight: float) -> float:
         both = torch.cat([columns[rows], weight * z[rows]], 1).double()
-        statistics = ClassStatistics.of(both, labels, len(classes))
-        path = RidgePath.of(statistics, both - statistics.mean)
-        projected = path.project(both)
-        outputs = (path.leave_one_out(projected, labels, alpha) for alpha in alphas(statistics))
-        return min(float(squared_errors(each, labels).mean()) for each in outputs)
+        return best_alpha(ClassStatistics.of(both, labels, len(classes)), both, labels, is_all=True)[0]
 
     return min((ratio * math.sqrt(spread / unit) for ratio in RATIOS), key=error)

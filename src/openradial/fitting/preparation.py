@@ -117,10 +117,9 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
     else:
         parts = hold_out(known, rate, has_test_data=has_test, seed=options.seed, groups=groups)
     inputs, network = _inputs(options, source, subset(source.train, parts.train), network)
-    texts = None
+    texts = encode_texts(options, source, inputs, parts.train) if method == "closed-form" else None
     if method == "closed-form":
         network = NetworkChoice("features")
-        texts = encode_texts(options, source, inputs, parts.train) if isinstance(inputs, TableInputs) else None
 
     def part(data: Data, which: Examples) -> Encoded:
         selected = subset(data, which)
