@@ -38,8 +38,8 @@ class FitOptions:
         novel: names of novel classes; the others are known.
         model: a network by name, or ``package.module:factory``; ``"auto"`` chooses one.
         encoder: a frozen encoder by name, see :func:`openradial.encoders.names`; ``"auto"`` chooses one for texts, also
-            in a table, and for photographs of at least 40 pixels in files. Others are ``hf:NAME``, ``sentence-transformers:NAME``,
-            ``timm:NAME``, ``onnx:FILE`` and ``package.module:factory``.
+            in a table, and for photographs of at least 40 pixels in files. Others are ``hf:NAME``,
+            ``sentence-transformers:NAME``, ``timm:NAME``, ``onnx:FILE`` and ``package.module:factory``.
         embeddings: a file of features computed elsewhere (NPY, NPZ, Parquet), one row for each row of the table, which
             then gives only the labels and groups.
         weights: ``"imagenet"`` or a file of weights to start from; None follows from the network.
