@@ -76,6 +76,7 @@ bench: $(READY)  ## measure speed; results go to benchmarks/results (with TINY=p
 	$(BIN)/python -m benchmarks.estimator
 	$(BIN)/python -m benchmarks.closed_form
 	$(BIN)/python -m benchmarks.table_columns
+	$(BIN)/python -m benchmarks.mixed_tables
 	$(BIN)/python -m benchmarks.service
 
 PAPER_OUT := reproduction

@@ -159,7 +159,6 @@ def test_columns_that_are_left_out_are_noted_with_the_way_back():
         "numeric (--numeric id) or categorical (--categorical id) uses it",
         "column 'code' is left out: 200 different values in 200 rows look like identifiers; "
         "categorical (--categorical code) uses it",
-        "column 'note' holds free text: its words are hashed; --text note uses it alone, and better",
     ]
     assert describe_types(types) == (
         "number: x; free text: note; left out: id (identifier), code (identifier), one (constant), none (constant)"

@@ -1,7 +1,6 @@
 import json
 import re
 from datetime import date
-from zlib import crc32
 
 import numpy as np
 import pytest
@@ -11,9 +10,9 @@ from hypothesis import strategies as st
 
 from openradial.data.column_types import infer_types
 from openradial.data.inputs import TableInputs
-from openradial.data.readers.columns import Numbers, Words, word_column
+from openradial.data.readers.columns import Numbers, Words
 from openradial.data.readers.tables import Table, read_table
-from openradial.data.table_encoder import DateFeature, TableEncoder, TextFeature
+from openradial.data.table_encoder import DateFeature, TableEncoder
 from openradial.errors import DataError, OptionError
 
 
@@ -322,30 +321,19 @@ def test_the_largest_numbers_have_a_finite_mean_and_deviation():
     assert encoded(table(a=numbers(*[1e150, -1e150] * 500))).isfinite().all()
 
 
-def test_words_of_free_text_are_hashed_with_a_sign_and_the_row_is_scaled():
-    feature = TextFeature("note", num_inputs=8, length=3.0)
-    column = word_column(["card lost, card!", None, "...", "Card lost card"])
-    encoded = feature.encode(column)
-    expected = np.zeros(8)
-    for word in ("card", "lost", "card"):
-        code = crc32(word.encode())
-        expected[code // 2 % 8] += 1 if code % 2 == 0 else -1
-    np.testing.assert_allclose(encoded[0], 3 * expected / np.linalg.norm(expected), rtol=1e-6)
-    np.testing.assert_array_equal(encoded[3], encoded[0])
-    assert not encoded[1:3].any()  # missing, and without words
-    assert encoded.dtype == np.float32
-    assert len(feature.inputs) == 8
-
-
-def test_free_text_is_encoded_and_saved(tmp_path):
+def test_free_text_is_joined_the_shortest_column_first_and_is_no_input(tmp_path):
     rows = "".join(
-        f"{i % 7 + 0.5},the {'red' if i % 2 else 'blue'} card number {i} is lost,{'ab'[i % 2]}\n" for i in range(60)
+        f"the card with the number {i} was lost on the way,{i % 7 + 0.5},{'' if i == 1 else f'lost card {i}'},"
+        f"{'ab'[i % 2]}\n"
+        for i in range(60)
     )
-    (tmp_path / "t.csv").write_text("x,note,kind\n" + rows)
+    (tmp_path / "t.csv").write_text("body,x,title,kind\n" + rows)
     table = read_table(tmp_path / "t.csv", label="kind")
-    types = infer_types(table.columns)
-    assert types["note"] == "free text"
-    encoder = TableEncoder.fit(table, types=types)
+    encoder = TableEncoder.fit(table, types=infer_types(table.columns))
+    assert (encoder.columns, encoder.texts, encoder.inputs) == (("x", "title", "body"), ("title", "body"), ("x",))
+    texts = encoder.join_texts(table)
+    assert texts[0] == "lost card 0\nthe card with the number 0 was lost on the way"
+    assert texts[1] == "the card with the number 1 was lost on the way"  # a missing text is empty
     again = TableEncoder.from_json(encoder.to_json())
     assert again == encoder
     assert torch.equal(again.apply(table).inputs, encoder.apply(table).inputs)

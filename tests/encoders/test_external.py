@@ -168,7 +168,7 @@ def test_a_model_for_other_data_is_refused(encoder, photos, request):
     data = photos if encoder == "bert" else sentences(30)
     with pytest.raises(OptionError, match=r"does not take \w+, which .* holds; it takes (texts|images)"):
         openradial.fit(data, encoder=f"hf:{folder}")
-    with pytest.raises(OptionError, match="does not take table"):
+    with pytest.raises(OptionError, match="no column of free text for the encoder hf:"):
         openradial.fit((np.zeros((60, 2)), [0, 1, 2] * 20), encoder=f"hf:{folder}")
 
 

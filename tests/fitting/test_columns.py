@@ -21,7 +21,7 @@ def rows_of(count=150, seed=0):
     random = np.random.default_rng(seed)
     for i in range(count):
         day = date(2024, 1, 1) + timedelta(days=int(random.integers(300)))
-        comment = f"sent by letter {i}"
+        comment = f"sent by {random.choice(['letter', 'mail', 'phone', 'fax'])} {i}"
         yield [f"C{i}", day, comment, "north", f"0{i % 3}123", f"{random.normal(4 * (i % 3), 0.5):.3f}", f"c{i % 3}"]
 
 
@@ -33,7 +33,8 @@ def path(tmp_path):
 
 
 def prepared(path, **options):
-    return prepare(FitOptions(str(path), label="kind", **options))
+    has_text = not options.get("columns")
+    return prepare(FitOptions(str(path), label="kind", **({"encoder": "tfidf"} if has_text else {}) | options))
 
 
 def test_types_are_inferred_and_what_cannot_be_used_is_left_out_with_a_note(path):
@@ -46,14 +47,12 @@ def test_types_are_inferred_and_what_cannot_be_used_is_left_out_with_a_note(path
         "zip": "category",
         "length": "number",
     }
-    assert made.inputs.columns == ("when", "comment", "zip", "length")
-    first, *others = made.notes
-    assert first == "columns with one value or none are left out: site"
-    assert [note.partition(":")[0] for note in others] == [
-        "column 'id' is left out",
-        "column 'comment' holds free text",
-    ]
-    assert made.num_features == 3 + 256 + 3 + 1  # month, weekday and elapsed days; words; three codes; a number
+    assert made.inputs.columns == ("when", "zip", "length", "comment")
+    assert "free text is encoded by tfidf: comment" in made.notes
+    assert "columns with one value or none are left out: site" in made.notes
+    assert any(note.startswith("column 'id' is left out") for note in made.notes)
+    width = made.texts.train.shape[1]
+    assert made.num_features == 3 + 3 + 1 + width  # month, weekday and elapsed days; three codes; a number; the text
 
 
 @pytest.mark.parametrize(
@@ -61,30 +60,31 @@ def test_types_are_inferred_and_what_cannot_be_used_is_left_out_with_a_note(path
     [
         ({"columns": "zip,length"}, ("zip", "length")),
         ({"columns": ["length"]}, ("length",)),
-        ({"drop": "when, zip"}, ("comment", "length")),
+        ({"drop": "when, zip"}, ("length", "comment")),
         ({"columns": "zip,length", "drop": ["zip"]}, ("length",)),
-        ({"categorical": "id,length"}, ("id", "when", "comment", "zip", "length")),
-        ({"numeric": "zip"}, ("when", "comment", "zip", "length")),
+        ({"categorical": "id,length"}, ("id", "when", "zip", "length", "comment")),
+        ({"numeric": "zip"}, ("when", "zip", "length", "comment")),
         ({"columns": "length", "group": "id"}, ("length",)),
     ],
 )
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_options_choose_columns(path, options, columns, in_memory):
     if in_memory:
-        made = openradial.fit(read_table(path, label="kind"), **options)
+        text = {} if "columns" in options else {"encoder": "tfidf"}
+        made = openradial.fit(read_table(path, label="kind"), **text, **options)
         assert made.preprocessing.columns == columns
     else:
         made = prepared(path, **options)
         assert made.inputs.columns == columns
         if "numeric" in options:
-            assert made.num_features == 3 + 256 + 1 + 1
+            assert len(made.inputs.encoder.inputs) == 3 + 1 + 1
 
 
 def test_a_column_that_is_dropped_is_not_even_read(path):
     path.write_text(path.read_text().replace("C7,", "7,"))
     with pytest.raises(DataError, match=r"fit --categorical id"):
         prepared(path)
-    assert prepared(path, drop="id").inputs.columns == ("when", "comment", "zip", "length")
+    assert prepared(path, drop="id").inputs.columns == ("when", "zip", "length", "comment")
     assert "id" in prepared(path, categorical="id").inputs.columns
 
 
@@ -98,14 +98,14 @@ def test_identical_rows_are_found_without_the_identifier(path):
     header, *lines = path.read_text().splitlines()
     copies = [re.sub(r"^C(\d+)", r"D\1", line) for line in lines[:10]]
     path.write_text("\n".join([header, *lines, *copies]))
-    notes = prepared(path, drop="comment").notes
+    notes = prepared(path, drop="comment", encoder="auto").notes
     assert "10 of 160 examples are duplicates; no split separates them" in notes
 
 
 def test_the_column_of_groups_may_be_an_identifier(path):
     made = prepared(path, group="id")
     assert "id" not in made.types
-    assert made.inputs.columns == ("when", "comment", "zip", "length")
+    assert made.inputs.columns == ("when", "zip", "length", "comment")
 
 
 def test_all_columns_of_an_array_are_used():
@@ -118,17 +118,17 @@ def test_all_columns_of_an_array_are_used():
 
 
 def test_predictions_are_those_of_fit_and_need_no_column_that_was_left_out(path, tmp_path):
-    model = openradial.fit(path, label="kind", out=tmp_path / "m")
+    model = openradial.fit(path, label="kind", out=tmp_path / "m", drop="comment")
     loaded = openradial.load(tmp_path / "m")
     assert loaded.preprocessing == model.preprocessing
-    train = prepared(path).train
+    train = prepared(path, drop="comment", encoder="auto").train
     rows = [dict(zip(COLUMNS, row, strict=True)) for row in rows_of()]
-    used = [{name: row[name] for name in ("length", "zip", "when", "comment")} for row in rows]
+    used = [{name: row[name] for name in ("length", "zip", "when")} for row in rows]
     for raw in (rows, used, str(path), [row | {"length": float(row["length"])} for row in used]):
         raw = loaded.preprocessing.expand(raw)
         assert torch.equal(loaded.preprocessing.prepare(list(raw)), train.inputs)
     with path.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, ["when", "comment", "zip", "length", "kind"], extrasaction="ignore")
+        writer = csv.DictWriter(stream, ["when", "zip", "length", "kind"], extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
     assert loaded.predict(path).labels.tolist() == model.predict(rows).labels.tolist()
@@ -136,8 +136,8 @@ def test_predictions_are_those_of_fit_and_need_no_column_that_was_left_out(path,
 
 
 def test_both_methods_take_the_same_columns(path):
-    model = openradial.fit(path, label="kind", method="best", drop="when", numeric="zip", epochs=1)
-    assert model.preprocessing.columns == ("comment", "zip", "length")
+    model = openradial.fit(path, label="kind", method="best", drop="when,comment", numeric="zip", epochs=1)
+    assert model.preprocessing.columns == ("zip", "length")
 
 
 def test_options_of_columns_are_read_from_toml_and_written_as_json(tmp_path):

@@ -9,7 +9,7 @@ from PIL import Image
 
 import openradial
 from openradial import encoders
-from openradial.errors import BundleError, DataError, FetchError, OptionError
+from openradial.errors import BundleError, DataError, FetchError, MissingError, OptionError
 from openradial.fitting import FitOptions
 from openradial.fitting.encoding import encode_source
 from openradial.fitting.in_memory import as_source
@@ -87,7 +87,7 @@ def test_texts_beside_identifiers_and_constants_are_texts(tmp_path):
     alone = openradial.fit((texts, labels), encoder="tfidf")
     assert np.array_equal(model.predict(texts).p_values, alone.predict(texts).p_values)
     for options in ({"drop": ["id"]}, {"method": "closed-form"}, {"group": "id"}):
-        assert openradial.fit(path, label="kind", **options).preprocessing.kind == "table"
+        assert openradial.fit(path, label="kind", encoder="tfidf", **options).preprocessing.kind == "table"
 
 
 def test_texts_with_a_quantity_as_label_are_refused(tmp_path):
@@ -115,6 +115,9 @@ def test_the_best_encoder_that_can_be_had_is_chosen(monkeypatch):
     assert "minilm would be better" in better
     with pytest.raises(FetchError, match="minilm cannot be fetched"):
         encode_source(FitOptions("texts", encoder="minilm"), source)
+    monkeypatch.setattr(encoders, "fit_tfidf", unavailable)
+    with pytest.raises(MissingError, match=r"texts need an encoder, and none is here; .*minilm cannot be fetched"):
+        encode_source(FitOptions("texts"), source)
 
 
 @pytest.mark.parametrize(
@@ -148,8 +151,8 @@ def test_an_encoder_and_training_exclude_each_other():
         openradial.fit("digits", encoder="efficientnet_lite0", flip=True)
 
 
-def test_an_encoder_is_not_for_tables():
-    with pytest.raises(OptionError, match="minilm does not take table"):
+def test_an_encoder_is_not_for_tables_without_free_text():
+    with pytest.raises(OptionError, match=r"no column of free text for the encoder minilm; .*--text"):
         openradial.fit((np.zeros((60, 2)), [0, 1, 2] * 20), encoder="minilm")
 
 

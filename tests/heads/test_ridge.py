@@ -7,7 +7,7 @@ from naive_ridge import assert_equal, made_data, naive_fit, naive_leave_one_out
 from sklearn.linear_model import Ridge
 
 from openradial.errors import OptionError
-from openradial.heads.ridge import GRID, Affine, RidgePath, alphas, solve, squared_errors
+from openradial.heads.ridge import GRID, Affine, RidgePath, alphas, best_alpha, solve, squared_errors
 from openradial.scorers.base import limited_threads
 from openradial.scorers.statistics import ClassStatistics
 
@@ -132,3 +132,18 @@ def test_an_eigendecomposition_is_computed_by_one_thread(monkeypatch, n):
         RidgePath.of(statistics, z - statistics.mean)
         assert torch.get_num_threads() == 2
     assert threads == [1]
+
+
+def test_alpha_is_not_that_of_a_false_minimum_where_near_duplicates_interpolate():
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(60) % 3
+    z = torch.randn(60, 80, generator=generator, dtype=torch.float64) + 1.5 * torch.eye(3, 80)[y]
+    z[57:] = z[:3] + 1e-6 * torch.randn(3, 80, generator=generator, dtype=torch.float64)
+    statistics = statistics_of(z, y)
+    path = RidgePath.of(statistics, z - statistics.mean)
+    # generalised cross-validation is near 0 for the smallest alpha, where the leave-one-out error is a local minimum
+    assert path.generalised_cross_validation(alphas(statistics)[0]) < 0.01
+    errors = [squared_errors(path.leave_one_out(path.project(z), y, each), y).mean() for each in alphas(statistics)]
+    error, alpha = best_alpha(statistics, z, y, is_all=True)
+    assert error == pytest.approx(float(min(errors)))
+    assert alpha == pytest.approx(alphas(statistics)[int(torch.stack(errors).argmin())])

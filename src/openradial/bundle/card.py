@@ -84,9 +84,12 @@ def _part(record: Mapping[str, Any]) -> str:
 
 def _inputs(preprocessing: Mapping[str, Any]) -> dict[str, Any]:
     """Return how inputs are prepared, without long lists: categories and words are counted."""
-    values = {name: value for name, value in preprocessing.items() if name not in ("encoder", "words", "tokenizer")}
-    if "words" in preprocessing:
-        values["vocabulary"] = f"{len(preprocessing['words']):,} words"
+    values = {
+        name: value for name, value in preprocessing.items() if name not in ("encoder", "words", "tokenizer", "tokens")
+    }
+    tokens = preprocessing.get("tokens") or preprocessing
+    if "words" in tokens:
+        values["vocabulary"] = f"{len(tokens['words']):,} words"
     if "encoder" in preprocessing:
         encoder = preprocessing["encoder"]
         values |= {"missing": encoder["missing"], "unknown words": encoder["unknown"]}
@@ -95,7 +98,7 @@ def _inputs(preprocessing: Mapping[str, Any]) -> dict[str, Any]:
             if "categories" in feature
             else ("dates" if "parts" in feature else "numbers")
             for feature in encoder["features"]
-        }
+        } | dict.fromkeys(encoder["texts"], "free text")
     return values
 
 

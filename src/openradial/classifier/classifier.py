@@ -18,7 +18,7 @@ from openradial.data.inputs import Inputs, TensorInputs
 from openradial.data.inputs.base import in_parts
 from openradial.encoders import Encoder, encode
 from openradial.encoders.encoding import BATCH
-from openradial.encoders.networks import NETWORKS
+from openradial.encoders.networks import NETWORKS, MixedEncoder
 from openradial.errors import HeadError, OptionError
 from openradial.heads import Head, HeadOutput, RadialHead
 from openradial.heads.sums import check_names
@@ -285,7 +285,7 @@ class OpenClassifier(nn.Module):
     def _network_inputs(self, x: Tensor) -> Tensor:
         """Return prepared inputs transformed, on the device and in the precision of the network."""
         z = self.preprocessing.transform(x.to(self.device))
-        return z.to(self.dtype) if z.is_floating_point() else z
+        return z.to(self.dtype) if z.is_floating_point() and not isinstance(self.net, MixedEncoder) else z
 
     def _compute(self, layers: Mapping[str, Tensor]) -> HeadOutput:
         if self.far_axis is None:

@@ -125,10 +125,7 @@ def type_notes(columns: Mapping[str, Column], types: Mapping[str, ColumnType]) -
     notes = [f"columns with one value or none are left out: {listed(constant)}"] if constant else []
     for name, kind in types.items():
         column = columns[name]
-        if kind == "free text":
-            better = f"--text {quote(name)} uses it alone, and better"
-            notes.append(f"column {name!r} holds free text: its words are hashed; {better}")
-        elif kind == "identifier":
+        if kind == "identifier":
             words = [] if isinstance(column, Numbers) else distinct_words(column)
             count = len(words) or int((~column.missing()).sum())
             why = f"{count:,} different values in {len(column):,} rows look like identifiers"

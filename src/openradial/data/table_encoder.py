@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self
-from zlib import crc32
 
 import numpy as np
 import torch
@@ -15,15 +14,12 @@ from torch import Tensor
 
 from openradial.data.column_types import FORMATS, USED, ColumnType, date_format, options, parse_date
 from openradial.data.examples import Examples
-from openradial.data.readers.columns import Column, Numbers, Words, parse_words
+from openradial.data.readers.columns import Column, Numbers, Words, is_missing, parse_words
 from openradial.data.readers.tables import Table, read_table
-from openradial.data.vocabulary import words_of
 from openradial.errors import DataError, check_choice, listed, nearest
 
 FORMAT = "openradial table encoder 1"
 MOST_CATEGORIES = 1000  # a column with more is text or an identifier
-TEXT_INPUTS = 256  # of free text
-TEXT_LENGTH = 3.0  # of its inputs together: a free text counts as much as nine columns of numbers
 PARTS = ("year", "month", "weekday", "hour", "elapsed days")  # of a date
 
 Missing = Literal["error", "mean"]
@@ -155,34 +151,7 @@ class DateFeature:
         return dict(zip(PARTS, rows[column.codes].T, strict=True))
 
 
-@dataclass(frozen=True)
-class TextFeature:
-    """A column of free text: its words are hashed to ``num_inputs`` inputs, each with a sign, and the row is scaled.
-
-    Nothing is learnt, so words that the training rows did not have are encoded like others. The length of a text does
-    not count; one without words, or a missing one, is all zeros.
-    """
-
-    name: str
-    num_inputs: int = TEXT_INPUTS
-    length: float = TEXT_LENGTH
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return tuple(f"{self.name}#{i}" for i in range(self.num_inputs))
-
-    def encode(self, column: Words) -> NDArray[np.float32]:
-        rows = np.zeros((len(column.categories) + 1, self.num_inputs))  # code -1 selects the last one
-        for row, text in zip(rows, column.categories, strict=False):
-            for word in words_of(text):
-                code = crc32(word.encode("utf-8", "surrogatepass"))
-                row[code // 2 % self.num_inputs] += 1 - 2 * (code % 2)
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        encoded: NDArray[np.float32] = (self.length * rows / np.where(norms > 0, norms, 1.0)).astype(np.float32)
-        return encoded[column.codes]
-
-
-Feature = NumberFeature | WordFeature | DateFeature | TextFeature
+Feature = NumberFeature | WordFeature | DateFeature
 
 
 @dataclass(frozen=True)
@@ -191,13 +160,14 @@ class TableEncoder:
 
     Numbers are standardised unless ``standardise=False``, words become one 0/1 input per category, and dates their
     parts. ``missing="mean"`` fills gaps with the mean of the training rows; ``unknown="zeros"`` accepts words that
-    these did not have.
+    these did not have. Columns of free text, ``texts``, are no inputs: see :meth:`join_texts`.
     """
 
     features: tuple[Feature, ...]
     classes: tuple[str, ...]
     missing: Missing = "error"
     unknown: Unknown = "error"
+    texts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("missing", self.missing, ("error", "mean"))
@@ -220,8 +190,10 @@ class TableEncoder:
         """
         if len(table.classes) == 1:
             raise DataError(f"a classifier needs two classes or more, the table has one: {table.classes[0]!r}")
-        encoder = cls((), table.classes, missing, unknown)
         used = {name: column for name, column in table.columns.items() if types is None or types[name] in USED}
+        texts = [name for name in used if (types or {}).get(name) == "free text"]
+        letters = {name: sum(map(len, getattr(used.pop(name), "categories", ()))) for name in texts}
+        encoder = cls((), table.classes, missing, unknown, tuple(sorted(letters, key=letters.__getitem__)))
         for name, column in used.items():
             encoder._check_missing(name, column)
         features = (_fit_feature(name, column, (types or {}).get(name), standardise) for name, column in used.items())
@@ -230,7 +202,7 @@ class TableEncoder:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that a table must have."""
-        return tuple(feature.name for feature in self.features)
+        return (*(feature.name for feature in self.features), *self.texts)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -240,7 +212,8 @@ class TableEncoder:
     @property
     def word_columns(self) -> tuple[str, ...]:
         """The columns that hold words, even if they look like numbers."""
-        return tuple(feature.name for feature in self.features if not isinstance(feature, NumberFeature))
+        words = (feature.name for feature in self.features if not isinstance(feature, NumberFeature))
+        return (*words, *self.texts)
 
     def read(self, path: Path | str, *, label: str | None = None, delimiter: str | None = None) -> Table:
         """Read another table with the columns and the kinds of columns of the training table."""
@@ -260,6 +233,14 @@ class TableEncoder:
             inputs[:, start:end] = self._encode(feature, table.columns[feature.name])
             start = end
         return Examples(torch.from_numpy(inputs), self._labels(table, novel), self.classes)
+
+    def join_texts(self, table: Table) -> list[str]:
+        """Return the free text of each row: its columns, one per line; a missing text is empty.
+
+        Columns of short texts come first, such as a title before a body: an encoder reads the beginning.
+        """
+        columns = (table.columns[name].to_list() for name in self.texts)
+        return ["\n".join(str(text) for text in row if not is_missing(text)) for row in zip(*columns, strict=True)]
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1)
@@ -325,16 +306,12 @@ def _fit_feature(name: str, column: Column, kind: ColumnType | None, standardise
         raise DataError(f"the column has no values at all; leave it out with {options('drop', name=name)}", column=name)
     if isinstance(column, Numbers):
         return NumberFeature.fit(name, column, standardise)
-    if kind == "free text":
-        return TextFeature(name)
     return DateFeature.fit(name, column, standardise) if kind == "date" else WordFeature.fit(name, column)
 
 
 def _feature(record: dict[str, Any]) -> Feature:
     if "parts" in record:
         return DateFeature(**record | {"parts": tuple(NumberFeature(**part) for part in record["parts"])})
-    if "num_inputs" in record:
-        return TextFeature(**record)
     return WordFeature(**record) if "categories" in record else NumberFeature(**record)
 
 

@@ -212,4 +212,20 @@ class BertEncoder(nn.Module):
         return torch.cat([mean, largest], 1) / math.sqrt(2)
 
 
+class MixedEncoder(nn.Module):
+    """Rows of ``columns`` numbers with the tokens of a text after them, ``(b, columns + t) -> (b, columns + d)``.
+
+    The features of the text are multiplied by ``weight``; the numbers are used as they are.
+    """
+
+    def __init__(self, text: nn.Module, columns: int, weight: float) -> None:
+        super().__init__()
+        self.text, self.columns, self.weight = text, columns, weight
+        self.num_features = columns + int(text.num_features)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.text(x[:, self.columns :].long())
+        return torch.cat([x[:, : self.columns].to(z.dtype), self.weight * z], 1)
+
+
 NETWORKS = (ImageEncoder, ExternalEncoder, TokenEncoder, BertEncoder)

@@ -17,7 +17,7 @@ from openradial.data.download import Mirror, Package, Source, fetch
 from openradial.data.inputs import ImageInputs, Inputs, TextInputs, TokenInputs
 from openradial.data.vocabulary import UNKNOWN, Vocabulary, words_of
 from openradial.encoders.external import FORMS, load_external
-from openradial.encoders.networks import BertEncoder, ImageEncoder, TokenEncoder
+from openradial.encoders.networks import BertEncoder, ImageEncoder, MixedEncoder, TokenEncoder
 from openradial.errors import OptionError, check_choice, listed, nearest, require
 from openradial.models.weights import load_state, read_state
 
@@ -25,6 +25,7 @@ IMAGES = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2", "res
 TEXTS = ("minilm", "wordllama", "tfidf")  # the best first
 VERSION = 3  # raised with every change to how inputs become features: features in the cache are then not used
 MODEL, TOKENIZER = "model.safetensors", "tokenizer.json"
+SETTINGS = ("views", "power", "pooling", "columns", "weight")  # of networks, with which a bundle builds them
 POWER = 0.5  # of the features of images, see ImageEncoder
 UNUSED = ("pooler.", "embeddings.position_ids")  # tensors of MiniLM
 WORDS, WIDTH = 20_000, 256  # of TF-IDF: the most frequent words, and the features after the SVD
@@ -83,7 +84,8 @@ class Encoder:
     @property
     def network(self) -> tuple[str, dict[str, Any]]:
         """Name and options with which a bundle builds the network again, see :func:`build`."""
-        shape = {"shape": list(self.net.table.shape)} if isinstance(self.net, TokenEncoder) else {}
+        net = getattr(self.net, "text", self.net)
+        shape = {"shape": list(net.table.shape)} if isinstance(net, TokenEncoder) else {}
         facts = {"encoder": self.name, "checksum": self.checksum, "licence": self.licence}
         return "encoder", {**facts, **shape, **self._settings}
 
@@ -96,7 +98,8 @@ class Encoder:
 
     @property
     def _settings(self) -> dict[str, Any]:
-        return {name: getattr(self.net, name) for name in ("views", "power", "pooling") if hasattr(self.net, name)}
+        nets = (self.net, getattr(self.net, "text", None))  # the second one where texts stand beside columns
+        return {name: getattr(net, name) for net in nets for name in SETTINGS if hasattr(net, name)}
 
     @property
     def num_middle(self) -> int:
@@ -173,21 +176,22 @@ def build(options: Mapping[str, Any]) -> nn.Module:
     Those of another package are loaded with it. Other weights than those that the bundle was made with are refused.
     """
     name, checksum = str(options["encoder"]), options["checksum"]
+    net: nn.Module | None = None
     if ":" in name:
         _, net, _, actual, _ = load_external(name)
     else:
         check_choice("encoder", name, names())
-        net, actual = None, checksum if name == "tfidf" else _checksum(name)
+        actual = checksum if name == "tfidf" else _checksum(name)
     if actual != checksum:
         raise OptionError(
             f"the encoder {name} has other weights than those the bundle was made with, {actual} instead of "
             f"{checksum}; get those weights, or fit the model again"
         )
-    if net is not None:
-        return net
-    with torch.device("meta"):  # nothing is drawn at random; a bundle brings all tensors
-        made = _network(name, **{key: options[key] for key in ("shape", "views", "power", "pooling") if key in options})
-        return made.requires_grad_(False).eval()
+    if net is None:
+        given = {key: options[key] for key in ("shape", "views", "power", "pooling") if key in options}
+        with torch.device("meta"):  # nothing is drawn at random; a bundle brings all tensors
+            net = _network(name, **given).requires_grad_(False).eval()
+    return MixedEncoder(net, options["columns"], options["weight"]) if "columns" in options else net
 
 
 def _network(name: str, shape: Sequence[Any] = TABLE, pooling: str = "mean", **options: Any) -> nn.Module:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
 from openradial.data.inputs import ImageInputs
+from openradial.encoders.networks import MixedEncoder
 from openradial.scorers import Combination, NeighbourScorer, Scorer
 from openradial.scorers.base import FeatureScorer
 from openradial.scorers.neighbours import SPARE, NeighbourSearch
@@ -35,7 +36,7 @@ class Graph(nn.Module):
         )
         inputs = model.preprocessing
         self.transform = normalisation(inputs) if isinstance(inputs, ImageInputs) else inputs.transform
-        self.dtype = model.dtype
+        self.dtype = torch.float32 if isinstance(model.net, MixedEncoder) else model.dtype  # so that tokens stay exact
         self.rejector = None if copied.rejector is None else GraphRejector(copied.rejector)
         with torch.no_grad():
             probe = torch.zeros(1, copied.head.num_outputs, dtype=model.dtype)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openradial.classifier import OpenClassifier, Predictions
-from openradial.data.inputs import ImageInputs, Inputs, TextInputs, TokenInputs
+from openradial.data.inputs import ImageInputs, Inputs, TableInputs, TextInputs, TokenInputs
 from openradial.errors import ExportError
 
 RELATIVE, ABSOLUTE = 1e-3, 1e-4  # tolerances for another order of rounding
@@ -110,15 +110,22 @@ def _ties(bundle: OpenClassifier, ours: Predictions, exported: Predictions, rate
 
 def random_inputs(inputs: Inputs, count: int = SAMPLES) -> Tensor:
     """Return prepared inputs of noise and extreme values, the same at every call."""
-    generator = torch.Generator().manual_seed(0)
+    generator, (texts, columns) = torch.Generator().manual_seed(0), text_inputs(inputs)
     shape = [count, *(12 if size is None else size for size in inputs.shape)]
     if isinstance(inputs, ImageInputs):
         x = torch.randint(256, shape, dtype=torch.uint8, generator=generator)
         x[0], x[1] = 0, 255
         return x
-    if isinstance(inputs, TextInputs | TokenInputs):
-        return torch.randint(1, inputs.num_tokens, shape, generator=generator)
-    x = torch.randn(shape, generator=generator)
+    x = torch.randn([count, columns] if texts else shape, generator=generator)
     if len(shape) == 2 and count > 3:  # not for sequences, which end at the first NaN
         x[0], x[1], x[2] = torch.nan, 1e4, -1e4
-    return x
+    if texts is None:
+        return x
+    return torch.cat([x, torch.randint(1, texts.num_tokens, (count, 12), generator=generator)], 1).to(inputs.dtype)
+
+
+def text_inputs(inputs: Inputs) -> tuple[TextInputs | TokenInputs | None, int]:
+    """Return how texts become tokens, None if there are none, and how many numbers stand before the tokens."""
+    if isinstance(inputs, TableInputs) and inputs.tokens is not None:
+        return inputs.tokens, len(inputs.encoder.inputs)
+    return inputs if isinstance(inputs, TextInputs | TokenInputs) else None, 0

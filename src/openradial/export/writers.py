@@ -26,7 +26,7 @@ from openradial.data.inputs import Inputs, TextInputs, TokenInputs
 from openradial.data.vocabulary import NUMBER, PADDING, UNKNOWN, WORD
 from openradial.errors import ExportError, OptionError, first_line, require
 from openradial.export.graph import INPUTS, RATE, Graph, GraphRejector
-from openradial.export.verification import Agreement, compare, random_inputs
+from openradial.export.verification import Agreement, compare, random_inputs, text_inputs
 from openradial.files import writable, write_text
 
 FORMAT = "openradial export 1"
@@ -113,10 +113,12 @@ def _default_rate(bundle: OpenClassifier) -> Tensor:
 
 def _dynamic(inputs: Inputs) -> dict[str, Any]:
     variable = [dim for dim, size in enumerate(inputs.shape, 1) if size is None]
-    longest = inputs.max_tokens if isinstance(inputs, TokenInputs) else LONGEST  # an encoder has so many positions
-    sizes = {
-        dim: torch.export.Dim("t" if dim else "b", min=1, max=longest if dim else LONGEST) for dim in (0, *variable)
+    tokens, columns = text_inputs(inputs)
+    longest = tokens.max_tokens if isinstance(tokens, TokenInputs) else LONGEST  # an encoder has so many positions
+    bounds = {
+        dim: (columns + min(columns + 1, 2), columns + longest) if dim else (1, LONGEST) for dim in (0, *variable)
     }
+    sizes = {dim: torch.export.Dim("t" if dim else "b", min=a, max=b) for dim, (a, b) in bounds.items()}
     return {"inputs": sizes, "false_reject_rate": None}
 
 
@@ -177,18 +179,20 @@ def _write(
 
 def tokenizer_files(inputs: Inputs, path: Path) -> dict[Path, str]:
     """Return the files beside an export that say how texts become tokens, with their contents; none without texts."""
-    if isinstance(inputs, TokenInputs):
-        tokenizer = inputs._tokenizer.to_str()
-        facts = {"kind": "tokenizers", "add_special_tokens": inputs.special, "max_tokens": inputs.max_tokens}
-    elif isinstance(inputs, TextInputs):
-        tokenizer = json.dumps({word: i for i, word in enumerate(inputs.words, 2)}, ensure_ascii=False)
-        facts = {"kind": "vocabulary", "pattern": WORD.pattern, "number": NUMBER, "max_tokens": inputs.max_words}
+    texts, columns = text_inputs(inputs)
+    if isinstance(texts, TokenInputs):
+        tokenizer = texts._tokenizer.to_str()
+        facts = {"kind": "tokenizers", "add_special_tokens": texts.special, "max_tokens": texts.max_tokens}
+    elif isinstance(texts, TextInputs):
+        tokenizer = json.dumps({word: i for i, word in enumerate(texts.words, 2)}, ensure_ascii=False)
+        facts = {"kind": "vocabulary", "pattern": WORD.pattern, "number": NUMBER, "max_tokens": texts.max_words}
         facts |= {"lower_case": True, "unknown": UNKNOWN}
     else:
         return {}
     tokens, about = path.with_suffix(".tokenizer.json"), path.with_suffix(".texts.json")
     facts |= {"tokenizer": tokens.name, "strip": True, "padding": PADDING}
-    facts["without_tokens"] = inputs.prepare([""])[0].tolist()
+    facts |= {"columns_before": columns} if columns else {}
+    facts["without_tokens"] = texts.prepare([""])[0].tolist()
     return {tokens: tokenizer, about: json.dumps(facts, indent=1, ensure_ascii=False) + "\n"}
 
 

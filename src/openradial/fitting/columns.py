@@ -59,8 +59,11 @@ def choose_columns(options: FitOptions, source: DataSource, split: Split) -> tup
     inferred = source.types or infer_types(known, options.numeric, options.categorical)
     types = {name: inferred[name] for name in known}
     notes = type_notes(known, types)
-    kept = [name for name in wanted if types.get(name, "number") in USED]
-    if not any(name in types for name in kept):
+    kept, left = [name for name in wanted if types.get(name, "number") in USED], set(types.values())
+    if options.choose_method(source.kind) == "gradient" and "free text" in left:
+        notes.append("free text is left out: it is encoded in closed form alone, and a network is trained")
+        left.remove("free text")
+    if not left.intersection(USED):
         hint = ["if one of them holds texts, name it with text (--text)"] if "identifier" in types.values() else []
         raise DataError("; ".join(["no column is left to learn from", *notes, *hint]))
     for part in ("train", "test"):

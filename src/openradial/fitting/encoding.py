@@ -60,7 +60,7 @@ def _choose(options: FitOptions, source: DataSource) -> tuple[Encoder | None, tu
     is_external, refusal = ":" in options.encoder, f"the encoder {options.encoder} does not take {kind}"
     if asked and not is_external and options.encoder not in encoders.names():
         encoders.load(options.encoder)  # raises an error that lists the names
-    if asked and not (kind in KINDS if is_external else options.encoder in encoders.names(kind)):
+    if asked and kind != "table" and not (kind in KINDS if is_external else options.encoder in encoders.names(kind)):
         raise OptionError(f"{refusal}, which {source.name} holds")
     if asked and not is_closed:
         raise OptionError("an encoder is not trained, and other options ask for training; leave out one of them")
@@ -82,6 +82,8 @@ def _choose(options: FitOptions, source: DataSource) -> tuple[Encoder | None, tu
             about = f"{encoder.num_features} features; weights {encoder.checksum[:15]}; licence {encoder.licence}"
             better = better or BETTER.get(name, "")
             return encoder, (f"frozen encoder {name}: {about}", *filter(None, [better]))
+    if kind == "texts":
+        raise MissingError(f"texts need an encoder, and none is here; {better}")
     return None, (better,)
 
 

@@ -27,7 +27,7 @@ class FitOptions:
             a table (CSV, Parquet, NPZ, JSON Lines) with its ``label`` column; an NPZ file of uint8 images; or the name
             of a data set.
         label: the column of a table that holds the classes.
-        text: the column of a table that holds texts; found where it is the only one besides the label.
+        text: the column of a table that holds texts, which is then used alone.
         group: a column of a table; rows with the same value are never separated by a split.
         near_duplicates: images that are copies of each other, resized or compressed again, are never separated by a
             split either, see :func:`openradial.data.near_duplicate_groups`.
@@ -37,9 +37,9 @@ class FitOptions:
         known: names of known classes, or a rule such as ``"random:6"``; the other classes are novel.
         novel: names of novel classes; the others are known.
         model: a network by name, or ``package.module:factory``; ``"auto"`` chooses one.
-        encoder: a frozen encoder by name, see :func:`openradial.encoders.names`; ``"auto"`` chooses one for texts, and
-            for photographs of at least 40 pixels in files. Others are ``hf:NAME``, ``sentence-transformers:NAME``,
-            ``timm:NAME``, ``onnx:FILE`` and ``package.module:factory``.
+        encoder: a frozen encoder by name, see :func:`openradial.encoders.names`; ``"auto"`` chooses one for texts, also
+            in a table, and for photographs of at least 40 pixels in files. Others are ``hf:NAME``,
+            ``sentence-transformers:NAME``, ``timm:NAME``, ``onnx:FILE`` and ``package.module:factory``.
         embeddings: a file of features computed elsewhere (NPY, NPZ, Parquet), one row for each row of the table, which
             then gives only the labels and groups.
         weights: ``"imagenet"`` or a file of weights to start from; None follows from the network.

@@ -140,6 +140,7 @@ def _fit(
     with located(source.name) if Path(source.name).exists() else nullcontext():
         prepared = prepare(as_features, features)
     prepared = replace(prepared, kind=source.kind, notes=(*notes, *source.notes, *prepared.notes))
+    encoder = prepared.texts.encoder if prepared.texts is not None else encoder
     if prepared.method == "closed-form":
         if on_start is not None:
             on_start(prepared, None)
@@ -212,6 +213,8 @@ def _fit_closed_form(
 
     classes, rate, seed = prepared.split.known, options.false_reject_rate, options.seed
     kind = "table" if prepared.kind == "points" and prepared.num_features < EMBEDDING else prepared.kind
+    if prepared.texts is not None and prepared.num_features == prepared.texts.train.shape[1]:  # no other columns
+        kind = "texts"
     recipe = closed_form_recipe(kind, len(prepared.train), len(classes), **options.recipe_options())
     num_middle: dict[str, Any] = {"num_middle": encoder.num_middle} if encoder is not None else {}
     net = models.build(prepared.network.name, prepared.num_features, **num_middle)

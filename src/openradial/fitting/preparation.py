@@ -21,6 +21,7 @@ from openradial.data.splits import Split, count_duplicates, divide, identical_gr
 from openradial.data.table_encoder import TableEncoder
 from openradial.data.transforms import Compose, RandomErase, RandomFlip, RandomShift, Transform
 from openradial.errors import DataError, OptionError, nearest
+from openradial.fitting.column_texts import ColumnTexts, encode_texts
 from openradial.fitting.columns import choose_columns, reading_options
 from openradial.fitting.encoding import broken_notes
 from openradial.fitting.held_out import hold_out, hold_out_nothing
@@ -56,6 +57,7 @@ class PreparedData:
     method: MethodName = "gradient"
     groups: Tensor | None = None  # of the training examples: what no fold separates
     types: Mapping[str, ColumnType] = field(default_factory=dict)  # of the columns of a table
+    texts: ColumnTexts | None = None  # of these columns
 
     def batches(self, data: Encoded, size: int, **options: Unpack[BatchOptions]) -> Batches | FolderBatches:
         """Return batches ready for the network: in order, or shuffled and augmented for training."""
@@ -115,6 +117,7 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
     else:
         parts = hold_out(known, rate, has_test_data=has_test, seed=options.seed, groups=groups)
     inputs, network = _inputs(options, source, subset(source.train, parts.train), network)
+    texts = encode_texts(options, source, inputs, parts.train) if method == "closed-form" else None
     if method == "closed-form":
         network = NetworkChoice("features")
 
@@ -123,7 +126,10 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
         if not isinstance(selected, Table):
             return selected
         assert isinstance(inputs, TableInputs)
-        return inputs.encoder.apply(selected, novel="unknown")
+        used = {name: selected.columns[name] for name in inputs.columns}
+        encoded = inputs.encoder.apply(replace(selected, columns=used), novel="unknown")
+        z = None if texts is None else texts.test if data is source.test else texts.train
+        return encoded if z is None else replace(encoded, inputs=torch.cat([encoded.inputs, z[which.inputs]], 1))
 
     def part_or_none(data: Data, which: Examples | None) -> Encoded | None:
         return part(data, which) if which is not None and len(which) else None
@@ -148,11 +154,12 @@ def prepare(options: FitOptions, source: DataSource | None = None) -> PreparedDa
         calibration=part_or_none(source.train, parts.calibration),
         report=part_or_none(measured, report),
         novel=part_or_none(measured, novel),
-        notes=(*broken, *column_notes, *notes, *parts.notes),
+        notes=(*broken, *(texts.notes if texts else ()), *column_notes, *notes, *parts.notes),
         label=source.label,
         method=method,
         groups=groups[parts.train.inputs],
         types=source.types or {},
+        texts=texts,
     )
 
 
@@ -209,7 +216,9 @@ def _inputs(
 ) -> tuple[Inputs, NetworkChoice]:
     """Return how inputs become tensors, learnt from the training part, and the network that takes them."""
     if isinstance(train, Table):
-        table = TableInputs(TableEncoder.fit(train, types=source.types, missing="mean", unknown="zeros"))
+        encoder = TableEncoder.fit(train, types=source.types, missing="mean", unknown="zeros")
+        is_trained = options.choose_method(source.kind) == "gradient"  # a network, which takes no free text
+        table = TableInputs(replace(encoder, texts=()) if is_trained else encoder)
         return table, choose_network(options, source, num_inputs=len(table.encoder.inputs))
     if network is not None:
         return _image_inputs(network, train), network

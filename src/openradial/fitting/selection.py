@@ -34,9 +34,8 @@ def fit_best(
     if source.kind != ("images" if options.finetune else "table") or (options.finetune and not source.image_statistics):
         raise OptionError(f"{what} is for {kind}, and {source.name} holds {source.kind}; leave it out")
     weight = None if options.class_weight == "auto" else options.class_weight
-    trained = replace(
-        options, method="gradient", calibration="auto", random_features=None, class_weight=weight, finetune=False
-    )
+    given: dict[str, Any] = {"method": "gradient", "encoder": "auto", "calibration": "auto", "random_features": None}
+    trained = replace(options, **given, class_weight=weight, finetune=False)
     solved = _values(options) | {"method": "closed-form", "training": {}, "model": "auto", "model_options": {}}
     only_trained = {"outliers": None, "flip": None, "shift": None, "cutout": 0, "mixup": None, "label_smoothing": None}
     solved |= {"finetune": False, "rotations": False, **only_trained}

@@ -55,7 +55,10 @@ def _read(bundle: OpenClassifier, value: Any, limits: Limits) -> Any:
     try:
         for kind, read in READERS.items():
             if isinstance(inputs, kind):
-                return read(value, limits)
+                made = read(value, limits)
+                for cell in map(made.get, inputs.columns) if isinstance(made, dict) else ():
+                    _text(cell if isinstance(cell, str) else "", limits)
+                return made
     except RequestError as error:
         return error
     return RequestError(422, f"inputs of kind {inputs.kind!r} cannot be sent over HTTP")

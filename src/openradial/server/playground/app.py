@@ -15,7 +15,7 @@ from starlette.responses import FileResponse, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
 from openradial.data.inputs import Inputs, TableInputs
-from openradial.data.table_encoder import DateFeature, Feature, NumberFeature, TextFeature
+from openradial.data.table_encoder import DateFeature, Feature, NumberFeature
 from openradial.server.app import create_app
 from openradial.server.playground.digits import NAMES, SIDE, GreyImage, digit_model, facts, like_mnist, predict_digit
 from openradial.server.playground.learning import SpiralSettings
@@ -200,7 +200,10 @@ def square(body: bytes) -> GreyImage:
 def input_form(inputs: Inputs) -> dict[str, Any]:
     """Return kind and shape of the inputs, and the fields of a form for a table row."""
     shape = [size for size in inputs.shape if size is not None]
-    fields = [_form_field(feature) for feature in inputs.encoder.features] if isinstance(inputs, TableInputs) else []
+    fields: list[dict[str, Any]] = []
+    if isinstance(inputs, TableInputs):
+        fields = [_form_field(feature) for feature in inputs.encoder.features]
+        fields += [{"name": name, "usual": "", "words": None} for name in inputs.encoder.texts]
     return {"kind": inputs.kind, "shape": shape, "fields": fields}
 
 
@@ -209,6 +212,4 @@ def _form_field(feature: Feature) -> dict[str, Any]:
         return {"name": feature.name, "usual": float(f"{feature.mean:.4g}"), "words": None}
     if isinstance(feature, DateFeature):
         return {"name": feature.name, "usual": feature.example, "words": None}
-    if isinstance(feature, TextFeature):
-        return {"name": feature.name, "usual": "", "words": None}
     return {"name": feature.name, "usual": None, "words": list(feature.categories)}
