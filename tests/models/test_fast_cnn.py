@@ -75,6 +75,16 @@ def test_normalised_features_have_no_mean_and_a_total_variance_that_bounds_the_c
     assert torch.equal(scale(z[:1]), scale(z)[:1])  # one input does not depend on the others
 
 
+@pytest.mark.parametrize("rotations", [False, True])
+def test_the_mean_output_is_the_mean_of_the_prototypes_when_features_are_normalised(rotations):
+    torch.manual_seed(0)
+    net = models.build("fast_cnn", 5, widths=(8, 8, 8), rotations=rotations)
+    prototypes = torch.eye(20 if rotations else 5)
+    assert torch.allclose(net(images(50)).mean(0), prototypes.mean(0), atol=1e-5)
+    assert not net.classifier.bias.requires_grad
+    assert models.build("fast_cnn", 5, divisor=9.0).classifier.bias.abs().max() == 0
+
+
 def test_normalisation_learns_biases_alone_and_small_images_are_refused():
     net = models.build("fast_cnn", 4)
     trained = {name for name, parameter in net.named_parameters() if parameter.requires_grad}

@@ -64,12 +64,13 @@ class FastCNN(Network):
     """Six convolutions behind a fixed layer that whitens patches, after airbench94 (Jordan, 2024).
 
     :meth:`fit_whitening` computes the first layer from images before training. Convolutions begin as the identity as
-    far as they have as many outputs as inputs. The classifier has no bias.
+    far as they have as many outputs as inputs. The bias of the classifier is not trained: it is 0, or with normalised
+    features, whose mean is 0, the mean of the prototypes.
 
     Args:
         widths: channels of the three groups of two convolutions.
-        divisor: of the features; None normalises them by :class:`FeatureScale`, for losses of distances. Cross-entropy
-            learns well with 9.
+        divisor: of the features; None normalises them by :class:`FeatureScale`, for the squared radial loss.
+            Cross-entropy learns well with 9.
         test_flip: in evaluation mode, use the mean of the features of an image and its mirror image.
         test_shift: in evaluation mode, move the image by so many pixels to the lower right, and its mirror image to the
             upper left; without ``test_flip`` use the mean of the features of the image moved to both.
@@ -120,7 +121,9 @@ class FastCNN(Network):
     def forward(self, x: Tensor) -> Tensor:
         z = self.forward_features(x)
         if self.training and self.rotations:  # class k in turn t has the part t of row k of the weights
-            return TF.linear(z, self.classifier.weight.reshape(-1, z.shape[1]))
+            return TF.linear(
+                z, self.classifier.weight.reshape(-1, z.shape[1]), self.classifier.bias.repeat_interleave(4)
+            )
         return self.classifier(z)  # type: ignore[no-any-return]
 
     def _features(self, x: Tensor) -> Tensor:
@@ -157,3 +160,5 @@ class FastCNN(Network):
             nn.init.zeros_(layer.bias)
             # the squared loss bends by 2 along a bias of the outputs: it would diverge at learning rates above 0.7
             layer.bias.requires_grad = isinstance(layer, nn.Conv2d)
+            if isinstance(layer, nn.Linear) and self.scale is not None:  # the mean of prototypes of length 1
+                nn.init.constant_(layer.bias, 1 / (layer.out_features * (4 if self.rotations else 1)))
