@@ -127,14 +127,6 @@ def test_colour_images_are_mirrored_and_all_are_moved_unless_the_options_differ(
     assert augmentation(1, flip=True, shift=4) == (True, 4, 0, True, 1)
 
 
-def test_features_are_normalised_for_the_radial_head_and_divided_for_others():
-    divisors = {
-        head: choose_network(FitOptions("set", head=head), pictures(32, 3)).options["divisor"]
-        for head in ("radial", "cac", "softmax", "doc")
-    }
-    assert divisors == {"radial": None, "cac": 36.0, "softmax": 9.0, "doc": 9.0}
-
-
 def test_the_fast_network_takes_large_steps_on_large_batches():
     def settings(n, **training):
         return choose_settings(FitOptions("set", training=training), NetworkChoice("fast_cnn", size=32), n)

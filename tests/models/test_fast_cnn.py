@@ -6,7 +6,6 @@ import torch
 
 from openradial import models
 from openradial.errors import OptionError, ShapeError
-from openradial.models.fast_cnn import FeatureScale
 
 
 def images(n=20, channels=3, size=16):
@@ -59,30 +58,6 @@ def test_features_are_the_mean_over_two_shifted_views_in_evaluation_mode(test_fl
     assert torch.equal(net.train()(x), one.train()(x))
     with pytest.raises(OptionError, match="test_shift must be at most 8, got 9"):
         models.build("fast_cnn", 4, test_shift=9)
-
-
-def test_normalised_features_have_no_mean_and_a_total_variance_that_bounds_the_curvature():
-    scale, z = FeatureScale(5), torch.randn(200, 5, dtype=torch.float32) * torch.tensor([30.0, 1, 1, 0.1, 0]) + 7
-    made = scale(z).double().numpy()
-    centred = z.double().numpy() - z.double().numpy().mean(0)
-    expected = centred * (2 / 3) / np.sqrt(np.square(centred).sum(1).mean())
-    np.testing.assert_allclose(made, expected, atol=1e-5)
-    # the curvature of the mean squared distance in a row of the classifier's weights
-    assert np.linalg.eigvalsh(2 * made.T @ made / 200).max() <= 8 / 9 + 1e-5
-    for _ in range(200):
-        scale(z)
-    np.testing.assert_allclose(scale.eval()(z).double().numpy(), expected, atol=1e-5)
-    assert torch.equal(scale(z[:1]), scale(z)[:1])  # one input does not depend on the others
-
-
-@pytest.mark.parametrize("rotations", [False, True])
-def test_the_mean_output_is_the_mean_of_the_prototypes_when_features_are_normalised(rotations):
-    torch.manual_seed(0)
-    net = models.build("fast_cnn", 5, widths=(8, 8, 8), rotations=rotations)
-    prototypes = torch.eye(20 if rotations else 5)
-    assert torch.allclose(net(images(50)).mean(0), prototypes.mean(0), atol=1e-5)
-    assert not net.classifier.bias.requires_grad
-    assert models.build("fast_cnn", 5, divisor=9.0).classifier.bias.abs().max() == 0
 
 
 def test_normalisation_learns_biases_alone_and_small_images_are_refused():

@@ -10,7 +10,6 @@ from openradial import RadialLoss, models
 from openradial.errors import OptionError
 from openradial.fitting.networks import choose_network
 from openradial.fitting.options import FitOptions
-from openradial.models.fast_cnn import FeatureScale
 from openradial.recipe import Recipe
 from openradial.training.rotations import RotationObjective, turned
 
@@ -64,7 +63,7 @@ def test_the_output_of_a_class_is_the_mean_over_the_turns_of_what_training_gives
     x, outputs = images(), []
     with torch.no_grad():
         for layer in net.modules():
-            if isinstance(layer, nn.BatchNorm2d | FeatureScale):
+            if isinstance(layer, nn.BatchNorm2d):
                 layer.eval()
         for t in range(4):
             view = x.rot90(t, (2, 3))

@@ -294,7 +294,6 @@ def build_network(options: FitOptions, prepared: PreparedData) -> tuple[nn.Modul
     if isinstance(net, models.FastCNN):
         first, _ = next(prepared.batches(prepared.train, WHITENING).epoch(0))
         net.fit_whitening(first)
-        net.classifier.bias.data.mul_(options.scale)
     recipe = default_recipe(net, choice.name, prepared.kind, **options.recipe_options())
     if options.reset == "closed-form":
         solve_classifier(net, recipe, prepared.batches(prepared.train, FEW))
