@@ -5,7 +5,8 @@ python -m benchmarks.photo_powers --tiny PATH (five minutes on two cores; featur
 Training images alone: of 48 classes of Tiny-ImageNet that are known in the first split of benchmarks.pretrained, up to
 24 are known and 12 others left out and novel; of the six known classes of CIFAR-10 in its first split, two are left
 out. The features of efficientnet_lite0 are means of activations from 0 to 6; a power of 0.5 is the square root, which
-makes few large ones count less. Writes benchmarks/results/photo_powers.{json,md}.
+makes few large ones count less. The outputs of the head may have another power than the Mahalanobis distance. Writes
+benchmarks/results/photo_powers.{json,md}.
 """
 
 import argparse
@@ -35,7 +36,8 @@ from openradial.scorers import Combination, MahalanobisScorer
 COMMAND = "python -m benchmarks.photo_powers --tiny PATH"
 RUNS, KNOWN, NOVEL, FOLDS = 4, 24, 12, 5
 COUNTS = (4, 6, 10, 15, 24)  # known classes of Tiny-ImageNet
-POWERS = ("1", "0.5")
+BOTH = "0.5, of outputs 1"
+POWERS = ("1", "0.5", BOTH)
 WEIGHTS = {"4 : 1": (4.0, 1.0), "2 : 1": (2.0, 1.0), "1 : 1": (1.0, 1.0), "1 : 2": (1.0, 2.0)}  # head, Mahalanobis
 CIFAR, CIFAR_TEST = 250, 50  # images of a class, and how many of them are for testing
 PAIRS = 6  # of CIFAR-10's classes that are left out
@@ -71,13 +73,13 @@ def cifar_rows() -> list[Rows]:
 
 def with_power(power: str, z: Tensor) -> Tensor:
     """Return features of all layers with this power of those of the last one; the encoder has their square roots."""
-    return z if power == "0.5" else torch.cat([published(z, LAST), z[:, LAST:]], 1)
+    return torch.cat([published(z, LAST), z[:, LAST:]], 1) if power == "1" else z
 
 
-def merged_scores(rows: Rows, seed: int) -> dict[str, float]:
+def merged_scores(rows: Rows, seed: int, squares: bool) -> dict[str, float]:
     """Return the AUROC of both scores of the head with every weight of the Mahalanobis distance."""
     z, y, x, t = rows[0][:, :LAST], rows[1], rows[2][:, :LAST], rows[3]
-    recipe = closed_form_recipe("images", len(z))
+    recipe = closed_form_recipe("images", len(z), squares=squares)
     head = recipe.make_closed_form_head(tuple(map(str, range(int(y.max()) + 1))), LAST, seed).fit(z, y)
     far = MahalanobisScorer(normalise=True, shrinkage="oas")
     out = cross_fit(head, [(OUTPUTS, far)], FeatureSet(z, y), assign_folds(y, FOLDS, None, seed), (), seed)
@@ -105,10 +107,10 @@ def main() -> None:
         results["fits"][power] = []
         for seed, (z, y, x, t) in enumerate(cases[f"Tiny-ImageNet, {KNOWN}"]):
             parts = with_power(power, z), y, with_power(power, x), t
-            results["fits"][power].append(measure_photographs(*parts, LAST, seed))
+            results["fits"][power].append(measure_photographs(*parts, LAST, seed, power == BOTH))
         for case, choices in cases.items():
             runs = [
-                merged_scores((with_power(power, z), y, with_power(power, x), t), seed)
+                merged_scores((with_power(power, z), y, with_power(power, x), t), seed, power == BOTH)
                 for seed, (z, y, x, t) in enumerate(choices)
             ]
             results["scores"].setdefault(power, {})[case] = runs

@@ -34,19 +34,23 @@ def published(z: Tensor, num_features: int) -> Tensor:
     return torch.nn.functional.normalize(z[:, :num_features].square())
 
 
-def fit_photographs(z: Tensor, y: Tensor, num_features: int, seed: int) -> tuple[OpenClassifier, LeftOut | None]:
+def fit_photographs(
+    z: Tensor, y: Tensor, num_features: int, seed: int, squares: bool = True
+) -> tuple[OpenClassifier, LeftOut | None]:
     """Fit as openradial.fit does: closed form, calibrated at 5 %; features of all layers of an encoder, and labels."""
     last, layers = split_layers(z, num_features)
     count, known = int(y.max()) + 1, FeatureSet(last, y, layers=layers)
-    recipe = closed_form_recipe("images", len(z), count, layers=("outputs", *layers))
+    recipe = closed_form_recipe("images", len(z), count, layers=("outputs", *layers), squares=squares)
     net = Features(z.shape[1], num_middle=z.shape[1] - num_features)
     model, left_out = fit_closed_form(net, recipe, tuple(map(str, range(count))), known, seed)
     return calibrate_cross(model, recipe, RATE, known, seed)[0], left_out
 
 
-def measure_photographs(z: Tensor, y: Tensor, x: Tensor, t: Tensor, num_features: int, seed: int) -> dict[str, float]:
+def measure_photographs(
+    z: Tensor, y: Tensor, x: Tensor, t: Tensor, num_features: int, seed: int, squares: bool = True
+) -> dict[str, float]:
     """Return accuracy, AUROC and rates on test features ``x`` with labels ``t``, -1 for novel classes."""
-    answer, is_known = fit_photographs(z, y, num_features, seed)[0].decide(x), t >= 0
+    answer, is_known = fit_photographs(z, y, num_features, seed, squares)[0].decide(x), t >= 0
     return {
         "accuracy": float((answer.nearest == t)[is_known].double().mean()),
         "AUROC": auroc(answer.unknown_score[is_known], answer.unknown_score[~is_known]),

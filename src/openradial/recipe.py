@@ -69,7 +69,7 @@ class Recipe:
         far_axis: give the outputs one more axis, so that no class is probable far from the training data, see
             :class:`openradial.scorers.NormScorer`; not for texts and sequences, nor for features of an encoder.
         method: ``"gradient"``, or ``"closed-form"``, which solves the radial head on features that are not trained, see
-            :class:`openradial.heads.ClosedFormRadialHead`; and so ``random_features``.
+            :class:`openradial.heads.ClosedFormRadialHead`; and so ``random_features`` and ``squares``.
         weights: in closed form, those of the radial distance, the Mahalanobis distance and the nearest neighbour; 0
             leaves a score out. With six classes or more, :func:`openradial.fit` chooses others if they are clearly
             better for known classes that are left out.
@@ -94,6 +94,7 @@ class Recipe:
     far_axis: bool = True
     method: MethodName = "gradient"
     random_features: int = 0
+    squares: bool = False
     weights: tuple[float, float, float] = (1.0, 0.0, 1.0)
     class_weight: ClassWeightName | tuple[float, ...] | None = None
 
@@ -142,6 +143,7 @@ class Recipe:
         """Return the head that is solved on features, not yet fitted."""
         beta = safe_beta(len(classes), self.scale) if isinstance(self.beta, str) else self.beta
         options: dict[str, Any] = {"class_weight": self.class_weight, "random_features": self.random_features}
+        options["squares"] = self.squares
         return ClosedFormRadialHead(classes, num_features, beta, self.scale, seed=seed, **options)
 
     def make_objective(self, head: Head, class_weight: Tensor | None = None) -> Objective | OutlierObjective:

@@ -49,6 +49,7 @@ def model():
 
 
 def test_texts_are_fitted_and_predicted(model):
+    assert not model.head.squares
     assert model.report.accuracy > 0.95
     assert model.predict(CARD).names == ["card"]
     assert model.predict(["my rate euro fee exchange please 7", "zebra giraffe lion"]).names == ["rate", "unknown"]
@@ -207,6 +208,7 @@ def test_a_folder_of_photographs_is_fitted_in_closed_form(photos):
     assert model.report.accuracy > 0.9
     assert sum(model.report.examples.values()) == 72
     assert model.preprocessing.size == 64
+    assert model.head.squares  # of features that are square roots
     assert model.predict(photos / "columns" / "0.png").names == ["columns"]
 
 

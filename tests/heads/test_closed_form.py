@@ -21,6 +21,8 @@ OPTIONS = {
     "weights": {"class_weight": WEIGHTS},
     "scale": {"scale": 3.0},
     "random": {"random_features": 17, "width": 4.0},
+    "squares": {"squares": True},
+    "random squares": {"random_features": 17, "width": 0.5, "squares": True},
     "random, weights": {"random_features": 17, "width": 4.0, "class_weight": WEIGHTS, "scale": 0.5},
 }
 every_option = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
@@ -33,6 +35,8 @@ def head_of(k=3, d=5, alpha=0.7, **options):
 def expanded(head, z):
     """The features that W multiplies, from their definition."""
     z = z.double().numpy()
+    if head.squares:
+        z = z**2 / np.linalg.norm(z**2, axis=1, keepdims=True)
     if not head.random_features:
         return z
     frequencies, phases = (part.double().numpy() for part in (head.features.frequencies, head.features.phases))

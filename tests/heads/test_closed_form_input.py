@@ -228,6 +228,10 @@ CALLS = {
         lambda h: h.merge(head_of(random_features=5, width=1.0)),
         "must have the same random_features to be merged, got 0 and 5",
     ),
+    "squares": (
+        lambda h: h.merge(head_of(squares=True)),
+        "must have the same squares to be merged, got False and True",
+    ),
     "scale": (lambda h: h.merge(head_of(scale=2.0)), "must have the same scale to be merged, got 1.0 and 2.0"),
     "weights": (
         lambda h: h.merge(head_of(class_weight=[1, 2, 3]).fit(Z, Y)),

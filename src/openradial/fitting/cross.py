@@ -71,7 +71,8 @@ class FeatureSet:
 
     def statistics_beside(self, head: ClosedFormRadialHead, layer: str, normalise: bool) -> ClassStatistics:
         """Return :meth:`statistics`, or those of a head that is fitted to these examples where they are the same."""
-        is_plain = head.features is None and head.sums.class_weight is None and self.weights is None
+        is_plain = not head.squares and head.features is None
+        is_plain = is_plain and head.sums.class_weight is None and self.weights is None
         if is_plain and layer not in self.layers and (self._has_unit_length or not normalise):
             return head.sums.statistics
         return self.statistics(layer, normalise)

@@ -215,7 +215,10 @@ def _fit_closed_form(
     kind = "table" if prepared.kind == "points" and prepared.num_features < EMBEDDING else prepared.kind
     if prepared.texts is not None and prepared.num_features == prepared.texts.train.shape[1]:  # no other columns
         kind = "texts"
-    recipe = closed_form_recipe(kind, len(prepared.train), len(classes), **options.recipe_options())
+    # where features are square roots, the head is better on their squares, and the Mahalanobis distance on roots
+    has_roots = encoder is not None and getattr(encoder.net, "power", 1.0) == 0.5
+    wanted = {"squares": has_roots, **options.recipe_options()}
+    recipe = closed_form_recipe(kind, len(prepared.train), len(classes), **wanted)
     num_middle: dict[str, Any] = {"num_middle": encoder.num_middle} if encoder is not None else {}
     net = models.build(prepared.network.name, prepared.num_features, **num_middle)
     known = FeatureSet.of(net, prepared.batches(prepared.train, CHUNK), prepared.groups)

@@ -48,6 +48,7 @@ class ClosedFormRadialHead(RadialHead):
             :meth:`fit`.
         seed: for the random features.
         score: see :class:`RadialHead`.
+        squares: replace z by its squares, divided by their length: those of features that are square roots.
 
     >>> z = torch.tensor([[0.0, 0.1], [0.1, 0.0], [1.0, 0.9], [0.9, 1.0]])
     >>> head = ClosedFormRadialHead(["cat", "dog"], 2, alpha=0.01).partial_fit(z, torch.tensor([0, 0, 1, 1]))
@@ -61,6 +62,7 @@ class ClosedFormRadialHead(RadialHead):
     weight: Tensor | None  # (k, d) float64, None while it is not solved
     bias: Tensor | None  # (k,)
     fitted_alpha: float | None  # of the current solution
+    features: RandomFeatures | None
     _cast: Casts
 
     def __init__(
@@ -76,6 +78,7 @@ class ClosedFormRadialHead(RadialHead):
         width: float | Literal["auto"] = "auto",
         seed: int = 0,
         score: RadialScore = "distance",
+        squares: bool = False,
     ) -> None:
         names = class_names(classes)
         super().__init__(len(names), beta, scale, score=score, loss="squared")
@@ -90,7 +93,7 @@ class ClosedFormRadialHead(RadialHead):
         self.alpha, self.width = (value if isinstance(value, str) else float(value) for value in (alpha, width))
         self.scale, self.class_weight = float(scale), checked_class_weight(class_weight, len(names))
         self.num_features, self.random_features, self.seed = int(num_features), int(random_features), int(seed)
-        self.features: RandomFeatures | None = None  # the map to random features
+        self.squares, self.features = squares, None  # the map to random features
         self.sums = ClassSums.empty(names, self.random_features or self.num_features)
         self.reset()
 
@@ -150,7 +153,7 @@ class ClosedFormRadialHead(RadialHead):
         """Add the examples of another head: classes of the same name are joined, others are appended."""
         if not isinstance(other, ClosedFormRadialHead):
             raise OptionError(f"a closed-form head is merged with another one, got {type(other).__name__}")
-        for name in ("num_features", "random_features", "scale"):
+        for name in ("num_features", "random_features", "scale", "squares"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
                 raise OptionError(f"heads must have the same {name} to be merged, got {mine} and {theirs}")
@@ -226,13 +229,17 @@ class ClosedFormRadialHead(RadialHead):
         return float((torch.bincount(y, weights=wrong) / counts)[counts > 0].mean())
 
     def expand(self, z: Tensor) -> Tensor:
-        """Return the features that W multiplies, in float64: z, or its random features."""
+        """Return the features that W multiplies, in float64: z, its squares, or random features."""
         self._check(z)
         if self.random_features and self.features is None:
             raise OptionError(
                 "the width of the random features is chosen by fit; call fit first, or give it as a number"
             )
-        return z.double() if self.features is None else self.features(z.double())
+        return self._mapped(z.double())
+
+    def _mapped(self, z: Tensor) -> Tensor:
+        z = torch.nn.functional.normalize(z.square()) if self.squares else z
+        return z if self.features is None else self.features(z)
 
     def sums_of(self, z: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> ClassSums:
         """Return the sums over examples that this head would add."""
@@ -309,12 +316,11 @@ class ClosedFormRadialHead(RadialHead):
     def _choose_width(self, z: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> tuple[float, float]:
         """Return the width with the smallest leave-one-out error of fewer features and examples, and its alpha."""
         z, y, weights = self._sample(z, y, sample_weight, PILOT_EXAMPLES)
-        typical, few = median_distance(z, self.seed), min(PILOT_FEATURES, self.random_features)
+        typical, few = median_distance(self._mapped(z), self.seed), min(PILOT_FEATURES, self.random_features)
         trials = []
         for width in [factor * typical for factor in WIDTHS] if isinstance(self.width, str) else [self.width]:
-            pilot = ClosedFormRadialHead(
-                self.classes, self.num_features, random_features=few, width=width, seed=self.seed
-            )
+            made: dict[str, Any] = {"random_features": few, "width": width, "seed": self.seed, "squares": self.squares}
+            pilot = ClosedFormRadialHead(self.classes, self.num_features, **made)
             pilot.sums = replace(pilot.sums, class_weight=self.sums.class_weight)
             pilot._set(pilot.sums_of(z, y, weights))
             trials.append((*pilot._best_alpha(z, y, sample_weight=weights), width))
@@ -338,8 +344,7 @@ class ClosedFormRadialHead(RadialHead):
         """Map features to outputs, in their precision and at least float32."""
         self._check(o, y)
         self._check_fitted()
-        z = at_least_float32(o)
-        z = z if self.features is None else self.features(z)
+        z = self._mapped(at_least_float32(o))
         weight, bias = Affine(self.weight, self.bias).to(z, self._cast)  # type: ignore[arg-type]
         return torch.addmm(bias, z, weight.T)
 
