@@ -17,9 +17,8 @@ from openradial.nn import RadialLoss
 from openradial.scorers import Combination, MahalanobisScorer, NeighbourScorer, Scorer
 from openradial.scorers.mahalanobis import Shrinkage
 from openradial.training import Objective
-from openradial.training.mixup import MixupObjective
+from openradial.training.objectives import MixupObjective, RotationObjective
 from openradial.training.outliers import DEFAULTS, OutlierObjective, check_kinds
-from openradial.training.rotations import RotationObjective
 
 __all__ = ["Recipe", "closed_form_recipe", "default_recipe", "hidden_layer_names"]
 

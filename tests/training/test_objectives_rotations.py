@@ -12,7 +12,7 @@ from openradial.fitting.networks import choose_network
 from openradial.fitting.options import FitOptions
 from openradial.models.fast_cnn import FeatureScale
 from openradial.recipe import Recipe
-from openradial.training.rotations import RotationObjective, turned
+from openradial.training.objectives import RotationObjective, turned
 
 SQUARED = RadialLoss(metric="squared_euclidean")
 

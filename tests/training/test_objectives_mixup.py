@@ -8,7 +8,7 @@ from torch import nn
 from openradial import RadialLoss, models
 from openradial.errors import OptionError
 from openradial.recipe import Recipe, default_recipe
-from openradial.training.mixup import MixupObjective
+from openradial.training.objectives import MixupObjective
 
 
 @pytest.mark.parametrize("seed", range(5))
