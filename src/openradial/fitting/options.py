@@ -73,7 +73,7 @@ class FitOptions:
         flip: mirror images at random while training; None for colour images alone.
         shift: move images at random by so many pixels while training; None for the default of the network.
         cutout: side of a square that is erased from each image while training, in pixels; 0 for none.
-        mixup: train on weighted means of two examples, see :class:`openradial.training.MixupObjective`; and so
+        mixup: train on weighted means of two examples, see :class:`openradial.nn.objective.MixupObjective`; and so
             ``label_smoothing``, which moves targets from their prototype towards the centre of all.
         rotations: train ``fast_cnn`` on images in four turns, with a prototype for each class and turn: novel
             classes are detected better, but it predicts more slowly.

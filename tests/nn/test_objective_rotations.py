@@ -11,8 +11,8 @@ from openradial.errors import OptionError
 from openradial.fitting.networks import choose_network
 from openradial.fitting.options import FitOptions
 from openradial.models.fast_cnn import FeatureScale
+from openradial.nn.objective import RotationObjective, turned
 from openradial.recipe import Recipe
-from openradial.training.objectives import RotationObjective, turned
 
 SQUARED = RadialLoss(metric="squared_euclidean")
 
