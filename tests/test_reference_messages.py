@@ -60,11 +60,6 @@ TWO = np.zeros((2, 3))
             "axis_scale must be finite and above 0 on every axis; use 1.0 for an axis left as it is",
         ),
         (
-            lambda: reference.radial_distances_grad(TWO, np.ones(3)),
-            ShapeError,
-            "upstream must have the shape of the distances, (2, 3), got (3,); use np.broadcast_to to spread one number",
-        ),
-        (
             lambda: reference.radial_log_probs(TWO, beta=0.0),
             OptionError,
             "beta must be a finite number above 0, got 0.0; the paper uses beta=1.0",

@@ -51,16 +51,9 @@ if TYPE_CHECKING:
     from openradial.errors import OpenRadialError
     from openradial.estimator import RadialClassifier
     from openradial.fitting import fit
-    from openradial.nn import (
-        AxisPrototypes,
-        FixedPrototypes,
-        LearnedPrototypes,
-        RadialLayer,
-        RadialLinear,
-        RadialLoss,
-        SimplexPrototypes,
-        replace_head,
-    )
+    from openradial.nn.layers import RadialLayer, RadialLinear, RadialLoss
+    from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, LearnedPrototypes, SimplexPrototypes
+    from openradial.nn.replace import replace_head
     from openradial.recipe import Recipe
 
 

@@ -14,12 +14,11 @@ from openradial.errors import OptionError, check_choice, check_count, check_labe
 from openradial.functional import safe_beta
 from openradial.heads import CACHead, ClosedFormRadialHead, DOCHead, Head, RadialHead, SoftmaxHead
 from openradial.nn import RadialLoss
+from openradial.nn.objective import MixupObjective, RotationObjective
 from openradial.scorers import Combination, MahalanobisScorer, NeighbourScorer, Scorer
 from openradial.scorers.mahalanobis import Shrinkage
 from openradial.training import Objective
-from openradial.training.mixup import MixupObjective
 from openradial.training.outliers import DEFAULTS, OutlierObjective, check_kinds
-from openradial.training.rotations import RotationObjective
 
 __all__ = ["Recipe", "closed_form_recipe", "default_recipe", "hidden_layer_names"]
 

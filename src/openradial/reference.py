@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from openradial import errors
 
-__all__ = ["axis_prototypes", "radial_distances", "radial_distances_grad", "radial_log_probs", "radial_loss"]
-__all__ += ["radial_loss_grad", "radial_nearest", "radial_probs", "simplex_prototypes"]
+__all__ = ["axis_prototypes", "radial_distances", "radial_log_probs", "radial_loss", "radial_loss_grad"]
+__all__ += ["radial_nearest", "radial_probs", "simplex_prototypes"]
 
 Doubles = NDArray[np.float64]
 
@@ -56,34 +56,6 @@ def radial_distances(
     rows = _outputs(o)
     points, unit = _prototypes(rows.shape[-1], scale, prototypes), _axis_scale(axis_scale, rows.shape[-1])
     return np.stack([_length((rows - point) / unit, metric) for point in points], axis=-1)
-
-
-def radial_distances_grad(
-    o: ArrayLike,
-    upstream: ArrayLike,
-    *,
-    scale: float = 1.0,
-    prototypes: ArrayLike | None = None,
-    metric: errors.MetricName = "euclidean",
-    axis_scale: ArrayLike | None = None,
-) -> Doubles:
-    """Return the gradient with respect to ``o`` of ``sum(upstream * radial_distances(o))``; zero on a prototype.
-
-    For log-probabilities pass ``-beta`` times their upstream gradient.
-    """
-    errors.check_choice("metric", metric, errors.METRIC_NAMES)
-    rows = _outputs(o)
-    points, unit = _prototypes(rows.shape[-1], scale, prototypes), _axis_scale(axis_scale, rows.shape[-1])
-    weights = np.asarray(upstream, dtype=np.float64)
-    if weights.shape != (*rows.shape[:-1], len(points)):
-        raise errors.ShapeError(
-            f"upstream must have the shape of the distances, {(*rows.shape[:-1], len(points))}, got {weights.shape}; "
-            "use np.broadcast_to to spread one number"
-        )
-    grad = np.zeros_like(rows)
-    for k, point in enumerate(points):
-        grad += weights[..., k, None] * _length_grad((rows - point) / unit, metric) / unit
-    return grad
 
 
 def radial_log_probs(

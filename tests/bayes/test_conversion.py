@@ -8,8 +8,8 @@ from torch.nn.utils import parametrizations
 
 from openradial import LearnedPrototypes, RadialLinear, models, replace_head
 from openradial.bayes import BayesLayer, GaussianPrior, freeze, posterior, to_bayesian
+from openradial.bayes.prediction import run_stacked, run_with
 from openradial.bayes.priors import rho_of
-from openradial.bayes.vectorised import run_stacked, run_with
 from openradial.errors import OptionError
 
 

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from openradial.bayes import BayesGRU, BayesLSTM, BayesRNN, posterior
-from openradial.bayes.vectorised import run_stacked, run_with
+from openradial.bayes.prediction import run_stacked, run_with
 
 KINDS = [BayesGRU, BayesLSTM, BayesRNN]
 every_kind = pytest.mark.parametrize("kind", KINDS)

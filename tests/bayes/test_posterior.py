@@ -7,7 +7,7 @@ from torch import nn
 
 from openradial.bayes import BayesEmbedding, BayesLinear, GaussianPrior, ScaleMixturePrior, posterior, to_bayesian
 from openradial.bayes.layers import given
-from openradial.bayes.vectorised import run_with
+from openradial.bayes.prediction import run_with
 from openradial.errors import OptionError
 from openradial.models import MLP
 

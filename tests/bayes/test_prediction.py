@@ -16,9 +16,8 @@ from openradial.bayes import (
     predict,
     prediction,
     to_bayesian,
-    vectorised,
 )
-from openradial.bayes.vectorised import max_pool2d, run_stacked, run_with
+from openradial.bayes.prediction import max_pool2d, run_stacked, run_with
 from openradial.errors import OptionError, ShapeError
 from openradial.heads import RadialHead, SoftmaxHead
 
@@ -192,7 +191,7 @@ def test_an_error_that_is_not_vmaps_is_raised_whatever_its_text(monkeypatch, mes
             raise RuntimeError(message)
         return torch.func.vmap(partial(run_with, network), in_dims=(0, None))(weights, x)
 
-    monkeypatch.setattr(vectorised, "_run_vmap", run)
+    monkeypatch.setattr(prediction, "_run_vmap", run)
     network = net().eval()  # in training mode the layers draw weights, which vmap refuses
     q = posterior(network)
     with pytest.raises(RuntimeError, match=message):

@@ -85,13 +85,13 @@ def test_a_named_split_keeps_the_order_of_the_names():
         ),
         (
             lambda: named_split(["cat", "dog"], known=["catt"]),
-            DataError,
-            "'catt' is not a class of these data; did you mean 'cat'?",
+            OptionError,
+            "known must name classes of the data, and there is no class 'catt'; did you mean 'cat'?",
         ),
         (
             lambda: named_split(["cat", "dog"], novel=["x"]),
-            DataError,
-            "'x' is not a class of these data; it has cat, dog",
+            OptionError,
+            "novel must name classes of the data, and there is no class 'x'; the classes are cat, dog",
         ),
         (
             lambda: named_split(DIGITS),

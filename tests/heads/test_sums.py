@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from naive_ridge import assert_equal, made_data
 
 from openradial.errors import DataError, OptionError
-from openradial.heads.row_hashes import RowHashes
-from openradial.heads.sums import ClassSums, class_names
+from openradial.heads.sums import ClassSums, RowHashes, class_names
 from openradial.scorers.statistics import ClassStatistics
 
 NAMES = ("ant", "bee", "cat", "dog", "eel")

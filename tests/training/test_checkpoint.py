@@ -9,7 +9,7 @@ from torch import nn, optim
 from openradial import files
 from openradial.errors import TrainingError
 from openradial.training import checkpoint
-from openradial.training.sharding import load_optimiser, optimiser_tensors
+from openradial.training.devices import load_optimiser, optimiser_tensors
 
 TENSORS = {"model.a": torch.arange(6.0).view(2, 3), "model.b": torch.tensor([True, False]), "step": torch.tensor(7)}
 

@@ -8,7 +8,7 @@ import torch
 
 from openradial.errors import OptionError
 from openradial.training import Settings, checkpoint
-from openradial.training.sharding import check_can_shard
+from openradial.training.devices import check_can_shard
 
 pytestmark = pytest.mark.distributed
 

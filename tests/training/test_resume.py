@@ -11,7 +11,7 @@ from openradial import RadialLoss
 from openradial.data import Batches, Examples
 from openradial.errors import TrainingError
 from openradial.training import Objective, Settings, checkpoint, fit
-from openradial.training.sharding import load_optimiser
+from openradial.training.devices import load_optimiser
 
 PROGRAM = Path(__file__).with_name("run_spiral.py")
 STEPS = 21  # 3 epochs of 7 batches

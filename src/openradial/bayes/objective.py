@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from openradial.bayes.layers import given
 from openradial.bayes.posterior import posterior
-from openradial.bayes.vectorised import run_with
+from openradial.bayes.prediction import run_with
 from openradial.errors import OptionError, ShapeError, check_count
 from openradial.nn.objective import BatchSource, Loss, Metric, correct
 

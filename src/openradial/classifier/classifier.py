@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from openradial.classifier.predictions import Predictions
@@ -248,16 +247,11 @@ class OpenClassifier(nn.Module):
             )
 
     def _predictions(self, result: Decisions) -> Predictions:
-        distances = result.distances
-        return Predictions.from_arrays(
-            self.classes,
-            labels=result.labels.cpu().numpy(),
-            nearest=result.nearest.cpu().numpy(),
-            log_probs=_array(result.log_probs),
-            distance=None if distances is None else _array(distances.gather(1, result.nearest[:, None])[:, 0]),
-            unknown_score=_array(result.unknown_score),
-            p_values=None if result.p_values is None else _array(result.p_values),
-        )
+        if result.distances is not None:  # those of the nearest class alone
+            result = result._replace(distances=result.distances.gather(1, result.nearest[:, None])[:, 0])
+        # NumPy has no bfloat16
+        columns = (None if column is None else at_least_float32(column).cpu().numpy() for column in result)
+        return Predictions.from_arrays(self.classes, *columns)  # type: ignore[arg-type]
 
     def _no_decisions(self) -> Decisions:
         """Return the decisions on an empty batch: networks cannot compute one, heads need a row."""
@@ -336,8 +330,3 @@ def _joined(parts: list[Tensor]) -> Tensor:
     if not parts:
         raise OptionError("known data are needed to learn from, got no batch")
     return torch.cat(parts)
-
-
-def _array(values: Tensor) -> NDArray[Any]:
-    """Return an array of at least float32: NumPy has no bfloat16."""
-    return at_least_float32(values).cpu().numpy()

@@ -57,7 +57,6 @@ class Predictions(Sequence[Prediction]):
     def from_arrays(
         cls,
         classes: Sequence[str],
-        *,
         labels: Labels,
         nearest: Labels,
         log_probs: Floats,

@@ -86,11 +86,11 @@ def named_split(
         raise OptionError("name either the known classes or the novel ones, and the rest is the other side")
     names = tuple(classes)
     _check_names(names)
-    given = tuple(known if known is not None else novel or ())
+    option, given = ("novel", tuple(novel or ())) if known is None else ("known", tuple(known))
     for name in given:
         if name not in names:
-            hint = nearest(name, names) or f"; it has {listed(names)}"
-            raise DataError(f"{name!r} is not a class of these data{hint}")
+            hint = nearest(name, names) or f"; the classes are {listed(names)}"
+            raise OptionError(f"{option} must name classes of the data, and there is no class {name!r}{hint}")
     rest = tuple(name for name in names if name not in set(given))
     return Split(given, rest) if known is not None else Split(rest, given)
 

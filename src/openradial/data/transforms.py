@@ -57,7 +57,7 @@ class Normalise:
         shape = (channels, 1, 1) if x.ndim == 4 else (1,)
         factor = (1 / (unit * np.asarray(self.std, np.float64))).astype(np.float32).reshape(shape)
         offset = (-np.asarray(self.mean, np.float64) / np.asarray(self.std)).astype(np.float32).reshape(shape)
-        if x.device.type == "cpu":
+        if x.device.type == "cpu" and not torch.compiler.is_compiling():
             # NumPy converts and multiplies piece by piece in the cache, and waits for no thread that decoders keep busy
             made = np.multiply(x.numpy(), factor, dtype=np.float32, casting="unsafe")
             return torch.from_numpy(np.add(made, offset, out=made))

@@ -150,6 +150,7 @@ def evaluate(
     labels = seen.predictions.nearest if rejector.per_class else None
     rejects = false_reject_report(seen.scores, rejector, labels, false_reject_rate=false_reject_rate)
     kept = seen.predictions.labels >= 0
+    groups = [(each.name, [each]) for each in unseen] + [("all novel sets", unseen)] * (len(unseen) > 1)
     return Evaluation(
         classes=bundle.classes,
         accuracy=metrics.bootstrap(metrics.accuracy, seen.labels, seen.predictions.nearest, samples=SAMPLES),
@@ -159,7 +160,7 @@ def evaluate(
         open_ece=metrics.ece(*as_one_class(seen, *unseen)),
         known=seen,
         novel=tuple(unseen),
-        novel_metrics=tuple(_novel_metrics(seen, each) for each in (*unseen, *_pooled(unseen))),
+        novel_metrics=tuple(_novel_metrics(seen, *group) for group in groups),
         threshold=float("nan") if rejector.per_class else rejector.threshold(false_reject_rate),
         notes=tuple(note for sample in (known, *novel) for note in sample.notes),
     )
@@ -188,19 +189,10 @@ def _predict(sample: Sample, predict: Callable[[Sequence[Any]], Predictions], ad
     return PredictedSample(sample.name, rows, sample.labels[readable], truths, **results)
 
 
-def _pooled(novel: Sequence[PredictedSample]) -> list[PredictedSample]:
-    if len(novel) < 2:
-        return []
-    rows, truths = [row for each in novel for row in each.rows], tuple(name for each in novel for name in each.truths)
-    labels = np.concatenate([each.labels for each in novel])
-    predictions = Predictions.concatenate([each.predictions for each in novel])
-    return [PredictedSample("all novel sets", rows, labels, truths, predictions=predictions)]
-
-
-def _novel_metrics(known: PredictedSample, novel: PredictedSample) -> NovelMetrics:
-    intervals = metrics.summary_intervals(known.scores, novel.scores, known.correct, samples=SAMPLES)
-    detected = float((novel.predictions.labels < 0).mean())
-    return NovelMetrics(novel.name, len(novel.labels), detected, {name: intervals[name] for name in METRICS})
+def _novel_metrics(known: PredictedSample, name: str, novel: Sequence[PredictedSample]) -> NovelMetrics:
+    scores, labels = np.concatenate([n.scores for n in novel]), np.concatenate([n.predictions.labels for n in novel])
+    intervals = metrics.summary_intervals(known.scores, scores, known.correct, samples=SAMPLES)
+    return NovelMetrics(name, len(labels), float((labels < 0).mean()), {name: intervals[name] for name in METRICS})
 
 
 def find_mistakes(evaluation: Evaluation) -> tuple[list[Mistake], list[Mistake], list[Mistake]]:

@@ -111,7 +111,7 @@ def _classes(evaluation: Evaluation) -> list[dict[str, Any]]:
 def figures(evaluation: Evaluation) -> dict[str, str]:
     """Return SVG figures by name: scores, rates, roc, oscr, reliability, risk."""
     require("matplotlib", "plot", "the report")
-    from openradial.evaluation.plots import curves
+    from openradial.evaluation import plots
 
     known, novel = evaluation.known, {each.name: each for each in evaluation.novel}
     scores = {name: each.scores for name, each in novel.items()}
@@ -125,12 +125,12 @@ def figures(evaluation: Evaluation) -> dict[str, str]:
     oscrs = {name: metrics.oscr_curve(known.scores, each, known.correct) for name, each in scores.items()}
     detected = {name: _rejected(each) for name, each in novel.items()}
     drawn: dict[str, Any] = {
-        "scores": partial(curves.plot_scores, known.scores, scores, evaluation.threshold),
-        "rates": partial(curves.plot_rates, RATES, _rejected(known), detected),
-        "roc": partial(curves.plot_roc, rocs),
-        "oscr": partial(curves.plot_oscr, oscrs),
-        "reliability": partial(curves.plot_reliability, bins),
-        "risk": partial(curves.plot_risk_coverage, risks),
+        "scores": partial(plots.plot_scores, known.scores, scores, evaluation.threshold),
+        "rates": partial(plots.plot_rates, RATES, _rejected(known), detected),
+        "roc": partial(plots.plot_roc, rocs),
+        "oscr": partial(plots.plot_oscr, oscrs),
+        "reliability": partial(plots.plot_reliability, bins),
+        "risk": partial(plots.plot_risk_coverage, risks),
     }
     return {name: _svg(name, draw) for name, draw in drawn.items() if novel or name not in ("roc", "oscr")}
 

@@ -4,14 +4,12 @@ It has no data-dependent branches and no chunks; its predictions are those of th
 """
 
 import copy
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
-from openradial.data.inputs import ImageInputs
 from openradial.encoders.networks import MixedEncoder
 from openradial.scorers import Combination, NeighbourScorer, Scorer
 from openradial.scorers.base import FeatureScorer
@@ -34,8 +32,7 @@ class Graph(nn.Module):
         self.classifier = OpenClassifier(
             copied.net, copied.head, scorers=scorers, combination=merge, far_axis=far, far_layer=copied.far_layer
         )
-        inputs = model.preprocessing
-        self.transform = normalisation(inputs) if isinstance(inputs, ImageInputs) else inputs.transform
+        self.transform = model.preprocessing.transform
         self.dtype = torch.float32 if isinstance(model.net, MixedEncoder) else model.dtype  # so that tokens stay exact
         self.rejector = None if copied.rejector is None else GraphRejector(copied.rejector)
         with torch.no_grad():
@@ -61,13 +58,6 @@ class Graph(nn.Module):
         if self.rejector is None:
             return *outputs, score, result.nearest.clone()
         return *outputs, score, *self.rejector(score, result.nearest, false_reject_rate)
-
-
-def normalisation(inputs: ImageInputs) -> Callable[[Tensor], Tensor]:
-    """Return a function that normalises uint8 pixels, as :class:`openradial.data.Normalise` does."""
-    mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (inputs.mean, inputs.std))
-    factor, offset = (1 / (255.0 * std)).float(), (-mean / std).float()
-    return lambda x: x.float() * factor + offset
 
 
 class GraphRejector(nn.Module):

@@ -245,15 +245,8 @@ class ExportedModel(ABC):
         return rate
 
     def _predictions(self, outputs: Arrays) -> Predictions:
-        return Predictions.from_arrays(
-            self.classes,
-            labels=outputs["decision"],
-            nearest=outputs["nearest"],
-            log_probs=outputs["log_probs"],
-            distance=outputs.get("distance"),
-            unknown_score=outputs["unknown_score"],
-            p_values=outputs.get("p_value"),
-        )
+        names = ("decision", "nearest", "log_probs", "distance", "unknown_score", "p_value")
+        return Predictions.from_arrays(self.classes, *map(outputs.get, names))  # type: ignore[arg-type]
 
     def _no_outputs(self) -> Arrays:
         """Return the outputs for an empty batch."""

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from openradial.conformal.inputs import check_rate
 from openradial.data.splits import Split, named_split, parse_known
-from openradial.errors import OptionError, check_choice, check_count, check_positive, listed, nearest
+from openradial.errors import OptionError, check_choice, check_count, check_positive, listed
 from openradial.recipe import ClassWeightName, HeadName, LossName, MethodName, Recipe
 from openradial.training import Settings
 from openradial.training.settings import checked_names
@@ -73,7 +73,7 @@ class FitOptions:
         flip: mirror images at random while training; None for colour images alone.
         shift: move images at random by so many pixels while training; None for the default of the network.
         cutout: side of a square that is erased from each image while training, in pixels; 0 for none.
-        mixup: train on weighted means of two examples, see :class:`openradial.training.MixupObjective`; and so
+        mixup: train on weighted means of two examples, see :class:`openradial.nn.objective.MixupObjective`; and so
             ``label_smoothing``, which moves targets from their prototype towards the centre of all.
         rotations: train ``fast_cnn`` on images in four turns, with a prototype for each class and turn: novel
             classes are detected better, but it predicts more slowly.
@@ -220,14 +220,15 @@ class FitOptions:
 
     def split(self, classes: Sequence[str]) -> Split:
         """Return which of the classes are known."""
-        if self.known is None and self.novel is None:
+        given = self.novel if self.known is None else self.known
+        if given is None:
             return Split(tuple(classes), ())
-        if self.novel is not None:
-            return named_split(classes, novel=_names("novel", self.novel, classes))
-        known = self.known or ()
-        if isinstance(known, str) and known.startswith(("random:", "file:")):
-            return parse_known(known, classes, seed=self.seed)
-        return named_split(classes, known=_names("known", known, classes))
+        if self.known is not None and isinstance(given, str) and given.startswith(("random:", "file:")):
+            return parse_known(given, classes, seed=self.seed)
+        names = _split(given.removeprefix("names:") if isinstance(given, str) else given)
+        if not names:
+            raise OptionError(f"classes are named with commas between them, as in cat,dog, got {given!r}")
+        return named_split(classes, known=names) if self.novel is None else named_split(classes, novel=names)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the options as JSON values."""
@@ -240,15 +241,3 @@ class FitOptions:
 def _split(names: str | Sequence[str]) -> tuple[str, ...]:
     texts = names.split(",") if isinstance(names, str) else map(str, names)
     return tuple(name.strip() for name in texts if name.strip())
-
-
-def _names(option: str, given: str | Sequence[str], classes: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of classes as a list, or separated by commas; all of them must exist."""
-    cleaned = _split(given.removeprefix("names:") if isinstance(given, str) else given)
-    if not cleaned:
-        raise OptionError(f"classes are named with commas between them, as in cat,dog, got {given!r}")
-    for name in cleaned:
-        if name not in classes:
-            hint = nearest(name, classes) or f"; the classes are {listed(classes)}"
-            raise OptionError(f"{option} must name classes of the data, and there is no class {name!r}{hint}")
-    return cleaned

@@ -47,7 +47,7 @@ from openradial.recipe import EMBEDDING, Recipe, closed_form_recipe, default_rec
 from openradial.training import Devices, Record, Settings, limited_threads
 from openradial.training import fit as train
 from openradial.training.checkpoint import LAST, CheckpointRecord, load
-from openradial.training.sharding import gathered
+from openradial.training.devices import gathered
 
 CHUNK = 256  # examples per batch once the network is trained
 FEW = 32  # images per batch for a large network

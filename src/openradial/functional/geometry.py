@@ -15,27 +15,11 @@ from openradial.functional.norms import EUCLIDEAN, DistanceMetric
 POWERS = {"euclidean": 2.0, "squared_euclidean": 2.0, "manhattan": 1.0, "chebyshev": math.inf}
 
 
-class Geometry(Protocol):
-    """Interface of every arrangement of prototypes."""
-
-    def num_classes(self, outputs: int) -> int:
-        """Return the number of prototypes for this many outputs."""
-
-    def distances(self, o: Tensor, metric: DistanceMetric) -> Tensor:
-        """Return distances to every prototype: ``(n, d) -> (n, k)``."""
-
-    def distances_to(self, o: Tensor, y: Tensor, metric: DistanceMetric) -> Tensor:
-        """Return distances to the prototype of class ``y``: ``(n, d), (n,) -> (n,)``."""
-
-    def half_separation(self, metric: DistanceMetric) -> float:
-        """Return the largest radius for which the balls around the prototypes are disjoint."""
-
-
 @runtime_checkable
 class HasGeometry(Protocol):
     """An object that knows its prototypes, such as the modules in :mod:`openradial.nn.prototypes`."""
 
-    def geometry(self) -> Geometry: ...
+    def geometry(self) -> "Geometry": ...
 
     def check_outputs(self, outputs: int) -> None: ...
 
@@ -47,19 +31,23 @@ class Axes:
     scale: float = 1.0
 
     def num_classes(self, outputs: int) -> int:
+        """Return the number of prototypes for this many outputs."""
         return outputs
 
     def distances(self, o: Tensor, metric: DistanceMetric) -> Tensor:
+        """Return distances to every prototype: ``(n, d) -> (n, k)``."""
         if metric.is_plain_euclidean:
             return eager.all_distances(o, self.scale, 1.0)
         return metric.axis_lengths(o, self.scale)
 
     def distances_to(self, o: Tensor, y: Tensor, metric: DistanceMetric) -> Tensor:
+        """Return distances to the prototype of class ``y``: ``(n, d), (n,) -> (n,)``."""
         if metric.is_plain_euclidean:
             return eager.target_distances(o, y, self.scale)
         return metric.length(eager.shift_to_prototype(o, y, self.scale))
 
     def half_separation(self, metric: DistanceMetric) -> float:
+        """Return the largest radius for which the balls around the prototypes are disjoint."""
         return metric.half_separation(self.scale)
 
 
@@ -136,6 +124,7 @@ class PrototypeRows:
         return apart / 4 if metric.name == "squared_euclidean" else apart / 2
 
 
+Geometry = Axes | Simplex | PrototypeRows
 PrototypesLike = Tensor | HasGeometry
 
 

@@ -78,7 +78,7 @@ def radial_loss(
     def distances(y: Tensor | None = None) -> Tensor:  # times beta, (n, k), or to y alone, (n,)
         d = geometry.distances(rows, measure) if y is None else geometry.distances_to(rows, y, measure)
         if target_weight != 1:
-            squares = measure.divide(rows - geometry.scale).square()  # type: ignore[attr-defined]
+            squares = measure.divide(rows - geometry.scale).square()  # type: ignore[union-attr]
             d = d + (target_weight - 1) * (squares if y is None else squares.gather(-1, y.unsqueeze(-1)).squeeze(-1))
         return eager.scaled(d, float(beta))
 

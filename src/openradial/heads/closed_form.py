@@ -13,8 +13,7 @@ from openradial.heads.class_weight import ClassWeight, checked_class_weight, giv
 from openradial.heads.radial import RadialHead, RadialScore
 from openradial.heads.random_features import RandomFeatures, median_distance
 from openradial.heads.ridge import Affine, Casts, RidgePath, alphas, best_alpha, solve
-from openradial.heads.row_hashes import RowHashes
-from openradial.heads.sums import ClassSums, check_tensors, class_names
+from openradial.heads.sums import ClassSums, RowHashes, check_tensors, class_names
 from openradial.nn import RadialLayer
 from openradial.scorers.base import Scorer, at_least_float32, check_features, check_rows, draw_rows
 from openradial.scorers.statistics import ClassStatistics, checked_sample_weight

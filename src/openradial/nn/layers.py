@@ -1,6 +1,6 @@
 """The layer, its loss, and the last layer of a network."""
 
-from typing import TypedDict
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,12 +23,6 @@ from openradial.nn.prototypes import AxisPrototypes, FixedPrototypes, Prototypes
 
 LOSS_OPTIONS: tuple[str, ...] = ("beta", "scale", "weight", "ignore_index", "reduction", "label_smoothing")
 LOSS_OPTIONS += ("prototypes", "metric", "axis_scale", "target_weight")
-
-
-class _Measure(TypedDict):
-    prototypes: Prototypes
-    metric: MetricName
-    axis_scale: Tensor | None
 
 
 class RadialLayer(nn.Module):
@@ -89,7 +83,7 @@ class RadialLayer(nn.Module):
         """Return the distance to the target's prototype: see :func:`openradial.functional.radial_loss`."""
         return F.radial_loss(o, target, beta=self.beta, reduction=reduction, **self._measure())
 
-    def _measure(self) -> _Measure:
+    def _measure(self) -> dict[str, Any]:
         return {"prototypes": self.prototypes, "metric": self.metric, "axis_scale": self.axis_scale}
 
     def extra_repr(self) -> str:

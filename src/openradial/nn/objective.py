@@ -4,7 +4,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import torch
 from torch import Tensor, nn
+
+from openradial.errors import check_positive
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Metric = Callable[[Tensor, Tensor], Tensor]
@@ -38,3 +41,57 @@ class Objective:
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         o = model(x)
         return self.loss(o, y), o
+
+
+@dataclass(frozen=True)
+class MixupObjective(Objective):
+    r"""A loss on :math:`\lambda x_i + (1 - \lambda) x_j` (Zhang et al., 2018).
+
+    :math:`\lambda` is drawn from Beta(alpha, alpha) for each batch. The loss is
+    :math:`\lambda L(o, y_i) + (1 - \lambda) L(o, y_j)`: for cross-entropy that of the mixed target; for the squared
+    distance, up to a constant, the squared distance to the point between the prototypes. In evaluation mode this is the
+    plain loss. Random numbers come from torch's global generator.
+    """
+
+    alpha: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_positive("alpha", self.alpha)
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        if not model.training:
+            return super().__call__(model, x, y)
+        share = float(torch.distributions.Beta(self.alpha, self.alpha).sample())
+        order = torch.randperm(len(y), device=y.device)
+        o = model(share * x + (1 - share) * x[order])
+        return share * self.loss(o, y) + (1 - share) * self.loss(o, y[order]), o
+
+
+class RotationObjective(Objective):
+    """A loss on images that are turned by a random number of quarters, class and turn being learned together.
+
+    In training mode the network has four outputs per class, ``4 k + t`` for class k and t quarters to the left
+    (Lee et al., 2020). In evaluation mode it has one per class, and this is the plain loss. Random numbers come from
+    torch's global generator.
+    """
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        if not model.training:
+            return super().__call__(model, x, y)
+        turns = torch.randint(4, y.shape, device=y.device)
+        o = model(turned(x, turns))  # (b, 4 k)
+        of_turn = torch.take_along_dim(o.unflatten(1, (-1, 4)), turns[:, None, None], 2).squeeze(2)  # (b, k)
+        return self.loss(o, 4 * y + turns), of_turn
+
+
+def turned(x: Tensor, turns: Tensor) -> Tensor:
+    """Turn each image to the left by its number of quarters.
+
+    >>> turned(torch.arange(4).view(1, 1, 2, 2), torch.tensor([1]))
+    tensor([[[[1, 3],
+              [0, 2]]]])
+    """
+    turned = x.clone()
+    for count in range(1, 4):
+        turned[turns == count] = x[turns == count].rot90(count, (2, 3))
+    return turned

@@ -5,10 +5,9 @@ import json
 import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from http import HTTPStatus
 from types import FrameType
@@ -22,6 +21,7 @@ from openradial.errors import OptionError
 from openradial.server.monitoring import log_event
 from openradial.server.service import Service
 from openradial.server.settings import Limits, LogLevel
+from openradial.training.loop import handle_signals
 
 SWITCH = 0.001  # seconds; with the usual 5 ms the model waits that long after each operation while requests are read
 HEAD = 65_536  # bytes of the request line and the headers
@@ -66,16 +66,8 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self.service = service
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        is_main = threading.current_thread() is threading.main_thread()
-        numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()  # other threads receive no signals
-        before = {number: signal.signal(number, self._stop) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        return handle_signals(self._stop)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         log_event(LogLevel.INFO, "stopping", signal=signal.Signals(number).name)

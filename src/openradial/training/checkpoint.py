@@ -18,9 +18,8 @@ from torch.optim.swa_utils import AveragedModel
 
 from openradial.errors import TrainingError
 from openradial.files import Failure, check_json, read_tensors, write_tensors
-from openradial.training.devices import Devices
+from openradial.training.devices import Devices, load_model, load_optimiser, model_tensors, optimiser_tensors
 from openradial.training.settings import Settings
-from openradial.training.sharding import load_model, load_optimiser, model_tensors, optimiser_tensors
 
 FORMAT = 1
 LAST, BEST = "last.safetensors", "best.safetensors"

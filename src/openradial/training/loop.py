@@ -95,24 +95,30 @@ def fit(
 
 
 @contextmanager
+def handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Let a function handle SIGINT and SIGTERM; nothing changes outside of the main thread, which receives them."""
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = (signals.SIGINT, signals.SIGTERM) if is_main else ()
+    before = {number: signals.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signals.signal(number, earlier)
+
+
+@contextmanager
 def stop_on_signals() -> Iterator[StopRequests]:
     """Collect SIGINT and SIGTERM as stop requests for the loop; a SIGINT after another raises KeyboardInterrupt."""
     requests: StopRequests = []
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
-        yield requests
-        return
 
     def handle(number: int, frame: FrameType | None) -> None:
         if requests and number == signals.SIGINT:
             raise KeyboardInterrupt
         requests.append(signals.Signals(number))
 
-    before = {number: signals.signal(number, handle) for number in (signals.SIGINT, signals.SIGTERM)}
-    try:
+    with handle_signals(handle):
         yield requests
-    finally:
-        for number, handler in before.items():
-            signals.signal(number, handler)
 
 
 class Log:

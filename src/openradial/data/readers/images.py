@@ -32,6 +32,7 @@ ANIMATED = (".gif", ".webp", ".apng", ".avif", ".tif", ".tiff", ".fli", ".flc") 
 COMMON = (".jpg", ".jpeg", ".png")  # endings for which Pillow's many formats are not loaded
 ORIENTATION = 274  # the EXIF tag
 KINDS = ("RGB", "grey", "palette", "alpha", "16-bit", "CMYK")
+CHANNELS = {"Gray": 1, "RGB": 3, "YCbCr": 3}  # of a JPEG; others have 4
 
 Pixels = NDArray[np.uint8]
 Box = tuple[int, int, int, int]  # left, top, right, bottom
@@ -139,30 +140,21 @@ def is_animated(path: str) -> bool:
 
 
 def jpeg_size(data: bytes) -> tuple[int, int, int] | None:
-    """Return width, height and channels from the frame header of an 8-bit JPEG; None if there is none."""
-    if data[:2] != b"\xff\xd8":
+    """Return width, height and channels of a JPEG from its header, as the decoder reads it; None if it cannot."""
+    decoder = _jpeg_decoder() if data[:2] == b"\xff\xd8" else None
+    if decoder is None:
         return None
-    at = 2
-    while at + 9 < len(data) and data[at] == 0xFF:
-        marker = data[at + 1]
-        if marker == 0xFF:  # a fill byte
-            at += 1
-        elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            if data[at + 4] != 8:
-                return None
-            height, width = int.from_bytes(data[at + 5 : at + 7]), int.from_bytes(data[at + 7 : at + 9])
-            return width, height, data[at + 9]
-        elif marker < 0xC0 or 0xD0 <= marker <= 0xD9:  # without a length: a decoder may find another header than this
-            return None
-        else:
-            at += 2 + int.from_bytes(data[at + 2 : at + 4])
-    return None
+    try:
+        height, width, colours, _ = decoder.decode_jpeg_header(data)
+    except ValueError:
+        return None
+    return width, height, CHANNELS.get(colours, 4)
 
 
 def _chosen(data: bytes, choose: Choose, size: int | None, channels: int) -> Cut:
     """Return pixels ``(h, w, c)`` of the chosen box, at a smaller scale where ``size`` allows it."""
     header = jpeg_size(data)
-    if header is not None and header[2] == channels and header[0] and header[1]:
+    if header is not None and header[2] == channels:
         width, height, _ = header
         _check_pixels(width, height)
         # Pillow parses metadata slowly, so it is asked only where there may be a tag
@@ -209,12 +201,9 @@ def _decode_jpeg(data: bytes, shape: tuple[int, int, int], scale: int) -> Pixels
 
     Pillow parses every segment in Python, feeds the decoder piece by piece and moves the pixels twice.
     """
-    decoder, (height, width, channels) = _jpeg_decoder(), shape
-    if decoder is None:
-        return None
-    colours = "RGB" if channels == 3 else "GRAY"
+    colours, least = "RGB" if shape[2] == 3 else "GRAY", {"min_height": shape[0], "min_width": shape[1]}
     try:
-        pixels: Pixels = decoder.decode_jpeg(data, colours, min_height=height, min_width=width, min_factor=scale)
+        pixels: Pixels = _jpeg_decoder().decode_jpeg(data, colours, min_factor=scale, **least)
     except ValueError:
         return None
     return pixels if pixels.shape == shape else None

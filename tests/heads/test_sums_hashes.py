@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openradial.errors import OptionError
-from openradial.heads import row_hashes
-from openradial.heads.row_hashes import RowHashes
+from openradial.heads import sums
+from openradial.heads.sums import RowHashes
 
 LABELLED = st.lists(st.tuples(st.sampled_from([0.0, 1.0, 2.5, -3.0]), st.integers(0, 2)), max_size=30)
 
@@ -85,7 +85,7 @@ def test_rows_are_hashed_in_parts(monkeypatch):
     rows = torch.randn(50, 4)
     labels = torch.arange(50) % 3
     expected = RowHashes.of(rows, labels, 3)
-    monkeypatch.setattr(row_hashes, "AT_ONCE", 12)
+    monkeypatch.setattr(sums, "AT_ONCE", 12)
     for mine, theirs in zip(RowHashes.of(rows, labels, 3).by_class, expected.by_class, strict=True):
         assert torch.equal(mine, theirs)
 

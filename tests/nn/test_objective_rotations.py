@@ -10,8 +10,8 @@ from openradial import RadialLoss, models
 from openradial.errors import OptionError
 from openradial.fitting.networks import choose_network
 from openradial.fitting.options import FitOptions
+from openradial.nn.objective import RotationObjective, turned
 from openradial.recipe import Recipe
-from openradial.training.rotations import RotationObjective, turned
 
 SQUARED = RadialLoss(metric="squared_euclidean")
 

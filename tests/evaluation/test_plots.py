@@ -1,7 +1,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from openradial.evaluation.plots import curves as drawing
+from openradial.evaluation import plots as drawing
 from openradial.metrics import risk_coverage_curve, roc_curve
 
 

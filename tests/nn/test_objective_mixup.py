@@ -7,8 +7,8 @@ from torch import nn
 
 from openradial import RadialLoss, models
 from openradial.errors import OptionError
+from openradial.nn.objective import MixupObjective
 from openradial.recipe import Recipe, default_recipe
-from openradial.training.mixup import MixupObjective
 
 
 @pytest.mark.parametrize("seed", range(5))
