@@ -132,9 +132,32 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         device: str = "cpu",
         verbose: bool = False,
     ) -> None:
-        parameters = locals()
-        for name in self._get_param_names():
-            setattr(self, name, parameters[name])
+        self.hidden = hidden
+        self.method = method
+        self.random_features = random_features
+        self.module = module
+        self.beta = beta
+        self.scale = scale
+        self.loss = loss
+        self.outliers = outliers
+        self.class_weight = class_weight
+        self.standardise = standardise
+        self.false_reject_rate = false_reject_rate
+        self.neighbours = neighbours
+        self.calibration = calibration
+        self.calibration_fraction = calibration_fraction
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.optimiser = optimiser
+        self.schedule = schedule
+        self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Train a new network, or solve a new head, on rows ``(n, d)`` and their labels ``(n,)``.
@@ -302,7 +325,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _is_closed_form(self) -> bool:
         check_choice("method", self.method, ("gradient", "closed-form"))
         self._fit_options()
-        return bool(self.method == "closed-form")
+        return self.method == "closed-form"
 
     def _fit_options(self) -> FitOptions:
         return FitOptions("rows", method=self.method, calibration=self.calibration)
