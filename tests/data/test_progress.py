@@ -74,7 +74,7 @@ def now(monkeypatch):
 
 
 def test_the_time_left_is_that_of_the_stage_by_its_pace_and_of_later_stages(now):
-    run = progress.Run()
+    run = progress.RunProgress()
     assert run.left() is None
     run.begin(total=10, later=30)
     assert run.left() is None  # nothing is known about the pace
@@ -86,7 +86,7 @@ def test_the_time_left_is_that_of_the_stage_by_its_pace_and_of_later_stages(now)
 
 
 def test_an_expected_pace_is_shown_at_first_and_replaced_by_the_measured_one(now):
-    run = progress.Run()
+    run = progress.RunProgress()
     run.begin(total=100, pace=0.5)
     assert run.left() == pytest.approx(50)
     shown = []
@@ -101,7 +101,7 @@ def test_an_expected_pace_is_shown_at_first_and_replaced_by_the_measured_one(now
 
 
 def test_a_step_that_takes_longer_than_expected_is_never_shown_as_finished(now):
-    run = progress.Run()
+    run = progress.RunProgress()
     run.begin(total=1, pace=10)
     shown = []
     for _ in range(40):
@@ -113,7 +113,7 @@ def test_a_step_that_takes_longer_than_expected_is_never_shown_as_finished(now):
 
 
 def test_the_time_left_never_exceeds_the_deadline(now):
-    run = progress.Run()
+    run = progress.RunProgress()
     run.deadline = now[0] + 7
     run.begin(total=10, pace=10, later=100)
     assert run.left() == 7

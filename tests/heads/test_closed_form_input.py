@@ -266,7 +266,7 @@ def test_heads_with_other_random_features_are_not_merged(other):
 
 
 def test_what_only_fit_can_choose_is_said():
-    message = "the width of the random features is chosen by fit; call fit first, or give it as a number"
+    message = "the width of the random features is chosen by fit; call fit first, or give a number"
     for call in (
         lambda h: h.partial_fit(Z, Y),
         lambda h: h.remove(Z, Y),

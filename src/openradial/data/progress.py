@@ -14,7 +14,7 @@ WIDE = 110  # columns of a terminal that have room for a long bar and the rate
 Advance = Callable[[int], None]
 
 
-class Run:
+class RunProgress:
     """Estimates the time left of a run: of its stage by the pace so far, of later stages by expected seconds."""
 
     def __init__(self) -> None:
@@ -45,12 +45,12 @@ class Run:
         return rest if self.deadline is None else max(0.0, min(rest, self.deadline - now))
 
 
-_run: ContextVar[Run | None] = ContextVar("run", default=None)
+_run: ContextVar[RunProgress | None] = ContextVar("run", default=None)
 
 
-def current() -> Run:
+def current() -> RunProgress:
     """Return the run that goes on, or a new one."""
-    return _run.get() or Run()
+    return _run.get() or RunProgress()
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def bar(title: str, total: int | None, *, unit: str = "") -> Iterator[Advance]:
     ...     for _ in range(3):
     ...         advance(1)
     """
-    run, alone = current(), Run()
+    run, alone = current(), RunProgress()
     alone.begin(total or 0)
     size, digits, name = (1e6, 1, "MB") if unit == "bytes" else (1, 0, unit)
 
@@ -126,7 +126,7 @@ def _bar(title: str, total: int | None, status: Callable[[bool], str]) -> Iterat
 
 
 @contextmanager
-def _lines(title: str, run: Run, status: Callable[[], str]) -> Iterator[Advance]:
+def _lines(title: str, run: RunProgress, status: Callable[[], str]) -> Iterator[Advance]:
     """Print a line every few seconds, from another thread."""
     is_over = Event()
 

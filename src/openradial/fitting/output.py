@@ -5,10 +5,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from openradial.errors import OptionError
+from openradial.errors import OptionError, TrainingError
 from openradial.files import check_bundle_folder, only_process, writable
-from openradial.training.checkpoint import LAST
+from openradial.training.checkpoint import LAST, CheckpointRecord, load
 
 
 @contextmanager
@@ -38,3 +39,16 @@ def is_first_process() -> bool:
 def training_folder(out: Path) -> Path:
     """Return the folder of the checkpoints while a model is trained: beside the model."""
     return out.with_name(f"{out.name}.training")
+
+
+def check_same_run(folder: Path, now: dict[str, Any]) -> None:
+    """Raise unless the checkpoint in a folder is of a run with these options, classes and examples."""
+    if not (folder / LAST).is_file():
+        raise TrainingError(f"there is no run to resume in {folder}; start without resume (--resume)")
+    then = load(folder / LAST, CheckpointRecord)[1]["metadata"]
+    for name, value in now.items():
+        if then.get(name) != value:
+            raise TrainingError(
+                f"the run in {folder} was started with other {name}: {then.get(name)!r}, now {value!r}; set it "
+                "back, or choose another folder"
+            )

@@ -37,7 +37,7 @@ from openradial.fitting.in_memory import FitData, as_source, name_of
 from openradial.fitting.networks import choose_settings
 from openradial.fitting.novelty import choose_rate, expected_detection
 from openradial.fitting.options import FitOptions
-from openradial.fitting.output import is_first_process, output_folder, training_folder
+from openradial.fitting.output import check_same_run, is_first_process, output_folder, training_folder
 from openradial.fitting.preparation import ROWS, PreparedData, prepare
 from openradial.fitting.report import GUARANTEES, Decided, FitReport, decide, make_report, weaknesses
 from openradial.fitting.selection import fit_best
@@ -46,7 +46,6 @@ from openradial.heads.class_weight import balanced_weights
 from openradial.recipe import EMBEDDING, Recipe, closed_form_recipe, default_recipe
 from openradial.training import Devices, Record, Settings, limited_threads
 from openradial.training import fit as train
-from openradial.training.checkpoint import LAST, CheckpointRecord, load
 from openradial.training.devices import gathered
 
 CHUNK = 256  # examples per batch once the network is trained
@@ -165,7 +164,7 @@ def _fit(
     facts = {"options": wanted.as_dict() | {"training": {}}, "classes": prepared.split.known}
     facts = _json(facts | {"examples": prepared.counts()})
     if training["resume"] and checkpoints is not None:
-        _check_same_run(checkpoints, facts)
+        check_same_run(checkpoints, facts)
     current().after = sum(prepared.counts().values()) - len(prepared.train) + len(prepared.references)
     history = train(
         net,
@@ -386,18 +385,6 @@ def _metadata(
     training = {"method": prepared.method, "seconds": report.seconds, **(report.closed_form or {}), **training}
     made = {"recipe": recipe.as_dict(), "training": training}
     return _json({"data": data, "measured": measured, **made, "notes": report.notes})
-
-
-def _check_same_run(folder: Path, now: dict[str, Any]) -> None:
-    if not (folder / LAST).is_file():
-        raise TrainingError(f"there is no run to resume in {folder}; start without resume (--resume)")
-    then = load(folder / LAST, CheckpointRecord)[1]["metadata"]
-    for name, value in now.items():
-        if then.get(name) != value:
-            raise TrainingError(
-                f"the run in {folder} was started with other {name}: {then.get(name)!r}, now {value!r}; set it "
-                "back, or choose another folder"
-            )
 
 
 def _json(values: dict[str, Any]) -> dict[str, Any]:

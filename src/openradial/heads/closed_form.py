@@ -231,9 +231,7 @@ class ClosedFormRadialHead(RadialHead):
         """Return the features that W multiplies, in float64: z, its squares, or random features."""
         self._check(z)
         if self.random_features and self.features is None:
-            raise OptionError(
-                "the width of the random features is chosen by fit; call fit first, or give it as a number"
-            )
+            raise OptionError("the width of the random features is chosen by fit; call fit first, or give a number")
         return self._mapped(z.double())
 
     def _mapped(self, z: Tensor) -> Tensor:
