@@ -17,7 +17,7 @@ from openradial.fitting.cross import FeatureSet
 from openradial.fitting.novelty import LeftOut
 from openradial.metrics import auroc
 from openradial.models.features import NUM_BANDS, Features
-from openradial.recipe import closed_form_recipe
+from openradial.recipe import FEW_CLASSES, closed_form_recipe
 
 RATE = 0.05
 CLASSES = 10
@@ -35,11 +35,12 @@ def published(z: Tensor, num_features: int) -> Tensor:
 
 
 def fit_photographs(
-    z: Tensor, y: Tensor, num_features: int, seed: int, squares: bool = True
+    z: Tensor, y: Tensor, num_features: int, seed: int, squares: bool | None = None
 ) -> tuple[OpenClassifier, LeftOut | None]:
     """Fit as openradial.fit does: closed form, calibrated at 5 %; features of all layers of an encoder, and labels."""
     last, layers = split_layers(z, num_features)
     count, known = int(y.max()) + 1, FeatureSet(last, y, layers=layers)
+    squares = count >= FEW_CLASSES if squares is None else squares
     recipe = closed_form_recipe("images", len(z), count, layers=("outputs", *layers), squares=squares)
     net = Features(z.shape[1], num_middle=z.shape[1] - num_features)
     model, left_out = fit_closed_form(net, recipe, tuple(map(str, range(count))), known, seed)
@@ -47,7 +48,7 @@ def fit_photographs(
 
 
 def measure_photographs(
-    z: Tensor, y: Tensor, x: Tensor, t: Tensor, num_features: int, seed: int, squares: bool = True
+    z: Tensor, y: Tensor, x: Tensor, t: Tensor, num_features: int, seed: int, squares: bool | None = None
 ) -> dict[str, float]:
     """Return accuracy, AUROC and rates on test features ``x`` with labels ``t``, -1 for novel classes."""
     answer, is_known = fit_photographs(z, y, num_features, seed, squares)[0].decide(x), t >= 0

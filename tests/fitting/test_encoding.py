@@ -208,8 +208,17 @@ def test_a_folder_of_photographs_is_fitted_in_closed_form(photos):
     assert model.report.accuracy > 0.9
     assert sum(model.report.examples.values()) == 72
     assert model.preprocessing.size == 64
-    assert model.head.squares  # of features that are square roots
+    assert not model.head.squares
     assert model.predict(photos / "columns" / "0.png").names == ["columns"]
+
+
+def test_outputs_of_many_classes_of_photographs_are_computed_on_squares_of_roots():
+    had("efficientnet_lite0")
+    pixels = torch.randint(0, 255, (60, 3, 16, 16), dtype=torch.uint8)
+    data = pixels.numpy(), np.arange(60) % 10
+    options = {"false_reject_rate": 0.1, "baseline": False, "size": 32}
+    model = openradial.fit(data, encoder="efficientnet_lite0", **options)
+    assert model.head.squares
 
 
 def test_arrays_of_images_are_encoded_on_request(monkeypatch):

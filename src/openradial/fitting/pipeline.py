@@ -43,7 +43,7 @@ from openradial.fitting.report import GUARANTEES, Decided, FitReport, decide, ma
 from openradial.fitting.selection import fit_best
 from openradial.heads import ClosedFormRadialHead
 from openradial.heads.class_weight import balanced_weights
-from openradial.recipe import EMBEDDING, Recipe, closed_form_recipe, default_recipe
+from openradial.recipe import EMBEDDING, FEW_CLASSES, Recipe, closed_form_recipe, default_recipe
 from openradial.training import Devices, Record, Settings, limited_threads
 from openradial.training import fit as train
 from openradial.training.devices import gathered
@@ -214,9 +214,9 @@ def _fit_closed_form(
     kind = "table" if prepared.kind == "points" and prepared.num_features < EMBEDDING else prepared.kind
     if prepared.texts is not None and prepared.num_features == prepared.texts.train.shape[1]:  # no other columns
         kind = "texts"
-    # where features are square roots, the head is better on their squares, and the Mahalanobis distance on roots
+    # of many classes, outputs detect novel ones better on the squares of features that are roots
     has_roots = encoder is not None and getattr(encoder.net, "power", 1.0) == 0.5
-    wanted = {"squares": has_roots, **options.recipe_options()}
+    wanted = {"squares": has_roots and len(classes) >= FEW_CLASSES, **options.recipe_options()}
     recipe = closed_form_recipe(kind, len(prepared.train), len(classes), **wanted)
     num_middle: dict[str, Any] = {"num_middle": encoder.num_middle} if encoder is not None else {}
     net = models.build(prepared.network.name, prepared.num_features, **num_middle)
