@@ -3,7 +3,7 @@ import pickle
 
 import pytest
 
-from openradial.errors import DataError, OptionError, listed, located, nearest
+from openradial.errors import DataError, OptionError, first_line, listed, located, nearest
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,12 @@ def test_hints_name_the_nearest_and_the_first():
     assert nearest("zzz", ["species"]) == ""
     assert listed(["a", "b", "c"], most=2) == "a, b and 1 more"
     assert listed([]) == ""
+
+
+def test_a_long_message_is_cut_unless_it_is_our_own():
+    long = "x" * 300
+    assert first_line(ValueError(long)) == "x" * 197 + "..."
+    assert first_line(OptionError(long)) == long
+    assert first_line(KeyError("mean")) == "it has no 'mean'"
+    assert first_line(ValueError("one\ntwo")) == "one"
+    assert first_line(ValueError()) == "ValueError"

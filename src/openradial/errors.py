@@ -242,10 +242,10 @@ def target_error(target: int, classes: int, ignore_index: int) -> TargetError:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the message of an error as one short line."""
+    """Return the message of an error as one line, a short one if it is not our own."""
     text = (str(error).strip() or type(error).__name__).partition("\n")[0]
     text = f"it has no {text}" if isinstance(error, KeyError) else text
-    return text if len(text) <= 200 else f"{text[:197]}..."
+    return text if len(text) <= 200 or isinstance(error, OpenRadialError) else f"{text[:197]}..."
 
 
 def require(package: str, extra: str, purpose: str) -> ModuleType:
