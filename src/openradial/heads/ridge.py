@@ -172,9 +172,9 @@ def best_alpha(
     grid = alphas(statistics)
     if near is None or z.shape[1] < LARGE or is_all:
         path = RidgePath.of(statistics, z - statistics.mean if is_all and weights is None else None)
-        outputs, starts = partial(path.leave_one_out, path.project(z), y, weights=weights), range(0, len(grid), 3)
+        outputs, starts = partial(path.leave_one_out, path.project(z), y, weights=weights), [*range(0, len(grid), 3)]
     else:
-        starts = range(place := min(range(len(grid)), key=lambda at: abs(math.log(grid[at] / near))), place + 1)
+        starts = [min(range(len(grid)), key=lambda i: abs(math.log(grid[i] / near)))]
         outputs = partial(leave_one_out, statistics, z, y, weights=weights)
 
     @cache
@@ -185,5 +185,5 @@ def best_alpha(
     at, best = -1, min(starts, key=error)
     while best != at:
         at = best
-        best = min((place for place in (at, at - 1, at + 1) if 0 <= place < len(grid)), key=error)
+        best = min((i for i in (at, at - 1, at + 1) if 0 <= i < len(grid)), key=error)
     return error(at), grid[at]
