@@ -99,7 +99,7 @@ def test_identical_rows_are_found_without_the_identifier(path):
     copies = [re.sub(r"^C(\d+)", r"D\1", line) for line in lines[:10]]
     path.write_text("\n".join([header, *lines, *copies]))
     notes = prepared(path, drop="comment", encoder="auto").notes
-    assert "10 of 160 examples are duplicates; no split separates them" in notes
+    assert "duplicates: 10 of 160 examples; no split separates them" in notes
 
 
 def test_the_column_of_groups_may_be_an_identifier(path):

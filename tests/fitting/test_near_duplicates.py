@@ -68,7 +68,7 @@ def test_the_promised_rate_holds_with_near_duplicates_and_fails_where_they_are_s
         model = openradial.fit(train, near_duplicates=near, **options)
         names = model.predict(list(new.inputs.permute(0, 2, 3, 1).numpy())).names
         rates[near] = names.count("unknown") / len(names)
-        assert ("300 of 450 images are near-duplicates; no split separates them" in model.report.notes) == near
+        assert ("near-duplicates: 300 of 450 images; no split separates them" in model.report.notes) == near
     assert rates[False] > 0.15
     assert rates[True] < 0.08
 
@@ -85,7 +85,7 @@ def test_resized_and_compressed_copies_in_files_stay_in_one_part(tmp_path, monke
         monkeypatch.setattr("openradial.data.sources.free_memory", lambda: 1000)
     options = FitOptions("images", near_duplicates=True, size=32, method="gradient")
     prepared = prepare(options, as_source(folder))
-    assert "120 of 180 images are near-duplicates; no split separates them" in prepared.notes
+    assert "near-duplicates: 120 of 180 images; no split separates them" in prepared.notes
     assert prepared.groups.unique(return_counts=True)[1].tolist() == [3] * (len(prepared.train) // 3)
     if not in_memory:
         parts = [getattr(prepared, name).paths for name in ("train", "combination", "calibration", "report")]
@@ -100,7 +100,7 @@ def test_broken_images_are_left_out_of_the_groups(tmp_path):
     options = {"encoder": "mean_encoder:encoder", "size": 32, "baseline": False, "show_progress": False}
     model = openradial.fit(root, near_duplicates=True, skip_broken=True, **options)
     assert any(note.startswith("left out, broken: 1") for note in model.report.notes)
-    assert "1 of 61 images are near-duplicates; no split separates them" in model.report.notes
+    assert "near-duplicates: 1 of 61 images; no split separates them" in model.report.notes
 
 
 def test_near_duplicates_are_for_images(tmp_path):

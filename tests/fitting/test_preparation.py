@@ -131,7 +131,7 @@ def test_copies_stay_in_one_part_and_are_noted(tmp_path):
     lines = write_table(tmp_path / "t.csv", rows=150).read_text().splitlines()
     (tmp_path / "t.csv").write_text("\n".join([*lines, *lines[1:61]]) + "\n")
     prepared = prepare(FitOptions(str(tmp_path / "t.csv"), label="kind", calibration="split"))
-    assert "60 of 210 examples are duplicates" in prepared.notes[0]
+    assert "duplicates: 60 of 210 examples" in prepared.notes[0]
     parts = [rows_of(getattr(prepared, name)) for name in ("train", "combination", "calibration", "report")]
     assert sum(map(len, parts)) == len(set.union(*parts)) == 150
 

@@ -177,11 +177,11 @@ def _groups(source: DataSource, column: str | None, near: bool) -> tuple[DataSou
     """
     groups, notes = identical_groups(source.train), []
     if duplicates := count_duplicates(groups):
-        notes.append(f"{duplicates:,} of {len(groups):,} examples are duplicates; no split separates them")
+        notes.append(f"duplicates: {duplicates:,} of {len(groups):,} examples; no split separates them")
     if near:  # of images whose features are fitted, the groups come with the features
         groups = join_groups(groups, near_duplicate_groups(source.train) if source.groups is None else source.groups)
         number = count_duplicates(groups) - duplicates
-        notes.append(f"{number:,} of {len(groups):,} images are near-duplicates; no split separates them")
+        notes.append(f"near-duplicates: {number:,} of {len(groups):,} images; no split separates them")
     if column is None:
         return source, groups, notes
     if source.groups is not None and not near:
