@@ -51,9 +51,10 @@ LENGTHS = {  # other networks for the figure: epochs, rotations, number of split
 }
 OURS, FEATURES = "openradial's score", "classifier:input"
 NOTE = (
-    "openradial's score is that of the fitted model: the projection (the maximum logit) and the nearest neighbour. "
+    "openradial's score is that of the fitted model: the projection (the maximum logit) and the nearest neighbour; in "
+    "the networks of MNIST the distance and the nearest neighbour, the default when they were fitted. "
     "With rotations, all scores of a network are of its mean over four turns of an image; those networks were trained "
-    "before features were normalised and before images were shifted at test time. Means are over splits that both "
+    "before images were shifted at test time. Means are over splits that both "
     "networks have."
 )
 REFERENCES = 10_000  # training examples of neighbours and of covariances
