@@ -16,6 +16,7 @@ from openradial.files import read_tensors
 from openradial.heads import ClosedFormRadialHead, load_head, make_head, save_head
 
 OPTIONS = {
+    "squares": {"squares": True},
     "given": {"alpha": 0.7},
     "auto": {},
     "weights": {"class_weight": [1.0, 2.0, 3.0], "beta": 2.0, "scale": 1.5, "score": "probability"},

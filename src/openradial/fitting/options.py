@@ -54,7 +54,7 @@ class FitOptions:
             frozen model is kept unless the trained one is more accurate on held-out known examples.
         calibration: ``"split"`` holds a part out; ``"cross"``, in closed form, scores each example without its fold;
             ``"auto"`` is cross up to 20,000 examples in closed form.
-        class_weight: ``"balanced"``, its square root ``"sqrt"``, the default for texts, or in closed form ``"auto"``.
+        class_weight: ``"balanced"``, its square root ``"sqrt"``, or in closed form ``"auto"``.
         random_features: in closed form, the number of random Fourier features; None for the default.
         loss: of the radial head, see :class:`openradial.recipe.Recipe`; and so ``scale``, ``beta``.
         outliers: weight of the outliers that are made from each batch; 0 for none; None for the default.
