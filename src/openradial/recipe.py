@@ -14,7 +14,7 @@ from openradial.errors import OptionError, check_choice, check_count, check_labe
 from openradial.functional import safe_beta
 from openradial.heads import CACHead, ClosedFormRadialHead, DOCHead, Head, RadialHead, SoftmaxHead
 from openradial.nn import RadialLoss
-from openradial.nn.objective import MixupObjective, RotationObjective
+from openradial.nn.objective import MixupObjective
 from openradial.scorers import Combination, MahalanobisScorer, NeighbourScorer, Scorer
 from openradial.scorers.mahalanobis import Shrinkage
 from openradial.training import Objective
@@ -60,7 +60,6 @@ class Recipe:
         outlier_weight: weight of their loss; 0 for none.
         label_smoothing: moves the target from its prototype to the centre of all, by this share.
         mixup: train on weighted means of two examples, with weights from Beta(mixup, mixup); 0 for none.
-        rotations: train on images in four turns, a prototype for each class and turn; for networks with this option.
         layers: hidden layers to compare with the training data, as :func:`openradial.nn.hidden_layers` names them.
         neighbours: the distance to this nearest training example counts.
         cosine: compare the directions of activations instead of their positions.
@@ -85,7 +84,6 @@ class Recipe:
     outlier_weight: float = 0.3
     label_smoothing: float = 0.0
     mixup: float = 0.0
-    rotations: bool = False
     layers: tuple[str, ...] = ()
     neighbours: int = 1
     cosine: bool = False
@@ -127,8 +125,6 @@ class Recipe:
             check_positive("mixup", self.mixup)
             if self.outliers and weight:
                 raise OptionError("mixup gives means of examples a class, and outliers none; set outliers=0")
-        if self.rotations and (self.mixup or (self.outliers and weight) or self.class_weight is not None):
-            raise OptionError("rotations are for training without mixup, outliers and class weights; leave these out")
         check_count("neighbours", self.neighbours)
 
     def make_head(self, num_classes: int) -> Head:
@@ -154,8 +150,6 @@ class Recipe:
         elif self.head == "radial":  # without beta, which only scales the loss and may be fitted after training
             options |= {"metric": METRICS[self.loss], "target_weight": head.target_weight}
             loss = RadialLoss(scale=self.scale, **options)
-        if self.rotations:
-            return RotationObjective(loss)
         if self.mixup:
             return MixupObjective(loss, alpha=self.mixup)
         has_outliers = self.outliers and self.outlier_weight

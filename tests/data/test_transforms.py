@@ -6,7 +6,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openradial.data.transforms import Compose, Normalise, RandomErase, RandomFlip, RandomShift
+from openradial.data.transforms import (
+    Compose,
+    Normalise,
+    RandomAffine,
+    RandomColour,
+    RandomErase,
+    RandomFlip,
+    RandomShift,
+)
 from openradial.errors import OptionError, ShapeError
 
 
@@ -116,3 +124,67 @@ def test_options_out_of_range_are_refused():
         RandomFlip(1.5)
     with pytest.raises(OptionError, match="pixels must be a whole number of at least 1, got 0"):
         RandomShift(0)
+
+
+def naive_affine(image, matrix):
+    """Read each pixel (c, h, w) at the place where the matrix moves it, between four pixels, in float64."""
+    height, width = image.shape[1:]
+    made = np.zeros(image.shape)
+
+    def reflected(place, side):  # at the outer borders of the outermost pixels
+        place = (place + 0.5) % (2 * side)
+        return np.clip(min(place, 2 * side - place) - 0.5, 0, side - 1)
+
+    for i in range(height):
+        for j in range(width):
+            u, v = matrix @ np.array([(2 * j + 1) / width - 1, (2 * i + 1) / height - 1, 1.0])
+            x = reflected(((u + 1) * width - 1) / 2, width)
+            y = reflected(((v + 1) * height - 1) / 2, height)
+            for di in (0, 1):
+                for dj in (0, 1):
+                    row, column = min(int(y) + di, height - 1), min(int(x) + dj, width - 1)
+                    share = (1 - abs(y - int(y) - di)) * (1 - abs(x - int(x) - dj))
+                    made[:, i, j] += share * image[:, row, column]
+    return made
+
+
+@pytest.mark.parametrize("strength", [1e-6, 1.0, 3.0])
+def test_affine_changes_are_those_of_the_naive_twin(strength):
+    x, n = images(12, h=6, w=6).float(), 12
+    made = RandomAffine(strength)(x, seeded(3))
+    draws, generator = [], seeded(3)
+    for bound in (0.35, 0.25, 0.25, 0.25):
+        values, used = torch.rand(2, n, generator=generator).double().numpy()
+        draws.append(np.where(used < 0.5, (2 * values - 1) * bound * strength, 0.0))
+    for k, (angle, across, along, zoom) in enumerate(zip(*draws, strict=True)):
+        c, s = np.cos(angle) * np.exp(zoom), np.sin(angle)
+        expected = naive_affine(x[k].double().numpy(), np.array([[c, across - s, 0], [along + s, c, 0]]))
+        # float32 places in 6 pixels of values up to 255 are known to about 1e-5 of a pixel
+        np.testing.assert_allclose(made[k].numpy(), expected, atol=255 * 2e-5)
+    same = [k for k in range(n) if not any(draw[k] for draw in draws)]
+    assert strength != 1 or all(torch.allclose(made[k], x[k], atol=1e-2) for k in same)
+
+
+@given(st.integers(1, 3), st.floats(0.1, 3), st.integers(0, 2**31))
+def test_colours_change_as_the_formula_says(channels, strength, seed):
+    x = Normalise(0.5, 0.25)(images(5, c=channels))
+    made, generator = RandomColour(strength)(x, seeded(seed)), seeded(seed)
+    draws = []
+    for bound in (0.8, 0.5, 0.7):
+        values, used = torch.rand(2, 5, generator=generator).double().numpy()
+        draws.append(np.where(used < 0.5, (2 * values - 1) * bound * strength, 0.0))
+    for k, (brightness, contrast, saturation) in enumerate(zip(*draws, strict=True)):
+        image = x[k].double().numpy() + brightness
+        image = image.mean() + np.exp(contrast) * (image - image.mean())
+        grey = image.mean(0, keepdims=True)
+        expected = grey + (1 + saturation) * (image - grey)
+        np.testing.assert_allclose(made[k].numpy(), expected, atol=1e-5 * (1 + np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("kind", [RandomAffine, RandomColour])
+def test_random_changes_follow_the_generator_and_need_a_strength(kind):
+    x = Normalise(0.5, 0.25)(images())
+    assert torch.equal(kind()(x, seeded(1)), kind()(x, seeded(1)))
+    assert not torch.equal(kind()(x, seeded(1)), kind()(x, seeded(2)))
+    with pytest.raises(OptionError, match="strength must be a finite number above 0, got 0"):
+        kind(0.0)

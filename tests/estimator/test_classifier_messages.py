@@ -30,7 +30,7 @@ def fit(**options):
         ({"batch_size": 0}, "batch_size must lie in [1, 1000000000], got 0"),
         ({"batch_size": 2.5}, "batch_size must be a whole number, got 2.5"),
         ({"learning_rate": 0.0}, "learning_rate must lie in (0, 1000000.0], got 0.0"),
-        ({"optimiser": "lbfgs"}, "optimiser must be one of 'adam', 'adamw', 'rmsprop', 'sgd', got 'lbfgs'"),
+        ({"optimiser": "lbfgs"}, "optimiser must be one of 'adam', 'adamw', 'muon', 'rmsprop', 'sgd', got 'lbfgs'"),
         ({"schedule": "none"}, "schedule must be one of 'constant', 'linear', 'cosine', 'step', got 'none'"),
         ({"early_stopping": True, "patience": 0}, "patience must lie in [1, 1000000000], got 0"),
         ({"hidden": 50}, "hidden must be a tuple of whole numbers of at least 1, got 50"),

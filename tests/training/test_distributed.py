@@ -183,6 +183,7 @@ def test_a_resumed_sharded_network_ends_with_the_weights_of_an_uninterrupted_run
         ({}, "fsdp shards a network over at least 2 processes, got 1; start more with torchrun"),
         ({"precision": "float64"}, "fsdp works with float32 and bfloat16, got precision float64"),
         ({"ema": 0.9}, "ema cannot be combined with fsdp: leave one of them out"),
+        ({"optimiser": "muon"}, "muon needs complete matrices, which fsdp shards; use another optimiser"),
     ],
 )
 def test_settings_that_cannot_be_combined_with_fsdp_are_refused(settings, message):

@@ -94,11 +94,11 @@ def test_a_finished_run_that_is_resumed_changes_nothing(tmp_path, run, whole):
     assert_same_run(tmp_path, whole)
 
 
-@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+@pytest.mark.parametrize("optimiser", ["sgd", "adam", "muon"])
 def test_a_run_with_channels_innermost_is_resumed_with_the_same_bits(tmp_path, optimiser):
     x = torch.randn(24, 3, 5, 5, generator=torch.Generator().manual_seed(1))
     batches = Batches(Examples(x, torch.arange(24) % 3, tuple("abc")), 8)
-    options = {"optimiser": optimiser, "channels_last": True, "momentum": 0.9 if optimiser == "sgd" else 0.0}
+    options = {"optimiser": optimiser, "channels_last": True, "momentum": 0.0 if optimiser == "adam" else 0.9}
 
     def train(folder, epochs, *, resume=False):
         torch.manual_seed(0)

@@ -74,7 +74,7 @@ class RadialClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_epochs: passes over the data.
         batch_size: rows per step.
         learning_rate: that of the optimiser, at its start.
-        optimiser: ``"adam"``, ``"adamw"``, ``"rmsprop"`` or ``"sgd"``.
+        optimiser: ``"adam"``, ``"adamw"``, ``"muon"``, ``"rmsprop"`` or ``"sgd"``.
         schedule: how the learning rate falls: ``"cosine"``, ``"linear"``, ``"step"`` or ``"constant"``.
         weight_decay: that of the optimiser.
         early_stopping: hold a part out, stop when its loss no longer falls, and keep the best weights.

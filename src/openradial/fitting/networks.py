@@ -36,6 +36,7 @@ class NetworkChoice:
     shift: int = 0  # images: by how many pixels they are moved at random while training
     flip: bool = False  # images: mirrored at random while training
     cutout: int = 0  # images: side of a square that is erased while training
+    augment: float = 0.0  # images: strength of other random changes while training
 
     @property
     def image_size(self) -> tuple[int, int]:
@@ -47,11 +48,8 @@ def choose_network(options: FitOptions, source: DataSource, num_inputs: int | No
     """Return the network that the options name, or the default for the data; ``num_inputs`` of an encoded table."""
     widths = WIDE if len(source.classes) > MANY else NARROW
     if source.kind == "images":
-        choice = _for_images(options, *_image_size(options, source), widths)
-        if options.rotations and choice.name != FAST:
-            raise OptionError(f"rotations are for the network {FAST}, and this one is {choice.name}; leave them out")
-        return choice
-    if given := [name for name in ("size", "flip", "shift", "cutout", "rotations") if getattr(options, name)]:
+        return _for_images(options, *_image_size(options, source), widths)
+    if given := [name for name in ("size", "flip", "shift", "cutout", "augment") if getattr(options, name)]:
         raise OptionError(f"{given[0]} is for images, and {source.name} holds {source.kind}; leave it out")
     shape = tuple(getattr(source.train, "inputs", source.train.labels).shape)
     implied = {"inputs": num_inputs or shape[-1], "channels": shape[-1]}
@@ -85,7 +83,7 @@ def choose_settings(options: FitOptions, choice: NetworkChoice, examples: int) -
         "channels_last": channels_last,
     }
     if choice.name == FAST:
-        default |= _fast_settings({"epochs": default["epochs"], **options.training}, examples)
+        default |= _fast_settings(options.training, examples)
     elif choice.weights is not None:
         default |= {"learning_rate": 5e-4, "warmup_epochs": 0.5}
     if options.reset == "closed-form":  # small steps, so that a good start is not lost
@@ -94,13 +92,13 @@ def choose_settings(options: FitOptions, choice: NetworkChoice, examples: int) -
 
 
 def _fast_settings(given: Mapping[str, Any], examples: int) -> dict[str, Any]:
-    """Return settings after airbench94 (Jordan, 2024): large steps on large batches, larger ones for biases."""
-    epochs, usual = given["epochs"], max(32, min(1024, 2 ** round(math.log2(max(1, examples / 25)))))
+    """Return settings after airbench94_muon (Jordan, 2024): large orthogonal steps on large batches."""
+    usual = max(32, min(1024, 2 ** round(math.log2(max(1, examples / 25)))))
     batch_size = given.get("batch_size", usual)
-    steps = {"optimiser": "sgd", "momentum": 0.85, "nesterov": True, "learning_rate": 1.5 * batch_size / 1024}
-    decay = {"weight_decay": 1.33e-3, "bias_factor": 64.0, "schedule": "linear", "warmup_epochs": 0.2 * epochs}
+    ratio = math.sqrt(batch_size / 2000)  # rates of weights grow with the root of the batch, those of biases with it
+    steps = {"optimiser": "muon", "momentum": 0.6, "learning_rate": 0.24 * ratio, "bias_factor": 0.6 * ratio}
     precision = "bfloat16" if has_fast_bfloat16() else "float32"
-    return {"batch_size": batch_size, "precision": precision, **steps, **decay}
+    return {"batch_size": batch_size, "precision": precision, "schedule": "linear", **steps}
 
 
 def has_fast_bfloat16() -> bool:
@@ -132,7 +130,10 @@ def _for_images(
     name = options.model
     if name == "auto":
         name = "mlp" if size < 16 else "mnist_radial" if size < 28 else FAST
-    augmentation = _augmentation(options, channels, size // 16 if name == FAST else size // 8 if size >= 32 else 0)
+    shift, augment = size // 8 if size >= 32 else 0, 0.0
+    if name == FAST:
+        shift, augment = size // 16, 1.0 if channels == 3 else 0.0
+    augmentation = _augmentation(options, channels, shift, augment)
     implied = {"channels": channels, "size": size, "inputs": channels * size * size}
     defaults = dict(widths.get(name, {})) if options.model == "auto" else {}
     if name.startswith("resnet") and size < 64:
@@ -142,15 +143,15 @@ def _for_images(
         defaults |= {"test_flip": augmentation["flip"], "widths": usual}
         defaults["test_shift"] = min(1, augmentation["shift"]) if augmentation["flip"] else 0
         defaults["divisor"] = 36.0 if options.head in ("radial", "cac") else 9.0  # distances, or logits
-        defaults |= {"rotations": True} if options.rotations else {}
     merged = _network_options(name, implied, defaults, options)
     return NetworkChoice(name, merged, options.weights, size, channels, **augmentation)
 
 
-def _augmentation(options: FitOptions, channels: int, shift: int) -> dict[str, Any]:
+def _augmentation(options: FitOptions, channels: int, shift: int, augment: float = 0.0) -> dict[str, Any]:
     """Return how training images vary: as the options say, or by default."""
-    flip = channels == 3 if options.flip is None else options.flip
-    return {"flip": flip, "shift": shift if options.shift is None else options.shift, "cutout": options.cutout}
+    default: dict[str, Any] = {"flip": channels == 3, "shift": shift, "augment": augment}
+    given = {name: getattr(options, name) for name in default}
+    return default | {name: value for name, value in given.items() if value is not None} | {"cutout": options.cutout}
 
 
 def _network_options(

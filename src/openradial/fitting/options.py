@@ -14,7 +14,7 @@ from openradial.training import Settings
 from openradial.training.settings import checked_names
 
 COLUMNS = ("columns", "drop", "numeric", "categorical")  # options that name columns of a table
-FLAGS = ("near_duplicates", "rotations")
+FLAGS = ("near_duplicates",)
 TEXTS = ("label", "text", "group", "model", "encoder", "embeddings", "weights", "views")
 
 
@@ -73,10 +73,10 @@ class FitOptions:
         flip: mirror images at random while training; None for colour images alone.
         shift: move images at random by so many pixels while training; None for the default of the network.
         cutout: side of a square that is erased from each image while training, in pixels; 0 for none.
+        augment: strength of other random changes of images while training, see
+            :class:`openradial.data.transforms.RandomAffine` and ``RandomColour``; None for the default of the network.
         mixup: train on weighted means of two examples, see :class:`openradial.nn.objective.MixupObjective`; and so
             ``label_smoothing``, which moves targets from their prototype towards the centre of all.
-        rotations: train ``fast_cnn`` on images in four turns, with a prototype for each class and turn: novel
-            classes are detected better, but it predicts more slowly.
         seed: for the split, the initial weights and the order of batches.
         model_options: options of the network.
         training: settings that replace the chosen ones, see :class:`openradial.training.Settings`.
@@ -119,9 +119,9 @@ class FitOptions:
     flip: bool | None = None
     shift: int | None = None
     cutout: int = 0
+    augment: float | None = None
     mixup: float | None = None
     label_smoothing: float | None = None
-    rotations: bool = False
     seed: int = 0
     model_options: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
@@ -163,6 +163,8 @@ class FitOptions:
             raise OptionError("name either the known classes or the novel ones, got both; the rest is the other side")
         for name in ("shift", "cutout"):
             check_count(name, getattr(self, name) or 0, least=0)
+        if self.augment:
+            check_positive("augment", self.augment)
         for name in ("skip_broken", "flip", "neighbours", "far_axis", "baseline", "finetune", *FLAGS):
             value = getattr(self, name)
             if not isinstance(value, bool) and not (name in ("flip", "far_axis") and value is None):
@@ -193,7 +195,7 @@ class FitOptions:
 
     def recipe_options(self) -> dict[str, Any]:
         """Return the options that replace values of the recipe."""
-        names = ("head", "loss", "scale", "beta", "class_weight", "far_axis", "label_smoothing", "mixup", "rotations")
+        names = ("head", "loss", "scale", "beta", "class_weight", "far_axis", "label_smoothing", "mixup")
         values = {name: getattr(self, name) for name in names}
         values |= {"random_features": self.random_features, "outlier_weight": self.outliers}
         values["layers"] = None if self.neighbours else ()
@@ -214,7 +216,7 @@ class FitOptions:
     def _only_trained(self) -> list[str]:
         """Return the given options that have a meaning only for a network that is trained."""
         defaults: dict[str, Any] = {"weights": None, "model_options": {}, "outliers": None, "flip": None, "shift": None}
-        defaults |= {"cutout": 0, "mixup": None, "label_smoothing": None, "rotations": False}
+        defaults |= {"cutout": 0, "mixup": None, "label_smoothing": None, "augment": None}
         given = [name for name, default in defaults.items() if getattr(self, name) != default]
         return [*self.training, *given, *(["model"] if self.model not in ("auto", "features") else [])]
 

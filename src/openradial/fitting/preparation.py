@@ -19,7 +19,15 @@ from openradial.data.readers.tables import Table
 from openradial.data.sources import Data, DataSource, indices, load_images, open, subset
 from openradial.data.splits import Split, count_duplicates, divide, identical_groups, join_groups, train_test_split
 from openradial.data.table_encoder import TableEncoder
-from openradial.data.transforms import Compose, RandomErase, RandomFlip, RandomShift, Transform
+from openradial.data.transforms import (
+    Compose,
+    RandomAffine,
+    RandomColour,
+    RandomErase,
+    RandomFlip,
+    RandomShift,
+    Transform,
+)
 from openradial.errors import DataError, OptionError, nearest
 from openradial.fitting.column_texts import ColumnTexts, encode_texts
 from openradial.fitting.columns import choose_columns, reading_options
@@ -85,7 +93,10 @@ class PreparedData:
         if training:
             network = self.network
             before: list[Transform] = [RandomShift(network.shift)] if network.shift else []
-            after: list[Transform] = [RandomErase(network.cutout)] if network.cutout else []
+            after: list[Transform] = []
+            if network.augment:
+                after = [RandomAffine(network.augment), RandomColour(network.augment)]
+            after += [RandomErase(network.cutout)] if network.cutout else []
             steps = [*before, *([RandomFlip()] if network.flip else []), *steps, *after]
         return Compose(*steps)
 

@@ -38,7 +38,7 @@ def fit_best(
     trained = replace(options, **given, class_weight=weight, finetune=False)
     solved = _values(options) | {"method": "closed-form", "training": {}, "model": "auto", "model_options": {}}
     only_trained = {"outliers": None, "flip": None, "shift": None, "cutout": 0, "mixup": None, "label_smoothing": None}
-    solved |= {"finetune": False, "rotations": False, **only_trained}
+    solved |= {"finetune": False, "augment": None, **only_trained}
     parts: list[PreparedData] = []
 
     def keep_parts(prepared: PreparedData, settings: Any) -> None:

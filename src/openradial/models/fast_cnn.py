@@ -44,9 +44,6 @@ class FastCNN(Network):
         test_flip: in evaluation mode, use the mean of the features of an image and its mirror image.
         test_shift: in evaluation mode, move the image by so many pixels to the lower right, and its mirror image to the
             upper left; without ``test_flip`` use the mean of the features of the image moved to both.
-        rotations: in training mode, return four outputs per class: ``4 k + t`` for class k in images that are turned
-            by t quarters. In evaluation mode, look at the image in all four turns; the features are those of the four,
-            and the output of a class is the mean of its four.
 
     >>> FastCNN(10, widths=(8, 16, 16)).eval()(torch.zeros(5, 3, 32, 32)).shape
     torch.Size([5, 10])
@@ -60,14 +57,13 @@ class FastCNN(Network):
         divisor: float = 36.0,
         test_flip: bool = False,
         test_shift: int = 0,
-        rotations: bool = False,
     ) -> None:
         super().__init__()
         check_positive("divisor", divisor)
         check_count("test_shift", test_shift, least=0, most=LEAST // 2)
         check_count("channels", channels)
         check_counts("widths", widths)
-        self.channels, self.divisor, self.rotations = channels, divisor, rotations
+        self.channels, self.divisor = channels, divisor
         self.test_flip, self.test_shift = test_flip, test_shift
         patch = 4 * channels
         self.whiten = nn.Conv2d(channels, 2 * patch, 2)
@@ -77,22 +73,11 @@ class FastCNN(Network):
             groups.append(ConvGroup(inputs, width))
             inputs = width
         self.groups = nn.Sequential(*groups)
-        self.classifier = nn.Linear(4 * inputs if rotations else inputs, num_classes)
+        self.classifier = nn.Linear(inputs, num_classes)
         self.apply(self.initialise)
 
     def forward_features(self, x: Tensor) -> Tensor:
         check_images(x, self.channels, LEAST)
-        if self.training or not self.rotations:
-            return self._features(x)
-        return torch.cat([self._features(x.rot90(t, (2, 3))) / 4 for t in range(4)], 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        z = self.forward_features(x)
-        if self.training and self.rotations:  # class k in turn t has the part t of row k of the weights
-            return TF.linear(z, self.classifier.weight.reshape(-1, z.shape[1]))
-        return self.classifier(z)  # type: ignore[no-any-return]
-
-    def _features(self, x: Tensor) -> Tensor:
         if self.training or not (self.test_flip or self.test_shift):
             return self._view(x)
         views, n, (height, width) = [x, x.flip(-1) if self.test_flip else x], self.test_shift, x.shape[2:]

@@ -172,6 +172,8 @@ def check_can_shard(settings: Settings, world_size: int) -> None:
         raise OptionError(f"fsdp works with float32 and bfloat16, got precision {settings.precision}")
     if settings.ema is not None:
         raise OptionError("ema cannot be combined with fsdp: leave one of them out")
+    if settings.optimiser == "muon":
+        raise OptionError("muon needs complete matrices, which fsdp shards; use another optimiser, or strategy ddp")
 
 
 def shard(net: nn.Module, settings: Settings, device: torch.device, world_size: int) -> nn.Module:

@@ -16,8 +16,9 @@ from torch.optim.swa_utils import AveragedModel
 
 from openradial.errors import OptionError, check_choice, nearest
 from openradial.files import check_regular
+from openradial.training.muon import Muon
 
-OptimiserName = Literal["adam", "adamw", "rmsprop", "sgd"]
+OptimiserName = Literal["adam", "adamw", "muon", "rmsprop", "sgd"]
 ScheduleName = Literal["constant", "linear", "cosine", "step"]
 Precision = Literal["float32", "bfloat16", "float16", "float64"]
 BELOW_1 = 1 - 1e-9
@@ -60,11 +61,11 @@ class Settings(CheckedSettings):
     batch_size: int = within(1, 10**9, 128)
     optimiser: OptimiserName = "adam"
     learning_rate: float = within(0, 1e6, 1e-3, open_low=True)
-    momentum: float = within(0, BELOW_1, 0.0)  # sgd and rmsprop
+    momentum: float = within(0, BELOW_1, 0.0)  # sgd, rmsprop and muon
     decay: float = within(0, BELOW_1, 0.9, open_low=True)  # rmsprop: decay of the mean square
     betas: tuple[float, float] = within(0, BELOW_1, (0.9, 0.999))  # adam and adamw
     nesterov: bool = False  # sgd
-    bias_factor: float = within(0, 1e6, 1.0, open_low=True)  # sgd: of the rate of biases of normalisation layers
+    bias_factor: float = within(0, 1e6, 1.0, open_low=True)  # muon: of the rate of biases
     weight_decay: float = within(0, 1e6, 0.0)
     schedule: ScheduleName = "constant"
     warmup_epochs: float = within(0, 10**6, 0.0)
@@ -130,21 +131,15 @@ def _typed(name: str, value: Any, wanted: Any) -> Any:
 
 
 def make_optimiser(net: nn.Module, settings: Settings) -> optim.Optimizer:
-    """Return the optimiser that the settings name; the factor of its learning rate is in each group of parameters."""
+    """Return the optimiser that the settings name; a group of parameters may have a factor of the learning rate."""
     rate, decay, momentum = settings.learning_rate, settings.weight_decay, settings.momentum
     trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
     fused = {parameter.device.type for parameter in trained} <= {"cpu", "cuda"}  # one kernel for all tensors
+    if settings.optimiser == "muon":
+        return Muon(net, rate, momentum=momentum, bias_factor=settings.bias_factor, weight_decay=decay)
     if settings.optimiser == "sgd":
-        groups, factor = [{"params": trained, "factor": 1.0}], settings.bias_factor
-        if factor != 1:  # weight decay takes the same share of biases as of the rest
-            norms = (layer for layer in net.modules() if isinstance(layer, nn.modules.batchnorm._NormBase))
-            biases = [norm.bias for norm in norms if norm.bias is not None and norm.bias.requires_grad]
-            kinds = {id(bias) for bias in biases}
-            groups[0]["params"] = [parameter for parameter in trained if id(parameter) not in kinds]
-            groups.append({"params": biases, "factor": factor, "weight_decay": decay / factor})
-        groups = [group for group in groups if group["params"]]
         options: dict[str, Any] = {"momentum": momentum, "weight_decay": decay, "nesterov": settings.nesterov}
-        return optim.SGD(groups, rate, fused=fused, **options)
+        return optim.SGD(trained, rate, fused=fused, **options)
     if settings.optimiser == "rmsprop":
         return optim.RMSprop(trained, rate, alpha=settings.decay, momentum=momentum, weight_decay=decay, foreach=True)
     kind = optim.Adam if settings.optimiser == "adam" else optim.AdamW
