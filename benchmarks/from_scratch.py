@@ -45,17 +45,12 @@ SPLITS = {  # known classes: of Vaze et al. (2022) for CIFAR-10, of ARPL (Chen e
 HEADS = ("radial", "softmax", "cac")
 EPOCHS = 8
 ALL_EPOCHS = 12  # on all ten classes
-LENGTHS = {  # other networks for the figure: epochs, rotations, number of splits
-    "cifar10": ((32, True, 1), (16, True, 1), (4, False, 1), (2, False, 1)),
-    "mnist": (),  # digits have an upright form: a turned 6 is a 9
-}
+LENGTHS = {"cifar10": (4, 2), "mnist": ()}  # epochs of other networks, for the figure, on the first split
 OURS, FEATURES = "openradial's score", "classifier:input"
 NOTE = (
     "openradial's score is that of the fitted model: the projection (the maximum logit) and the nearest neighbour; in "
     "the networks of MNIST the distance and the nearest neighbour, the default when they were fitted. "
-    "With rotations, all scores of a network are of its mean over four turns of an image; those networks were trained "
-    "before images were shifted at test time. Means are over splits that both "
-    "networks have."
+    "Means are over splits that both networks have."
 )
 REFERENCES = 10_000  # training examples of neighbours and of covariances
 CHUNK = 500
@@ -77,18 +72,17 @@ COPIED = {  # AUROC in the literature
 
 
 class Job(NamedTuple):
-    """One network: data, the number of a split or None for all ten classes, head, epochs, and whether images turn."""
+    """One network: data, the number of a split or None for all ten classes, head, and epochs."""
 
     data: str
     split: int | None
     head: str
     epochs: int
-    rotations: bool = False
 
     @property
     def name(self) -> str:
         part = "all" if self.split is None else f"split{self.split}"
-        return f"{self.data}-{part}-{self.head}-{self.epochs}" + ("-rotations" if self.rotations else "")
+        return f"{self.data}-{part}-{self.head}-{self.epochs}"
 
 
 def jobs(data: str, lengths: bool, all_classes: bool) -> Iterator[Job]:
@@ -99,9 +93,7 @@ def jobs(data: str, lengths: bool, all_classes: bool) -> Iterator[Job]:
     if all_classes:
         yield from (Job(data, None, head, ALL_EPOCHS) for head in HEADS[:2])
     if lengths:
-        for epochs, rotations, splits in LENGTHS[data]:
-            for split, head in itertools.product(range(splits), HEADS):
-                yield Job(data, split, head, epochs, rotations)
+        yield from (Job(data, 0, head, epochs) for epochs, head in itertools.product(LENGTHS[data], HEADS[:2]))
 
 
 def run(job: Job, work: Path, rows: Path) -> None:
@@ -121,8 +113,7 @@ def run(job: Job, work: Path, rows: Path) -> None:
 
     training = (folder / "model.training").exists()
     options: dict[str, Any] = {"known": known, "head": job.head, "epochs": job.epochs, "baseline": False}
-    options |= {"rotations": job.rotations, "method": "gradient"}
-    options |= {"out": folder / "model", "resume": training, "overwrite": True}
+    options |= {"method": "gradient", "out": folder / "model", "resume": training, "overwrite": True}
     model = openradial.fit(job.data, on_epoch=on_epoch, show_progress=False, **options)
     epochs = {row["epoch"]: row["cpu_seconds"] for row in map(json.loads, log.read_text().splitlines())}
     facts: dict[str, Any] = {**job._asdict(), "known": list(known), "core_minutes": sum(epochs.values()) / 60}
@@ -194,20 +185,15 @@ def spread(values: list[float], digits: int = 4) -> str:
     return mean + (f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else "")
 
 
-def kind_of(row: dict[str, Any]) -> tuple[int, bool]:
-    """Return the number of epochs and whether images were turned."""
-    return row["epochs"], row.get("rotations", False)
-
-
 def paired(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows of splits that have a softmax network, if there is one: means over other splits differ."""
     splits = {row["split"] for row in rows if row["head"] == "softmax"} or {row["split"] for row in rows}
     return [row for row in rows if row["split"] in splits]
 
 
-def each_split(rows: list[dict[str, Any]], epochs: int, rotations: bool) -> tuple[list[str], list[list[str]]]:
+def each_split(rows: list[dict[str, Any]], epochs: int) -> tuple[list[str], list[list[str]]]:
     """Return header and cells of a table with one row per network."""
-    runs = sorted((r for r in rows if kind_of(r) == (epochs, rotations)), key=lambda r: (r["split"], r["head"]))
+    runs = sorted((r for r in rows if r["epochs"] == epochs), key=lambda r: (r["split"], r["head"]))
     shown = (OURS, "maximum logit", "energy")
     cells = [
         [
@@ -227,8 +213,8 @@ def write(data: str, rows: Path) -> None:
     every = [json.loads(path.read_text()) for path in paths if path.exists()]
     splits = [row for row in every if row["split"] is not None and "auroc" in row]
     lines = [f"# Trained from scratch: {data}, six classes known, four novel", ""]
-    for epochs, rotations in sorted({kind_of(row) for row in splits}, reverse=True):
-        cells, both = [], paired([row for row in splits if kind_of(row) == (epochs, rotations)])
+    for epochs in sorted({row["epochs"] for row in splits}, reverse=True):
+        cells, both = [], paired([row for row in splits if row["epochs"] == epochs])
         for head in HEADS:
             runs = [row for row in both if row["head"] == head]
             numbers = {score: [row["auroc"][score] for row in runs] for score in (runs[0]["auroc"] if runs else ())}
@@ -239,9 +225,8 @@ def write(data: str, rows: Path) -> None:
                     name = "published score" if head == "cac" else score
                     cells.append([head, name, *measures, f"{len(runs)}", f"{minutes:.1f}"])
         header = ["network", "score", "AUROC", "accuracy", "splits", "core-minutes each"]
-        title = f"{epochs} epochs{' with rotations' if rotations else ''}"
-        lines += [f"{title}, mean and standard deviation over the splits:", "", *table(header, cells), ""]
-        lines += ["AUROC of each split:", "", *table(*each_split(splits, epochs, rotations)), ""]
+        lines += [f"{epochs} epochs, mean and standard deviation over the splits:", "", *table(header, cells), ""]
+        lines += ["AUROC of each split:", "", *table(*each_split(splits, epochs)), ""]
     lines += [NOTE, ""]
     literature = [[name, f"{value:.3f}"] for name, value in COPIED[data].items()]
     lines += ["Copied from the literature, five splits:", "", *table(["method", "AUROC"], literature), ""]
@@ -261,13 +246,13 @@ def summary(every: list[dict[str, Any]]) -> list[str]:
     """Return the short table of the README: means over splits, a row for each length of training."""
     names = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 
-    def order(each: tuple[str, int, bool]) -> tuple[int, int, bool]:
-        return list(names).index(each[0]), *each[1:]
+    def order(each: tuple[str, int]) -> tuple[int, int]:
+        return list(names).index(each[0]), each[1]
 
     rows = [row for row in every if row["split"] is not None and "auroc" in row]
     cells = []
-    for data, epochs, rotations in sorted({(row["data"], *kind_of(row)) for row in rows}, key=order):
-        runs = paired([row for row in rows if (row["data"], *kind_of(row)) == (data, epochs, rotations)])
+    for data, epochs in sorted({(row["data"], row["epochs"]) for row in rows}, key=order):
+        runs = paired([row for row in rows if (row["data"], row["epochs"]) == (data, epochs)])
         radial, softmax = ([row for row in runs if row["head"] == head] for head in HEADS[:2])
         columns = (
             [row["auroc"][OURS] for row in radial],
@@ -278,8 +263,7 @@ def summary(every: list[dict[str, Any]]) -> list[str]:
         digits = 4 if data == "mnist" else 3
         shown = [spread(column, digits if n < 3 else 2) if column else "not run" for n, column in enumerate(columns)]
         minutes = f"{statistics.fmean(row['core_minutes'] for row in radial + softmax):.1f}"
-        name = f"{names[data]}, {epochs} epochs{' with rotations' if rotations else ''}"
-        cells.append([name, f"{len(radial)}", *shown, minutes])
+        cells.append([f"{names[data]}, {epochs} epochs", f"{len(radial)}", *shown, minutes])
     header = ["", "splits", "radial, openradial's score", "radial, projection", "softmax, maximum logit"]
     return table([*header, "accuracy (%), radial", "accuracy (%), softmax", "core-minutes per network"], cells)
 
@@ -288,15 +272,14 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw closed-set accuracy against AUROC of the same score: a point per network, a mark per length of training."""
     figure = Figure(figsize=(6.2, 3.9), layout="constrained")
     ax = figure.subplots()
-    kinds = sorted({kind_of(row) for row in rows})
-    marks = dict(zip(kinds, "o^sDvP", strict=False))
-    for (head, color), kind in itertools.product((("radial", BLUE), ("softmax", ORANGE)), kinds):
-        runs = [row for row in rows if row["head"] == head and kind_of(row) == kind]
+    lengths = sorted({row["epochs"] for row in rows})
+    marks = dict(zip(lengths, "o^sDvP", strict=False))
+    for (head, color), epochs in itertools.product((("radial", BLUE), ("softmax", ORANGE)), lengths):
+        runs = [row for row in rows if row["head"] == head and row["epochs"] == epochs]
         if runs:
-            epochs, rotations = kind
             points = [(100 * row["accuracy"], row["auroc"]["maximum logit"]) for row in runs]
-            label = f"{head}, {epochs} epochs{', rotations' if rotations else ''}"
-            ax.scatter(*zip(*points, strict=True), color=color, marker=marks[kind], label=label, alpha=0.85)
+            label = f"{head}, {epochs} epochs"
+            ax.scatter(*zip(*points, strict=True), color=color, marker=marks[epochs], label=label, alpha=0.85)
     ax.set(xlabel="accuracy on known classes (%)", ylabel="AUROC of the maximum logit")
     ax.margins(0.12)
     ax.grid(alpha=0.3)

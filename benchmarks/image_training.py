@@ -1,6 +1,6 @@
 """Compare ways to train a network on images, on known classes that are left out.
 
-python -m benchmarks.image_training [--epochs 8] [--only plain rotations] [--work FOLDER]
+python -m benchmarks.image_training [--epochs 8] [--only plain softmax] [--work FOLDER]
 
 Of the six known classes of the first split of CIFAR-10 that the field uses, two are left out as novel ones, and a
 network is fitted to the other four, with 4,500 training images of each. Its scores see the other 500 of each known
@@ -28,7 +28,8 @@ PAIRS = ((5, 9), (1, 2), (0, 4))  # classes that are left out
 TRAIN, NOVEL = 4_500, 1_000
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "rotations": {"rotations": True},
+    "augment 2": {"augment": 2.0},
+    "augment 0": {"augment": 0.0},
     "distance": {"loss": "distance"},
     "rescaled": {"loss": "rescaled"},
     "label smoothing 0.1": {"label_smoothing": 0.1},

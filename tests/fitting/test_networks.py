@@ -119,12 +119,12 @@ def test_colour_images_are_mirrored_and_all_are_moved_unless_the_options_differ(
     def augmentation(channels, **options):
         choice = choose_network(FitOptions("set", **options), pictures(32, channels))
         views = choice.options["test_flip"], choice.options["test_shift"]
-        return choice.flip, choice.shift, choice.cutout, *views
+        return choice.flip, choice.shift, choice.augment, choice.cutout, *views
 
-    assert augmentation(3) == (True, 2, 0, True, 1)
-    assert augmentation(1) == (False, 2, 0, False, 0)
-    assert augmentation(3, flip=False, shift=0, cutout=8) == (False, 0, 8, False, 0)
-    assert augmentation(1, flip=True, shift=4) == (True, 4, 0, True, 1)
+    assert augmentation(3) == (True, 2, 1.0, 0, True, 1)
+    assert augmentation(1) == (False, 2, 0.0, 0, False, 0)
+    assert augmentation(3, flip=False, shift=0, augment=0, cutout=8) == (False, 0, 0.0, 8, False, 0)
+    assert augmentation(1, flip=True, shift=4, augment=2) == (True, 4, 2.0, 0, True, 1)
 
 
 def test_the_fast_network_takes_large_steps_on_large_batches():
@@ -132,9 +132,11 @@ def test_the_fast_network_takes_large_steps_on_large_batches():
         return choose_settings(FitOptions("set", training=training), NetworkChoice("fast_cnn", size=32), n)
 
     assert (settings(27_000).batch_size, settings(27_000).epochs) == (1024, 17)
-    assert (settings(500).batch_size, settings(500).learning_rate) == (32, 1.5 * 32 / 1024)
-    assert settings(27_000, batch_size=256).learning_rate == 1.5 / 4
-    assert settings(27_000, epochs=10).warmup_epochs == 2.0
+    small, large = settings(500), settings(27_000, batch_size=2000)
+    assert (small.batch_size, large.learning_rate, large.bias_factor) == (32, 0.24, 0.6)
+    assert small.learning_rate == pytest.approx(0.24 * (32 / 2000) ** 0.5)  # of weights with the root of the batch
+    assert small.learning_rate * small.bias_factor == pytest.approx(0.144 * 32 / 2000)  # of biases with the batch
+    assert settings(27_000).optimiser == "muon"
     assert settings(27_000, precision="float32").precision == "float32"
 
 

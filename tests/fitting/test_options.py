@@ -106,7 +106,7 @@ def test_settings_of_training_may_stand_beside_the_options():
 
 
 def test_options_of_the_recipe_are_those_that_differ():
-    assert FitOptions("x").recipe_options() == {"head": "radial", "loss": "squared", "scale": 1.0, "rotations": False}
+    assert FitOptions("x").recipe_options() == {"head": "radial", "loss": "squared", "scale": 1.0}
     options = FitOptions("x", beta=2.0, outliers=0.0, neighbours=False).recipe_options()
     assert (options["beta"], options["outlier_weight"], options["layers"]) == (2.0, 0.0, ())
 
