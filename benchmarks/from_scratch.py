@@ -43,9 +43,9 @@ SPLITS = {  # known classes: of Vaze et al. (2022) for CIFAR-10, of ARPL (Chen e
     "mnist": ((2, 4, 5, 9, 8, 3), (3, 2, 6, 9, 4, 0), (5, 8, 3, 2, 4, 6), (3, 7, 8, 4, 0, 5), (6, 3, 4, 9, 8, 2)),
 }
 HEADS = ("radial", "softmax", "cac")
-EPOCHS = 8
+EPOCHS = {"cifar10": 16, "mnist": 8}
 ALL_EPOCHS = 12  # on all ten classes
-LENGTHS = {"cifar10": (4, 2), "mnist": ()}  # epochs of other networks, for the figure, on the first split
+LENGTHS = {"cifar10": (48, 8, 4), "mnist": ()}  # epochs of other networks, for the figure, on the first split
 OURS, FEATURES = "openradial's score", "classifier:input"
 NOTE = (
     "openradial's score is that of the fitted model: the projection (the maximum logit) and the nearest neighbour; in "
@@ -89,7 +89,7 @@ def jobs(data: str, lengths: bool, all_classes: bool) -> Iterator[Job]:
     """Yield the networks, those of the table first."""
     for head in HEADS:
         for split in range(len(SPLITS[data])):
-            yield Job(data, split, head, EPOCHS)
+            yield Job(data, split, head, EPOCHS[data])
     if all_classes:
         yield from (Job(data, None, head, ALL_EPOCHS) for head in HEADS[:2])
     if lengths:
