@@ -13,15 +13,7 @@ import torch
 from torch import Tensor
 
 from openradial.errors import OptionError, check_choice, check_count
-from openradial.scorers.base import (
-    Scorer,
-    ScorerInput,
-    at_least_float32,
-    check_classes,
-    check_features,
-    check_rows,
-    unit_length,
-)
+from openradial.scorers import base
 
 PRODUCTS = 2**23  # numbers of the matrix s in memory at a time: 32 MB in float32
 IN_CACHE = 2**19  # numbers of the differences in memory at a time: 4 MB, which stay in the cache
@@ -128,7 +120,7 @@ def smallest(s: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return values, nearest.gather(1, at // BLOCK) * BLOCK + at % BLOCK
 
 
-class NeighbourScorer(Scorer):
+class NeighbourScorer(base.Scorer):
     """The distance to the k nearest known examples.
 
     The score is the distance to the k-th nearest reference (``reduce="kth"``) or the mean distance to the k nearest
@@ -144,7 +136,7 @@ class NeighbourScorer(Scorer):
     tensor([1., 9.])
     """
 
-    takes: ClassVar[ScorerInput] = "features"
+    takes: ClassVar[base.ScorerInput] = "features"
     fitted: ClassVar[tuple[str, ...]] = ("references", "labels")
     references: Tensor
     labels: Tensor
@@ -167,10 +159,10 @@ class NeighbourScorer(Scorer):
 
     def fit(self, z: Tensor, y: Tensor | None = None) -> Self:
         """Store the references, ``(n, d)``; only ``by_class`` needs the labels, ``(n,)``."""
-        check_features(z)
+        base.check_features(z)
         labels = torch.zeros(len(z), dtype=torch.long, device=z.device)
         if self.by_class:
-            labels = check_classes(y, len(z)).to(z.device, copy=True)
+            labels = base.check_classes(y, len(z)).to(z.device, copy=True)
         counts = labels.bincount()[labels]  # (n,) rows of the same class
         if self.k > counts.min():
             where = f" in class {int(labels[counts.argmin()])}" if self.by_class else ""
@@ -184,12 +176,12 @@ class NeighbourScorer(Scorer):
     def unknown_score(self, z: Tensor, excluded: Tensor | None = None) -> Tensor:
         """Return the scores; ``excluded``, ``(n,)``, tells which references do not count, not with ``by_class``."""
         self._check_fitted()
-        check_rows("features", z, self.references.shape[1])
+        base.check_rows("features", z, self.references.shape[1])
         if excluded is not None and (self.by_class or self.k > int((~excluded).sum())):
             raise OptionError(f"k={self.k} references of one class, or of none, must be left; exclude fewer rows")
         rows = self._prepare(z, is_query=True)
         scores = [self._reduce(group.nearest(rows, self.k, excluded)) for group in self._searches()]
-        return torch.stack(scores).amin(0).to(at_least_float32(z).dtype)
+        return torch.stack(scores).amin(0).to(base.at_least_float32(z).dtype)
 
     def _searches(self) -> list[NeighbourSearch]:
         """Return the search of each class, or of all references; built once for the current references."""
@@ -205,7 +197,7 @@ class NeighbourScorer(Scorer):
         """Return the points whose Euclidean distances are computed, ``(b, d) -> (b, d or d + 2)``."""
         if self.metric == "euclidean" and not self.normalise:
             return z
-        rows = unit_length(z)
+        rows = base.unit_length(z)
         if self.metric == "euclidean":
             return rows
         # rows of zeros get separate directions, so that they are orthogonal to every other row
