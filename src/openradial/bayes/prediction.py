@@ -264,12 +264,10 @@ def _shares(network: nn.Module, x: Tensor, count: int, chunk: int | None) -> tup
 @contextmanager
 def _seeded(seed: int | None, device: torch.device) -> Iterator[None]:
     """Draw random numbers from a seed; torch's generators continue as if nothing had been drawn."""
-    if seed is None:
-        yield
-        return
-    check_count("seed", seed, least=0)
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
+    with torch.random.fork_rng([device] if device.type == "cuda" else [], enabled=seed is not None):
+        if seed is not None:
+            check_count("seed", seed, least=0)
+            torch.manual_seed(seed)
         yield
 
 

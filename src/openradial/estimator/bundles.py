@@ -44,6 +44,9 @@ def to_model(estimator: "RadialClassifier", rejector: Rejector | None) -> OpenCl
     columns = zip(names, estimator.means_.tolist(), shifts.tolist(), scales.tolist(), strict=True)
     features = tuple(NumberFeature(*column) for column in columns)
     classes = class_names(estimator.classes_)
+    network: tuple[str, dict[str, Any]] = ("features", {"float64": getattr(net, "float64", False)})
+    if isinstance(net, MLP):
+        network = ("mlp", {"inputs": n, "hidden": _widths(net)})
     if rejector is not None:  # the rate of the estimator may have been changed since its calibration
         record = rejector.to_dict()
         settings = record["settings"] | {"false_reject_rate": estimator.false_reject_rate}
@@ -53,7 +56,7 @@ def to_model(estimator: "RadialClassifier", rejector: Rejector | None) -> OpenCl
         rejector=rejector,
         classes=classes,
         preprocessing=TableInputs(TableEncoder(features, classes, missing="mean")),
-        network=_network_record(net, n),
+        network=network,
         metadata={**estimator.classifier_.metadata, LABELS: estimator.classes_.dtype.str},
     )
 
@@ -108,13 +111,6 @@ def estimator_state(path: Path | str) -> tuple[dict[str, Any], dict[str, Any]]:
     if names != [f"x{i}" for i in range(len(names))]:
         state["feature_names_in_"] = np.array(names, dtype=object)
     return params, state
-
-
-def _network_record(net: nn.Module, num_inputs: int) -> tuple[str, dict[str, Any]]:
-    if isinstance(net, Features):
-        return "features", {"float64": net.float64}
-    assert isinstance(net, MLP)
-    return "mlp", {"inputs": num_inputs, "hidden": _widths(net)}
 
 
 def _widths(net: MLP) -> list[int]:

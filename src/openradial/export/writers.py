@@ -283,13 +283,11 @@ class TorchModel(ExportedModel):
     """A ``.pt2`` file written by :func:`openradial.export.to_torch`, run by torch without openradial's networks."""
 
     def __init__(self, path: Path | str) -> None:
-        facts = {"openradial.json": ""}
+        facts, file = {"openradial.json": ""}, str(_existing(path))
         try:
             with quiet():
-                program = torch.export.load(str(_existing(path)), extra_files=facts)
+                program = torch.export.load(file, extra_files=facts)
             super().__init__(json.loads(facts["openradial.json"]))
-        except ExportError:
-            raise
         except Exception as error:  # a damaged archive can raise almost anything
             raise _unusable(str(path), "torch", error) from error
         self._module = program.module()

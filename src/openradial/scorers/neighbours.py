@@ -56,21 +56,17 @@ class NeighbourSearch:
         dtype = prepared[0].dtype
         count = min(k + max(SPARE[dtype], k // 4), len(self.rows))
         with torch.no_grad():
-            s, indices = smallest(self._halves(z, prepared, excluded), count)  # (b, count)
+            centred, half_squares = prepared
+            s = torch.addmm(half_squares, (z.double() - self.centre).to(dtype), centred.T, alpha=-1)  # (b, n)
+            if excluded is not None:
+                s[:, : len(excluded)].masked_fill_(excluded, torch.inf)  # as the padding
+            s, indices = smallest(s, count)  # (b, count)
         distances = self._distances(z, indices.clamp_max(len(self.rows) - 1))
         distances = distances.masked_fill(s == torch.inf, torch.inf)  # padding
         distances = distances.sort(1).values[:, :k]
         if count == len(self.rows):
             return distances, torch.isfinite(s).all(1)
         return distances, self._is_proven(z, s[:, -1], distances[:, -1], torch.finfo(dtype))
-
-    def _halves(self, z: Tensor, prepared: CentredRows, excluded: Tensor | None) -> Tensor:
-        """Return the numbers s of all rows, infinite for excluded ones and the padding, ``(b, n)``."""
-        centred, half_squares = prepared
-        s = torch.addmm(half_squares, (z.double() - self.centre).to(centred.dtype), centred.T, alpha=-1)
-        if excluded is not None:
-            s[:, : len(excluded)].masked_fill_(excluded, torch.inf)
-        return s
 
     def _prepared(self, dtype: torch.dtype) -> CentredRows:
         """Return the rows minus their mean and half their squared lengths, padded to full blocks with infinity."""
