@@ -45,19 +45,18 @@ def load(path: Path, kind: Any = dict[str, Any]) -> tuple[dict[str, Tensor], dic
     try:
         tensors, header = read_tensors(path)
         metadata = json.loads(header.get("metadata", "null"))
-        if header.get("format") == str(FORMAT) and isinstance(metadata, dict):
-            check_json("its metadata", metadata, kind)
-            if kind is CheckpointRecord and metadata["tensors"] != len(tensors):
-                raise ValueError(f"it has {len(tensors)} of {metadata['tensors']} tensors")
+        if header.get("format") != str(FORMAT) or not isinstance(metadata, dict):
+            raise TrainingError(
+                f"{path} must be a checkpoint of format {FORMAT}, got format {header.get('format')!r}; "
+                "it was written by another program or by another version of openradial"
+            )
+        check_json("its metadata", metadata, kind)
+        if kind is CheckpointRecord and metadata["tensors"] != len(tensors):
+            raise ValueError(f"it has {len(tensors)} of {metadata['tensors']} tensors")
     except FileNotFoundError as error:
         raise TrainingError(f"there is no checkpoint {path}; start the run without --resume") from error
     except (*Failure, ValueError, RecursionError) as error:
         raise TrainingError(f"{path} is not a complete checkpoint ({error}); delete it or restore a copy") from error
-    if header.get("format") != str(FORMAT) or not isinstance(metadata, dict):
-        raise TrainingError(
-            f"{path} must be a checkpoint of format {FORMAT}, got format {header.get('format')!r}; "
-            "it was written by another program or by another version of openradial"
-        )
     return tensors, metadata
 
 
