@@ -292,10 +292,7 @@ class Calibrated:
         classes = self.classes
         return facts | {"classes": None if classes is None else list(classes), "width": self._calibration.width}
 
-    def _calibrate(
-        self, scores: Tensor, labels: LabelsLike | None, classes: LabelsLike | None, width: int | None = None
-    ) -> Self:
-        calibration = Calibration.of(scores, labels, classes, width)
+    def _calibrate(self, calibration: Calibration) -> Self:
         calibration.check(self._default_rate)
         self._fitted = calibration
         return self

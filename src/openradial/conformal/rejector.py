@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from openradial.conformal import inputs
-from openradial.conformal.calibration import Calibrated
+from openradial.conformal.calibration import Calibrated, Calibration
 from openradial.conformal.inputs import LabelsLike, TensorOrArray
 from openradial.conformal.risk import binomial_interval
 from openradial.errors import OptionError, ShapeError
@@ -60,7 +60,8 @@ class Rejector(Calibrated):
         names = None if labels is None else inputs.as_labels(labels, len(exact), known=True)
         if self.per_class and names is None:
             raise OptionError("per_class=True needs the class of each score: call fit(scores, labels)")
-        return self._calibrate(exact, names, np.unique(names) if self.per_class and names is not None else None)
+        classes = np.unique(names) if self.per_class and names is not None else None
+        return self._calibrate(Calibration.of(exact, names, classes))
 
     def decide(self, scores: TensorOrArray, labels: TensorOrArray, false_reject_rate: float | None = None) -> Any:
         """Return the labels, with -1 (or ``"unknown"`` for strings) where rejected; ``(b,), (b,) -> (b,)``.

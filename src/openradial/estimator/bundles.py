@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 from torch import nn
 
@@ -80,6 +79,9 @@ def estimator_state(path: Path | str) -> tuple[dict[str, Any], dict[str, Any]]:
     if shifts.any() or (scales != 1).any():
         scaler = StandardScaler().fit(shifts[None])
         scaler.mean_, scaler.scale_, scaler.var_ = shifts, scales, scales**2
+    classes, kind = np.array(model.classes), str(model.metadata.get(LABELS))  # the labels of other models are strings
+    if kind == "|b1":
+        classes = classes == "True"
     params: dict[str, Any] = {
         "beta": float(head.layer.beta),
         "scale": float(getattr(head.layer.prototypes, "scale", 1.0)),
@@ -89,7 +91,7 @@ def estimator_state(path: Path | str) -> tuple[dict[str, Any], dict[str, Any]]:
         "neighbours": model.rejector is None or bool(model.layers),
     }
     state: dict[str, Any] = {
-        "classes_": _as_labels(model.classes, str(model.metadata.get(LABELS))),
+        "classes_": classes.astype(kind) if kind[1:2] in tuple("iufOb") else classes,
         "n_features_in_": len(names),
         "means_": np.array([column.mean for column in numbers]),
         "scaler_": scaler,
@@ -115,11 +117,3 @@ def estimator_state(path: Path | str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _widths(net: MLP) -> list[int]:
     return [layer.out_features for layer in net.hidden if isinstance(layer, nn.Linear)]
-
-
-def _as_labels(classes: tuple[str, ...], kind: str) -> NDArray[Any]:
-    """Return class names as labels of the type that the estimator was fitted with; other models have strings."""
-    names: NDArray[Any] = np.array(classes)
-    if kind == "|b1":
-        names = names == "True"
-    return names.astype(kind) if kind[1:2] in tuple("iufOb") else names

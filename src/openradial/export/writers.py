@@ -226,7 +226,11 @@ class ExportedModel(ABC):
         if isinstance(raw, Tensor):
             self.preprocessing.check(raw)
         parts = [self._predictions(self._run(x, rate)) for x in self.preprocessing.batches(raw) if len(x)]
-        return Predictions.concatenate(parts) if parts else self._predictions(self._no_outputs())
+        if parts:
+            return Predictions.concatenate(parts)
+        types = {"nearest": np.int64, "decision": np.int64, "p_value": np.float64}
+        empty: Arrays = {name: np.empty(0, types.get(name, np.float32)) for name in self.outputs}
+        return self._predictions({**empty, "log_probs": np.empty((0, len(self.classes)), np.float32)})
 
     @abstractmethod
     def _run(self, x: Tensor, rate: float | None) -> Arrays:
@@ -247,12 +251,6 @@ class ExportedModel(ABC):
     def _predictions(self, outputs: Arrays) -> Predictions:
         names = ("decision", "nearest", "log_probs", "distance", "unknown_score", "p_value")
         return Predictions.from_arrays(self.classes, *map(outputs.get, names))  # type: ignore[arg-type]
-
-    def _no_outputs(self) -> Arrays:
-        """Return the outputs for an empty batch."""
-        types = {"nearest": np.int64, "decision": np.int64, "p_value": np.float64}
-        empty = {name: np.empty(0, types.get(name, np.float32)) for name in self.outputs}
-        return {**empty, "log_probs": np.empty((0, len(self.classes)), np.float32)}
 
 
 class OnnxModel(ExportedModel):

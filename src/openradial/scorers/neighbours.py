@@ -46,27 +46,20 @@ class NeighbourSearch:
 
     def _search(self, z: Tensor, k: int, prepared: CentredRows, excluded: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return distances, and whether it is proven that no other row is nearer; ``(b, d) -> (b, k), (b,)``."""
-        at_once = max(1, PRODUCTS // len(prepared[0]))
-        results = [self._propose_and_decide(part, k, prepared, excluded) for part in torch.split(z, at_once)]
-        return torch.cat([distances for distances, _ in results]), torch.cat([proven for _, proven in results])
-
-    def _propose_and_decide(
-        self, z: Tensor, k: int, prepared: CentredRows, excluded: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        dtype = prepared[0].dtype
-        count = min(k + max(SPARE[dtype], k // 4), len(self.rows))
-        with torch.no_grad():
-            centred, half_squares = prepared
-            s = torch.addmm(half_squares, (z.double() - self.centre).to(dtype), centred.T, alpha=-1)  # (b, n)
-            if excluded is not None:
-                s[:, : len(excluded)].masked_fill_(excluded, torch.inf)  # as the padding
-            s, indices = smallest(s, count)  # (b, count)
-        distances = self._distances(z, indices.clamp_max(len(self.rows) - 1))
-        distances = distances.masked_fill(s == torch.inf, torch.inf)  # padding
-        distances = distances.sort(1).values[:, :k]
-        if count == len(self.rows):
-            return distances, torch.isfinite(s).all(1)
-        return distances, self._is_proven(z, s[:, -1], distances[:, -1], torch.finfo(dtype))
+        (centred, half_squares), dtype = prepared, prepared[0].dtype
+        count, found, proven = min(k + max(SPARE[dtype], k // 4), len(self.rows)), [], []
+        for part in torch.split(z, max(1, PRODUCTS // len(centred))):
+            with torch.no_grad():
+                s = torch.addmm(half_squares, (part.double() - self.centre).to(dtype), centred.T, alpha=-1)  # (b, n)
+                if excluded is not None:
+                    s[:, : len(excluded)].masked_fill_(excluded, torch.inf)  # as the padding
+                s, indices = smallest(s, count)  # (b, count)
+            distances = self._distances(part, indices.clamp_max(len(self.rows) - 1))
+            distances = distances.masked_fill(s == torch.inf, torch.inf).sort(1).values[:, :k]
+            is_all = count == len(self.rows)
+            found.append(distances)
+            proven.append(s.isfinite().all(1) if is_all else self._is_proven(part, s[:, -1], distances[:, -1], dtype))
+        return torch.cat(found), torch.cat(proven)
 
     def _prepared(self, dtype: torch.dtype) -> CentredRows:
         """Return the rows minus their mean and half their squared lengths, padded to full blocks with infinity."""
@@ -86,7 +79,7 @@ class NeighbourSearch:
         pairs = zip(torch.split(z.double(), at_once), torch.split(indices, at_once), strict=True)
         return torch.cat([torch.linalg.vector_norm(q.unsqueeze(1) - self.rows[at], dim=2) for q, at in pairs])
 
-    def _is_proven(self, z: Tensor, s: Tensor, distance: Tensor, float_info: torch.finfo) -> Tensor:
+    def _is_proven(self, z: Tensor, s: Tensor, distance: Tensor, dtype: torch.dtype) -> Tensor:
         """Return whether a row that was not proposed, so with at least this s, cannot be nearer than this distance.
 
         A nearer row is at most |q| + distance long, which bounds the rounding of its s: a product of d terms is wrong
@@ -94,7 +87,7 @@ class NeighbourSearch:
         smallest normal number may be lost.
         """
         length: Tensor = torch.linalg.vector_norm(z.detach().double() - self.centre, dim=1)
-        distance = distance.detach()
+        distance, float_info = distance.detach(), torch.finfo(dtype)
         longest = length + distance
         lost = float_info.tiny * (1 + length + longest)
         rounding = (self.rows.shape[1] + 8) * (float_info.eps / 2 * (length * longest + longest.square() / 2) + lost)

@@ -125,7 +125,13 @@ class CheckpointManager:
         if self.folder is None:
             return
         tensors = prefixed("model", model_tensors(net))
-        self._check_finite(tensors, position)
+        bad = [name for name, t in tensors.items() if t.is_floating_point() and not torch.isfinite(t).all()]
+        if self.devices.sum([float(len(bad))])[0]:
+            which = bad[0].removeprefix("model.") if bad else "a weight"
+            raise TrainingError(
+                f"{which} became nan or infinite before epoch {position.epoch + 1}, "
+                f"batch {position.batch + 1}; lower the learning rate or set clip_norm{self.hint()}"
+            )
         tensors |= prefixed("random", self.devices.random_states())
         tensors |= prefixed("optimiser", optimiser_tensors(net, optimiser))
         if average is not None:
@@ -183,15 +189,6 @@ class CheckpointManager:
     def hint(self) -> str:
         """Return where the last checkpoint is, as the end of an error message."""
         return f"; the last good checkpoint is {self.folder / LAST}" if self.folder and self.exists() else ""
-
-    def _check_finite(self, tensors: dict[str, Tensor], position: Position) -> None:
-        bad = [name for name, t in tensors.items() if t.is_floating_point() and not torch.isfinite(t).all()]
-        if self.devices.sum([float(len(bad))])[0]:
-            which = bad[0].removeprefix("model.") if bad else "a weight"
-            raise TrainingError(
-                f"{which} became nan or infinite before epoch {position.epoch + 1}, "
-                f"batch {position.batch + 1}; lower the learning rate or set clip_norm{self.hint()}"
-            )
 
     def _check_settings(self, path: Path, metadata: dict[str, Any]) -> None:
         current, way_out = self.settings.as_dict(), "change it back, or choose another folder"
