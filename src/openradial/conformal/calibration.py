@@ -158,10 +158,8 @@ class Calibration:
         absent = (index >= 0) & (self.classes[index] != labels)
         if absent.any():
             names = [repr(label) for label in np.unique(labels[absent]).tolist()]
-            raise TargetError(
-                f"labels must be classes that were calibrated, got {listed(names, 5)}; "
-                "fit with examples of every class, or use per_class=False"
-            )
+            message = f"labels must be classes that were calibrated, got {listed(names, 5)}"
+            raise TargetError(f"{message}; fit with examples of every class, or use per_class=False")
         return torch.from_numpy(index)
 
     def thresholds(self, rate: float, indices: Tensor) -> Tensor:
@@ -237,10 +235,8 @@ class Calibrated:
         if not isinstance(record, Mapping):
             raise DataError(f"a {kind} must be read from a dict, got {type(record).__name__}")
         if record.get("format") != FORMAT:
-            raise DataError(
-                f"a {kind} must be of format {FORMAT}, got {record.get('format')!r}; "
-                "read it with the version of openradial that wrote it, and fit again"
-            )
+            message = f"a {kind} must be of format {FORMAT}, got {record.get('format')!r}"
+            raise DataError(f"{message}; read it with the version of openradial that wrote it, and fit again")
         if (got := record.get("kind")) != kind:
             raise DataError(f"a {kind} must be read from a {kind}, got {got!r}; use the class of that name")
         with _damage_named(kind):

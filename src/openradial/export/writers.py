@@ -87,10 +87,8 @@ def trace(graph: Graph, bundle: OpenClassifier) -> torch.export.ExportedProgram:
             )
     except Exception as error:  # tracing can raise almost anything
         parts = ", ".join(type(part).__name__ for part in (bundle.head, *bundle.scorers))
-        raise ExportError(
-            f"the network {bundle.network[0]} with {parts} cannot be traced ({first_line(error)}); a network with "
-            "data-dependent branches cannot be exported"
-        ) from error
+        message = f"the network {bundle.network[0]} with {parts} cannot be traced ({first_line(error)})"
+        raise ExportError(f"{message}; a network with data-dependent branches cannot be exported") from error
 
 
 class _ZerosForEmptySums(TorchFunctionMode):

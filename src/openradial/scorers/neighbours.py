@@ -155,10 +155,8 @@ class NeighbourScorer(base.Scorer):
         counts = labels.bincount()[labels]  # (n,) rows of the same class
         if self.k > counts.min():
             where = f" in class {int(labels[counts.argmin()])}" if self.by_class else ""
-            raise OptionError(
-                f"k must be at most the number of references, got k={self.k} but {int(counts.min())} rows{where}; use "
-                "a smaller k"
-            )
+            message = f"k must be at most the number of references, got k={self.k} but {int(counts.min())} rows{where}"
+            raise OptionError(f"{message}; use a smaller k")
         self.references, self.labels = z.detach().clone(), labels
         return self
 

@@ -188,10 +188,8 @@ def _checked_weight(class_weight: Tensor | None, num_classes: int, device: torch
     wrong = ~(weight.isfinite() & (weight > 0))
     if wrong.any():
         k = int(wrong.int().argmax())
-        raise OptionError(
-            f"class_weight must be positive and finite, got {float(weight[k]):g} for class {k}; leave out the examples "
-            "of classes that must not count"
-        )
+        message = f"class_weight must be positive and finite, got {float(weight[k]):g} for class {k}"
+        raise OptionError(f"{message}; leave out the examples of classes that must not count")
     return weight
 
 

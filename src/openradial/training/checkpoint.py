@@ -46,10 +46,8 @@ def load(path: Path, kind: Any = dict[str, Any]) -> tuple[dict[str, Tensor], dic
         tensors, header = read_tensors(path)
         metadata = json.loads(header.get("metadata", "null"))
         if header.get("format") != str(FORMAT) or not isinstance(metadata, dict):
-            raise TrainingError(
-                f"{path} must be a checkpoint of format {FORMAT}, got format {header.get('format')!r}; "
-                "it was written by another program or by another version of openradial"
-            )
+            message = f"{path} must be a checkpoint of format {FORMAT}, got format {header.get('format')!r}"
+            raise TrainingError(f"{message}; it was written by another program or by another version of openradial")
         check_json("its metadata", metadata, kind)
         if kind is CheckpointRecord and metadata["tensors"] != len(tensors):
             raise ValueError(f"it has {len(tensors)} of {metadata['tensors']} tensors")
@@ -128,10 +126,8 @@ class CheckpointManager:
         bad = [name for name, t in tensors.items() if t.is_floating_point() and not torch.isfinite(t).all()]
         if self.devices.sum([float(len(bad))])[0]:
             which = bad[0].removeprefix("model.") if bad else "a weight"
-            raise TrainingError(
-                f"{which} became nan or infinite before epoch {position.epoch + 1}, "
-                f"batch {position.batch + 1}; lower the learning rate or set clip_norm{self.hint()}"
-            )
+            message = f"{which} became nan or infinite before epoch {position.epoch + 1}, batch {position.batch + 1}"
+            raise TrainingError(f"{message}; lower the learning rate or set clip_norm{self.hint()}")
         tensors |= prefixed("random", self.devices.random_states())
         tensors |= prefixed("optimiser", optimiser_tensors(net, optimiser))
         if average is not None:
