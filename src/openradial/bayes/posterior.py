@@ -74,7 +74,8 @@ class Posterior:
         sizes = [part.shape.numel() for part in self.parts]
         for prior in priors:
             chosen = [part.prior == prior for part in self.parts]
-            mean, rho, w, *counted = (torch.cat([*compress(torch.split(each, sizes), chosen)]) for each in tensors)
+            selected = (torch.cat([*compress(torch.split(each, sizes), chosen)]) for each in tensors)
+            mean, rho, w, *counted = tensors if len(priors) == 1 else selected
             kl = prior.kl(mean, rho, w)
             terms.append((kl * counted[0] if counted else kl).sum())
         return sum(terms[1:], terms[0])
