@@ -166,8 +166,6 @@ def _gradients(net: OutputFunction, x: Tensor, y: Tensor, loss: AttackLoss) -> t
 
 def _checked(losses: Tensor, count: int) -> Tensor:
     if tuple(losses.shape) != (count,):
-        raise ShapeError(
-            f"loss must give one value per input, shape ({count},), got {tuple(losses.shape)}; "
-            "use reduction='none' with losses of torch"
-        )
+        message = f"loss must give one value per input, shape ({count},), got {tuple(losses.shape)}"
+        raise ShapeError(f"{message}; use reduction='none' with losses of torch")
     return losses

@@ -173,10 +173,8 @@ def check_outputs(shape: Shape, dtype: object, is_floating_point: bool) -> None:
     if not is_floating_point:
         raise DTypeError(f"outputs must be floating point, got {dtype}; pass the last affine layer's result as it is")
     if not shape or shape[-1] == 0:
-        raise ShapeError(
-            f"outputs must have at least one number per input on their last axis, got shape {shape}; "
-            "expected (..., outputs)"
-        )
+        message = f"outputs must have at least one number per input on their last axis, got shape {shape}"
+        raise ShapeError(f"{message}; expected (..., outputs)")
 
 
 def check_unscaled(scale: float) -> None:
@@ -215,20 +213,16 @@ def check_targets(
     """
     check_label_smoothing(smoothing)
     if weight != (classes,):
-        raise ShapeError(
-            f"weight must hold one factor per class: expected shape ({classes},), got {weight}; "
-            "use 1.0 for classes that are not special"
-        )
+        message = f"weight must hold one factor per class: expected shape ({classes},), got {weight}"
+        raise ShapeError(f"{message}; use 1.0 for classes that are not special")
     # shapes are formatted in errors alone: a compiler would take the sizes for constants
     expected, needed, hint = batch_shape(outputs), "targets of shape {}", "classes are on axis 1 of the outputs"
     if to_int is not None:
         expected = (classes,) if len(outputs) == 1 else (outputs[0], classes, *outputs[2:])
         needed, hint = "distributions of shape {} as targets", f"call {to_int} on targets that are classes"
         if ignore_index >= 0:
-            raise OptionError(
-                f"ignore_index names a class, but targets are distributions: got ignore_index={ignore_index}; "
-                "give examples to ignore a target of zeros, or pass classes"
-            )
+            message = f"ignore_index names a class, but targets are distributions: got ignore_index={ignore_index}"
+            raise OptionError(f"{message}; give examples to ignore a target of zeros, or pass classes")
     if shape != expected:
         raise ShapeError(f"outputs of shape {outputs} need {needed.format(expected)}, got {shape}; {hint}")
 

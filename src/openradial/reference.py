@@ -208,10 +208,8 @@ def _targets(
     y = np.asarray(target)
     is_distribution = np.issubdtype(y.dtype, np.floating)
     if not (is_distribution or np.issubdtype(y.dtype, np.integer)):
-        raise errors.DTypeError(
-            f"targets must be classes of an integer dtype or distributions of floating point, got {y.dtype}; "
-            "call .astype(int) on classes"
-        )
+        message = f"targets must be classes of an integer dtype or distributions of floating point, got {y.dtype}"
+        raise errors.DTypeError(f"{message}; call .astype(int) on classes")
     to_int = ".astype(int)" if is_distribution else None
     errors.check_targets(y.shape, np.shape(o), classes, factors.shape, ignore_index, label_smoothing, to_int)
     if is_distribution:
@@ -285,10 +283,8 @@ def _prototypes(outputs: int, scale: float, prototypes: ArrayLike | None) -> Dou
     points = np.asarray(prototypes, dtype=np.float64)
     errors.check_unscaled(scale)
     if points.ndim != 2 or points.shape[1] != outputs or len(points) == 0:
-        raise errors.ShapeError(
-            f"prototypes must be a (classes, {outputs}) matrix for {outputs} outputs, got shape {points.shape}; "
-            "pass one row per class"
-        )
+        message = f"prototypes must be a (classes, {outputs}) matrix for {outputs} outputs, got shape {points.shape}"
+        raise errors.ShapeError(f"{message}; pass one row per class")
     return points
 
 
@@ -297,10 +293,8 @@ def _axis_scale(axis_scale: ArrayLike | None, outputs: int) -> Doubles:
         return np.ones(outputs)
     unit = np.asarray(axis_scale, dtype=np.float64)
     if unit.shape != (outputs,):
-        raise errors.ShapeError(
-            f"axis_scale must hold one number per output axis: expected shape ({outputs},), got {unit.shape}; "
-            "use 1.0 for an axis left as it is"
-        )
+        message = f"axis_scale must hold one number per output axis: expected shape ({outputs},), got {unit.shape}"
+        raise errors.ShapeError(f"{message}; use 1.0 for an axis left as it is")
     if not ((unit > 0) & np.isfinite(unit)).all():
         raise errors.OptionError(
             "axis_scale must be finite and above 0 on every axis; use 1.0 for an axis left as it is"

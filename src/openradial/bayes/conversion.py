@@ -96,10 +96,8 @@ def _layers(network: nn.Module) -> Iterator[nn.Module]:
     if isinstance(network, BayesLayer):
         raise OptionError(f"the network is Bayesian already: it has a {type(network).__name__}; freeze it first")
     if is_parametrized(network):
-        raise OptionError(
-            f"a {type(network).__name__} computes its weights from others; make them plain first with "
-            "torch.nn.utils.parametrize.remove_parametrizations"
-        )
+        message = f"a {type(network).__name__} computes its weights from others"
+        raise OptionError(f"{message}; make them plain first with torch.nn.utils.parametrize.remove_parametrizations")
     if isinstance(network, nn.RNNBase) and type(network) not in KINDS:
         raise OptionError(f"expected nn.GRU, nn.LSTM or nn.RNN, got {type(network).__name__}, a layer made from them")
     if any(True for _ in network.parameters(recurse=False)):

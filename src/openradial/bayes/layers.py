@@ -140,22 +140,15 @@ class AffineLayer(BayesLayer):
     def forward(self, x: Tensor) -> Tensor:
         if not self.draws:
             return self.run(x, self.weight, self.bias)
+        if self.sampling == "weights":
+            drawn = self.drawn()
+            return self.run(x, drawn.get("weight", self.weight), drawn.get("bias", self.bias))
+        mean = self.run(x, self.weight, self.bias)
         if self.sampling == "local":
-            return self._local(x)
-        if self.sampling == "flipout":
-            return self._flipout(x)
-        drawn = self.drawn()
-        return self.run(x, drawn.get("weight", self.weight), drawn.get("bias", self.bias))
-
-    def _local(self, x: Tensor) -> Tensor:
-        mean = self.run(x, self.weight, self.bias)
-        variance = self._noise(x.square(), {name: self.deviations(name).square() for name in self.random})
-        # the root has no slope at 0, where an input of zeros meets a layer without bias
-        deviation = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
-        return mean + deviation * torch.randn_like(mean)
-
-    def _flipout(self, x: Tensor) -> Tensor:
-        mean = self.run(x, self.weight, self.bias)
+            variance = self._noise(x.square(), {name: self.deviations(name).square() for name in self.random})
+            # the root has no slope at 0, where an input of zeros meets a layer without bias
+            deviation = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
+            return mean + deviation * torch.randn_like(mean)
         steps = {name: self.deviations(name) * torch.randn_like(tensor_of(self, name)) for name in self.random}
         return mean + self._noise(x * self._signs(x), steps) * self._signs(mean)
 

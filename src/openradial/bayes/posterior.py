@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import compress
 from typing import NamedTuple
 
 import torch
@@ -70,16 +71,14 @@ class Posterior:
         """
         tensors = [self.mean, self.rho, self.weights(noise), *([] if self.counted is None else [self.counted])]
         priors, terms = list(dict.fromkeys(part.prior for part in self.parts)), []
+        sizes = [part.shape.numel() for part in self.parts]
         for prior in priors:
-            mean, rho, w, *counted = tensors if len(priors) == 1 else [self._select(each, prior) for each in tensors]
+            chosen = [part.prior == prior for part in self.parts]
+            selected = (torch.cat([*compress(torch.split(each, sizes), chosen)]) for each in tensors)
+            mean, rho, w, *counted = tensors if len(priors) == 1 else selected
             kl = prior.kl(mean, rho, w)
             terms.append((kl * counted[0] if counted else kl).sum())
         return sum(terms[1:], terms[0])
-
-    def _select(self, flat: Tensor, prior: Prior) -> Tensor:
-        """Return the elements of a flat vector that have this prior."""
-        pieces = zip(torch.split(flat, [part.shape.numel() for part in self.parts]), self.parts, strict=True)
-        return torch.cat([piece for piece, part in pieces if part.prior == prior])
 
 
 def posterior(network: nn.Module) -> Posterior:

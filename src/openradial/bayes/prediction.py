@@ -150,10 +150,8 @@ class MCDropout(nn.Module):
         super().__init__()
         check_network(network)
         if not any(module.p > 0 for module in network.modules() if isinstance(module, DROPOUTS)):
-            raise OptionError(
-                "the network has no dropout layer that drops anything, so every sample would be the same; "
-                "train one with dropout, as in build('mnist_radial_dropout', 10)"
-            )
+            message = "the network has no dropout layer that drops anything, so every sample would be the same"
+            raise OptionError(f"{message}; train one with dropout, as in build('mnist_radial_dropout', 10)")
         self.network = network
 
     def forward(self, x: Tensor) -> Tensor:
@@ -264,12 +262,10 @@ def _shares(network: nn.Module, x: Tensor, count: int, chunk: int | None) -> tup
 @contextmanager
 def _seeded(seed: int | None, device: torch.device) -> Iterator[None]:
     """Draw random numbers from a seed; torch's generators continue as if nothing had been drawn."""
-    if seed is None:
-        yield
-        return
-    check_count("seed", seed, least=0)
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
+    with torch.random.fork_rng([device] if device.type == "cuda" else [], enabled=seed is not None):
+        if seed is not None:
+            check_count("seed", seed, least=0)
+            torch.manual_seed(seed)
         yield
 
 
@@ -279,10 +275,8 @@ def _check_head(head: object) -> None:
         name = head.__name__
         raise OptionError(f"head must be an object, got the class {name}; make one first, as in head={name}(...)")
     if head is not None and not callable(head):
-        raise OptionError(
-            f"head must be a head or a function of outputs, got {type(head).__name__}; use RadialHead(k, beta) or "
-            "nn.LogSoftmax(-1)"
-        )
+        message = f"head must be a head or a function of outputs, got {type(head).__name__}"
+        raise OptionError(f"{message}; use RadialHead(k, beta) or nn.LogSoftmax(-1)")
 
 
 def _check_inputs(x: object, network: nn.Module) -> None:

@@ -37,10 +37,8 @@ def load(folder: Path | str, *, modules: Iterable[str] = ()) -> OpenClassifier:
         name = str(record.network["options"]["encoder"])
     module, colon, _ = name.partition(":")
     if colon and module not in (*LOADERS, *modules):
-        raise BundleError(
-            f"the network of {folder} is {name}, and code is loaded only from modules that you name; "
-            f"if you trust it, load with modules=[{module!r}] (--module {module})"
-        )
+        message = f"the network of {folder} is {name}, and code is loaded only from modules that you name"
+        raise BundleError(f"{message}; if you trust it, load with modules=[{module!r}] (--module {module})")
     tensors = _read_weights(folder)
     try:
         model = make_classifier(record, tensors)

@@ -10,7 +10,6 @@ from rich.table import Table
 from openradial.errors import FetchError, OptionError
 
 if TYPE_CHECKING:
-    from openradial.data.catalog import CatalogEntry
     from openradial.data.download import Source
 
 app = typer.Typer(help="List, download and check data sets.", no_args_is_help=True)
@@ -22,12 +21,20 @@ Root = Annotated[Path | None, typer.Option(help="Your own folder with the files,
 def list_sets() -> None:
     """List all data sets, and whether they are on this machine."""
     from openradial.data.catalog import ENTRIES
+    from openradial.data.download import fetch
 
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "kind", "classes", "train / test", "size (MB)", "here"):
         table.add_column(heading, no_wrap=True, justify="right" if heading == "size (MB)" else "left")
     for entry in ENTRIES.values():
-        table.add_row(*_row(entry))
+        size, here, source = "", "always", entry.source()
+        if source is not None:
+            size, here = f"{source.size / 1e6:.0f}", "yes"
+            try:
+                fetch(source, download=False)
+            except FetchError:
+                here = ""
+        table.add_row(entry.name, entry.kind, entry.classes, entry.examples, size, here)
     Console().print(table)
 
 
@@ -88,19 +95,6 @@ def _source(name: str) -> "Source":
     if source is None:
         raise OptionError(f"{name} needs no files: load it with openradial.data.load({name!r})")
     return source
-
-
-def _row(entry: "CatalogEntry") -> list[str]:
-    from openradial.data.download import fetch
-
-    size, here, source = "", "always", entry.source()
-    if source is not None:
-        size, here = f"{source.size / 1e6:.0f}", "yes"
-        try:
-            fetch(source, download=False)
-        except FetchError:
-            here = ""
-    return [entry.name, entry.kind, entry.classes, entry.examples, size, here]
 
 
 def _amount(folder: Path, source: "Source") -> str:

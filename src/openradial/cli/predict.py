@@ -74,10 +74,8 @@ def _load(model: Path, runtime: Runtime, modules: list[str] | None) -> "OpenClas
     if runtime is Runtime.TORCH:
         return open_model(model, modules)
     if model.is_dir():
-        raise OptionError(
-            f"--runtime onnx needs a file written by openradial export, got the folder {model}; run: openradial export "
-            f"{model} --to onnx"
-        )
+        message = f"--runtime onnx needs a file written by openradial export, got the folder {model}"
+        raise OptionError(f"{message}; run: openradial export {model} --to onnx")
     from openradial import export
 
     return export.OnnxModel(model)

@@ -45,7 +45,7 @@ class PredictionSets(Calibrated):
         true = exact.gather(1, y[:, None]).squeeze(1)  # (n,) to the true class
         check_calibration("distances to the true class", true)
         width = exact.shape[1]
-        return self._calibrate(true, y.numpy(), np.arange(width) if self.per_class else None, width)
+        return self._calibrate(Calibration.of(true, y.numpy(), np.arange(width) if self.per_class else None, width))
 
     def sets(self, distances: TensorOrArray, error_rate: float | None = None) -> Any:
         """Return which classes each input may belong to, ``(b, k) -> (b, k)`` of bool; a row without any is unknown.

@@ -7,16 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from openradial.conformal.calibration import Calibrated
-from openradial.conformal.inputs import (
-    LabelsLike,
-    TensorOrArray,
-    as_labels,
-    as_scores,
-    check_calibration,
-    check_rate,
-    in_kind_of,
-)
+from openradial.conformal import inputs
+from openradial.conformal.calibration import Calibrated, Calibration
+from openradial.conformal.inputs import LabelsLike, TensorOrArray
 from openradial.conformal.risk import binomial_interval
 from openradial.errors import OptionError, ShapeError
 from openradial.metrics.inputs import UNKNOWN, UNKNOWN_NAME
@@ -62,12 +55,13 @@ class Rejector(Calibrated):
 
     def fit(self, scores: TensorOrArray, labels: TensorOrArray | None = None) -> Self:
         """Fit on the unknown scores of held-out known data, ``(n,), (n,)``; labels are needed per class only."""
-        exact = as_scores("scores", scores)
-        check_calibration("scores", exact)
-        names = None if labels is None else as_labels(labels, len(exact), known=True)
+        exact = inputs.as_scores("scores", scores)
+        inputs.check_calibration("scores", exact)
+        names = None if labels is None else inputs.as_labels(labels, len(exact), known=True)
         if self.per_class and names is None:
             raise OptionError("per_class=True needs the class of each score: call fit(scores, labels)")
-        return self._calibrate(exact, names, np.unique(names) if self.per_class and names is not None else None)
+        classes = np.unique(names) if self.per_class and names is not None else None
+        return self._calibrate(Calibration.of(exact, names, classes))
 
     def decide(self, scores: TensorOrArray, labels: TensorOrArray, false_reject_rate: float | None = None) -> Any:
         """Return the labels, with -1 (or ``"unknown"`` for strings) where rejected; ``(b,), (b,) -> (b,)``.
@@ -75,28 +69,28 @@ class Rejector(Calibrated):
         A label that is already unknown stays. The result is a tensor where the scores are one and labels are numbers,
         otherwise a NumPy array. Any rate from 1 / (n + 1) on may be asked for; nothing is fitted again.
         """
-        exact = as_scores("scores", scores)
-        names = as_labels(labels, len(exact))
+        exact = inputs.as_scores("scores", scores)
+        names = inputs.as_labels(labels, len(exact))
         rejected = self._rejects(exact, names, false_reject_rate)
         if names.dtype.kind == "U":
             return np.where(rejected.numpy(), UNKNOWN_NAME, names)
-        return in_kind_of(scores, torch.from_numpy(names).masked_fill(rejected, UNKNOWN))
+        return inputs.in_kind_of(scores, torch.from_numpy(names).masked_fill(rejected, UNKNOWN))
 
     def rejects(
         self, scores: TensorOrArray, labels: TensorOrArray | None = None, false_reject_rate: float | None = None
     ) -> Any:
         """Return whether each input is rejected, ``(b,), (b,) -> (b,)``; labels are needed per class only."""
-        exact = as_scores("scores", scores)
-        return in_kind_of(scores, self._rejects(exact, self._names(labels, len(exact)), false_reject_rate))
+        exact = inputs.as_scores("scores", scores)
+        return inputs.in_kind_of(scores, self._rejects(exact, self._names(labels, len(exact)), false_reject_rate))
 
     def p_values(self, scores: TensorOrArray, labels: TensorOrArray | None = None) -> Any:
         """Return the p-value of each score, see :func:`conformal_p_values`; ``(b,), (b,) -> (b,)``.
 
         Per class, the label selects the scores to compare with; for an unknown label p is 0.
         """
-        exact = as_scores("scores", scores)
+        exact = inputs.as_scores("scores", scores)
         indices = self._calibration.indices(self._names(labels, len(exact)))
-        return in_kind_of(scores, self._calibration.p_values(exact, indices))
+        return inputs.in_kind_of(scores, self._calibration.p_values(exact, indices))
 
     def _rejects(self, scores: Tensor, labels: LabelsLike, asked: float | None) -> Tensor:
         rate = self.checked_rate(asked)
@@ -106,7 +100,7 @@ class Rejector(Calibrated):
 
     def _names(self, labels: TensorOrArray | None, count: int) -> LabelsLike:
         if labels is not None:
-            return as_labels(labels, count)
+            return inputs.as_labels(labels, count)
         if self.per_class:
             raise OptionError("per_class=True needs the predicted class of each score: give labels too")
         return np.zeros(count, dtype=np.int64)
@@ -153,11 +147,11 @@ def false_reject_report(
     >>> print(false_reject_report(list(range(0, 100, 2)), rejector))
     false-reject rate: asked 0.1, measured 0.1 (5 of 50; 95 % interval 0.03328 to 0.2181)
     """
-    check_rate("confidence", confidence)
+    inputs.check_rate("confidence", confidence)
     if not isinstance(rejector, Rejector):
         raise OptionError(f"the second argument must be a fitted Rejector, got {type(rejector).__name__}")
     asked = rejector.false_reject_rate if false_reject_rate is None else false_reject_rate
-    exact = as_scores("scores", scores)
+    exact = inputs.as_scores("scores", scores)
     if not len(exact):
         raise ShapeError("scores must hold at least one known example to measure a rate, got none")
     rejected = int(rejector.rejects(exact, labels, asked).sum())

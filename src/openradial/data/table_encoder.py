@@ -262,7 +262,11 @@ class TableEncoder:
             column = parse_words(column) or column
         if isinstance(column, Words) == isinstance(feature, NumberFeature):
             if not column.missing().all():  # a column without any value may be of either kind
-                raise _kind_error(feature, column)
+                row = int((~column.missing()).argmax())
+                was, now = ("numbers", "words") if isinstance(column, Words) else ("words", "numbers")
+                way_out = "correct it" if was == "numbers" else f"read the table with words=({feature.name!r},)"
+                message = f"the training table has {was} in this column, got {now}: {column.to_list()[row]!r}"
+                raise DataError(f"{message}; {way_out}", row=row + 1, column=feature.name)
             n, is_number = len(column), isinstance(feature, NumberFeature)
             column = Numbers(np.full(n, np.nan)) if is_number else Words(np.full(n, -1), ())
         self._check_missing(feature.name, column)
@@ -323,14 +327,6 @@ def _deviation(values: NDArray[np.float64]) -> float:
         peak = float(np.abs(apart).max())
         std = peak * float((apart / peak).std()) if peak else 0.0
     return std or 1.0
-
-
-def _kind_error(feature: Feature, column: Column) -> DataError:
-    row = int((~column.missing()).argmax())
-    was, now = ("numbers", "words") if isinstance(column, Words) else ("words", "numbers")
-    way_out = "correct it" if was == "numbers" else f"read the table with words=({feature.name!r},)"
-    message = f"the training table has {was} in this column, got {now}: {column.to_list()[row]!r}; {way_out}"
-    return DataError(message, row=row + 1, column=feature.name)
 
 
 def _plain(value: Any) -> Any:

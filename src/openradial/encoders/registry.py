@@ -141,7 +141,13 @@ def load(name: str, *, size: int | None = None, column: str | None = None, views
         raise OptionError(f"there is no encoder {name!r}{hint}")
     if name == "tfidf":
         raise OptionError("tfidf has no published weights; fit it to texts with openradial.encoders.fit_tfidf")
-    encoder = _image_encoder(name, size, views) if name in IMAGES else _text_encoder(name, column)
+    if name in IMAGES:
+        weights = models.imagenet_weights(name)
+        net = ImageEncoder(models.build(name, 1, weights="imagenet", reset="classifier"), views, POWER)
+        inputs = ImageInputs(size or weights.size, 3, weights.mean, weights.std)
+        encoder = Encoder(name, net, inputs, _checksum(name), weights.source.licence)
+    else:
+        encoder = _text_encoder(name, column)
     encoder.net.requires_grad_(False).eval()
     return encoder
 
@@ -217,13 +223,6 @@ def _hub_copies(source: Source) -> list[Mirror]:
 def _checksum(name: str) -> str:
     """Return the SHA-256 of the file of weights, as it is pinned here."""
     return next(iter(_source(name).files.values()))
-
-
-def _image_encoder(name: str, size: int | None, views: str) -> Encoder:
-    weights = models.imagenet_weights(name)
-    net = ImageEncoder(models.build(name, 1, weights="imagenet", reset="classifier"), views, POWER)
-    inputs = ImageInputs(size or weights.size, 3, weights.mean, weights.std)
-    return Encoder(name, net, inputs, _checksum(name), weights.source.licence)
 
 
 def _text_encoder(name: str, column: str | None) -> Encoder:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 from torch import nn
 
@@ -44,6 +43,9 @@ def to_model(estimator: "RadialClassifier", rejector: Rejector | None) -> OpenCl
     columns = zip(names, estimator.means_.tolist(), shifts.tolist(), scales.tolist(), strict=True)
     features = tuple(NumberFeature(*column) for column in columns)
     classes = class_names(estimator.classes_)
+    network: tuple[str, dict[str, Any]] = ("features", {"float64": getattr(net, "float64", False)})
+    if isinstance(net, MLP):
+        network = ("mlp", {"inputs": n, "hidden": _widths(net)})
     if rejector is not None:  # the rate of the estimator may have been changed since its calibration
         record = rejector.to_dict()
         settings = record["settings"] | {"false_reject_rate": estimator.false_reject_rate}
@@ -53,7 +55,7 @@ def to_model(estimator: "RadialClassifier", rejector: Rejector | None) -> OpenCl
         rejector=rejector,
         classes=classes,
         preprocessing=TableInputs(TableEncoder(features, classes, missing="mean")),
-        network=_network_record(net, n),
+        network=network,
         metadata={**estimator.classifier_.metadata, LABELS: estimator.classes_.dtype.str},
     )
 
@@ -77,6 +79,9 @@ def estimator_state(path: Path | str) -> tuple[dict[str, Any], dict[str, Any]]:
     if shifts.any() or (scales != 1).any():
         scaler = StandardScaler().fit(shifts[None])
         scaler.mean_, scaler.scale_, scaler.var_ = shifts, scales, scales**2
+    classes, kind = np.array(model.classes), str(model.metadata.get(LABELS))  # the labels of other models are strings
+    if kind == "|b1":
+        classes = classes == "True"
     params: dict[str, Any] = {
         "beta": float(head.layer.beta),
         "scale": float(getattr(head.layer.prototypes, "scale", 1.0)),
@@ -86,7 +91,7 @@ def estimator_state(path: Path | str) -> tuple[dict[str, Any], dict[str, Any]]:
         "neighbours": model.rejector is None or bool(model.layers),
     }
     state: dict[str, Any] = {
-        "classes_": _as_labels(model.classes, str(model.metadata.get(LABELS))),
+        "classes_": classes.astype(kind) if kind[1:2] in tuple("iufOb") else classes,
         "n_features_in_": len(names),
         "means_": np.array([column.mean for column in numbers]),
         "scaler_": scaler,
@@ -110,20 +115,5 @@ def estimator_state(path: Path | str) -> tuple[dict[str, Any], dict[str, Any]]:
     return params, state
 
 
-def _network_record(net: nn.Module, num_inputs: int) -> tuple[str, dict[str, Any]]:
-    if isinstance(net, Features):
-        return "features", {"float64": net.float64}
-    assert isinstance(net, MLP)
-    return "mlp", {"inputs": num_inputs, "hidden": _widths(net)}
-
-
 def _widths(net: MLP) -> list[int]:
     return [layer.out_features for layer in net.hidden if isinstance(layer, nn.Linear)]
-
-
-def _as_labels(classes: tuple[str, ...], kind: str) -> NDArray[Any]:
-    """Return class names as labels of the type that the estimator was fitted with; other models have strings."""
-    names: NDArray[Any] = np.array(classes)
-    if kind == "|b1":
-        names = names == "True"
-    return names.astype(kind) if kind[1:2] in tuple("iufOb") else names

@@ -52,8 +52,11 @@ def solve_rows(estimator: "RadialClassifier", rows: GroupedExamples, *, is_cross
             model, _ = calibrate_cross(model, recipe, check_rate("false_reject_rate", rate), known, seed)
         else:  # neighbours do not count without a calibration
             model = model.replace(scorers=None, combination=None)
-        if is_cross and rate is None and recipe.beta == "fit":
-            head.layer.beta = _cross_beta(head, known, seed)
+        if is_cross and rate is None and recipe.beta == "fit":  # as in closed_world_beta, each row without its fold
+            folds = assign_folds(known.y, groups=known.groups, seed=seed)
+            if not folds.any():
+                raise OptionError("beta='fit' needs at least 2 different rows, got 1; add rows, or use beta='safe'")
+            head.layer.beta = closed_world_beta_of(cross_fit(head, [], known, folds).distances, known.y)
     _finish(estimator, model, recipe, known)
 
 
@@ -95,11 +98,3 @@ def _finish(estimator: "RadialClassifier", model: OpenClassifier, recipe: Recipe
     assert isinstance(model.head, ClosedFormRadialHead)
     estimator.classifier_, estimator.head_, estimator.network_ = model, model.head, model.net
     estimator._remember(recipe, known.z.float())
-
-
-def _cross_beta(head: ClosedFormRadialHead, known: FeatureSet, seed: int) -> float:
-    """Return the beta of :func:`openradial.fitting.closed_world_beta`, from each row without its fold."""
-    folds = assign_folds(known.y, groups=known.groups, seed=seed)
-    if not folds.any():
-        raise OptionError("beta='fit' needs at least 2 different rows, got 1; add rows, or use beta='safe'")
-    return closed_world_beta_of(cross_fit(head, [], known, folds).distances, known.y)

@@ -49,10 +49,8 @@ def make_recipe(estimator: "RadialClassifier", net: nn.Module, has_neighbours: b
     if has_neighbours and isinstance(net, MLP) and len(net.hidden):
         options["layers"] = hidden_layer_names(net, "mlp")
         if hasattr(estimator, "classifier_") and estimator.classifier_.layers and not hasattr(estimator, "_seen"):
-            raise OptionError(
-                "neighbours are searched among the training rows, which a bundle does not hold; fit again, or "
-                "call set_params(neighbours=False) first"
-            )
+            message = "neighbours are searched among the training rows, which a bundle does not hold"
+            raise OptionError(f"{message}; fit again, or call set_params(neighbours=False) first")
     return Recipe(outliers=DEFAULTS["table"], outlier_weight=estimator.outliers, **options)
 
 
@@ -140,10 +138,8 @@ def _check_network(net: nn.Module, x: Tensor, classes: int) -> None:
         ) from error
     if not isinstance(o, Tensor) or o.shape != (len(x), classes):
         got = tuple(o.shape) if isinstance(o, Tensor) else f"a {type(o).__name__}"
-        raise ShapeError(
-            f"the network must give one output per class, of shape (b, {classes}), got {got} for b = {len(x)}; "
-            f"make its last layer {classes} wide"
-        )
+        message = f"the network must give one output per class, of shape (b, {classes}), got {got} for b = {len(x)}"
+        raise ShapeError(f"{message}; make its last layer {classes} wide")
 
 
 def inference_copy(net: nn.Module, device: str) -> nn.Module:

@@ -218,9 +218,8 @@ def known_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
 
     ``data`` is what ``openradial fit`` takes. Of data with a test part, that part is used.
     """
-    source, has_test = _open(bundle, data, label, labelled=True)
+    source, labels, has_test = _open(bundle, data, label, labelled=True)
     examples = source.train
-    labels = renumbered(examples, bundle.classes).numpy()
     keep = np.flatnonzero(labels >= 0)
     if not len(keep):
         has, knows = listed(list(examples.classes)), listed(list(bundle.classes))
@@ -235,9 +234,8 @@ def known_sample(bundle: OpenClassifier, data: str, label: str | None = None) ->
 
 def novel_sample(bundle: OpenClassifier, data: str, label: str | None = None) -> Sample:
     """Return data of no known class; classes that the bundle knows are left out and noted."""
-    source, _ = _open(bundle, data, label, labelled=False)
+    source, labels, _ = _open(bundle, data, label, labelled=False)
     examples = source.train
-    labels = renumbered(examples, bundle.classes).numpy()
     keep = np.flatnonzero(labels < 0)
     left = sorted({bundle.classes[k] for k in labels[labels >= 0].tolist()})
     if not len(keep):
@@ -255,8 +253,8 @@ def _fitted(bundle: OpenClassifier, name: str) -> Any:
     return fitted.get(name) if isinstance(fitted, dict) else None
 
 
-def _open(bundle: OpenClassifier, data: str, label: str | None, labelled: bool) -> tuple[DataSource, bool]:
-    """Open data of the kind that the bundle takes, only the test part if there is one; return whether there is."""
+def _open(bundle: OpenClassifier, data: str, label: str | None, labelled: bool) -> tuple[DataSource, Labels, bool]:
+    """Open data of the kind that the bundle takes; return its test part if it has one, the labels, and whether."""
     inputs = bundle.preprocessing
     encoder = inputs.encoder if isinstance(inputs, TableInputs) else None
     options: dict[str, Any] = {} if encoder is None else {"features": encoder.columns, "words": encoder.word_columns}
@@ -272,7 +270,7 @@ def _open(bundle: OpenClassifier, data: str, label: str | None, labelled: bool) 
     if source.kind != inputs.kind:
         raise DataError(f"the model takes {inputs.kind}, but {data} holds {source.kind}")
     used = source if source.test is None else replace(source, train=source.test, test=None)
-    return used, source.test is not None
+    return used, renumbered(used.train, bundle.classes).numpy(), source.test is not None
 
 
 def _title(data: str) -> str:

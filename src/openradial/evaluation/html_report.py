@@ -46,11 +46,14 @@ def render_report(evaluation: Evaluation, bundle: OpenClassifier, title: str = "
     loader = jinja2.PackageLoader("openradial.evaluation")
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["percent"] = lambda share: f"{100 * share:.1f} %"
+    made = f"{bundle.network[0]}, {bundle.num_parameters:,} parameters"
+    if isinstance(bundle.head, ClosedFormRadialHead):
+        made = f"closed-form head on {bundle.head.num_features:,} features"
     page: str = environment.get_template("report.html.j2").render(
         title=title,
         evaluation=evaluation,
         bundle=bundle,
-        made=_made(bundle),
+        made=made,
         fitted=bundle.metadata.get("measured", {}),
         figures=figures(evaluation),
         mistakes=_mistakes(evaluation, bundle),
@@ -58,13 +61,6 @@ def render_report(evaluation: Evaluation, bundle: OpenClassifier, title: str = "
         unreadable=[pair for part in (evaluation.known, *evaluation.novel) for pair in part.broken][:UNREADABLE],
     )
     return page
-
-
-def _made(model: OpenClassifier) -> str:
-    """Return how the model was fitted: its network, or the features of a head in closed form."""
-    if isinstance(model.head, ClosedFormRadialHead):
-        return f"closed-form head on {model.head.num_features:,} features"
-    return f"{model.network[0]}, {model.num_parameters:,} parameters"
 
 
 def _mistakes(evaluation: Evaluation, bundle: OpenClassifier) -> list[dict[str, Any]]:

@@ -87,10 +87,8 @@ def trace(graph: Graph, bundle: OpenClassifier) -> torch.export.ExportedProgram:
             )
     except Exception as error:  # tracing can raise almost anything
         parts = ", ".join(type(part).__name__ for part in (bundle.head, *bundle.scorers))
-        raise ExportError(
-            f"the network {bundle.network[0]} with {parts} cannot be traced ({first_line(error)}); a network with "
-            "data-dependent branches cannot be exported"
-        ) from error
+        message = f"the network {bundle.network[0]} with {parts} cannot be traced ({first_line(error)})"
+        raise ExportError(f"{message}; a network with data-dependent branches cannot be exported") from error
 
 
 class _ZerosForEmptySums(TorchFunctionMode):
@@ -226,7 +224,11 @@ class ExportedModel(ABC):
         if isinstance(raw, Tensor):
             self.preprocessing.check(raw)
         parts = [self._predictions(self._run(x, rate)) for x in self.preprocessing.batches(raw) if len(x)]
-        return Predictions.concatenate(parts) if parts else self._predictions(self._no_outputs())
+        if parts:
+            return Predictions.concatenate(parts)
+        types = {"nearest": np.int64, "decision": np.int64, "p_value": np.float64}
+        empty: Arrays = {name: np.empty(0, types.get(name, np.float32)) for name in self.outputs}
+        return self._predictions({**empty, "log_probs": np.empty((0, len(self.classes)), np.float32)})
 
     @abstractmethod
     def _run(self, x: Tensor, rate: float | None) -> Arrays:
@@ -247,12 +249,6 @@ class ExportedModel(ABC):
     def _predictions(self, outputs: Arrays) -> Predictions:
         names = ("decision", "nearest", "log_probs", "distance", "unknown_score", "p_value")
         return Predictions.from_arrays(self.classes, *map(outputs.get, names))  # type: ignore[arg-type]
-
-    def _no_outputs(self) -> Arrays:
-        """Return the outputs for an empty batch."""
-        types = {"nearest": np.int64, "decision": np.int64, "p_value": np.float64}
-        empty = {name: np.empty(0, types.get(name, np.float32)) for name in self.outputs}
-        return {**empty, "log_probs": np.empty((0, len(self.classes)), np.float32)}
 
 
 class OnnxModel(ExportedModel):
@@ -283,13 +279,11 @@ class TorchModel(ExportedModel):
     """A ``.pt2`` file written by :func:`openradial.export.to_torch`, run by torch without openradial's networks."""
 
     def __init__(self, path: Path | str) -> None:
-        facts = {"openradial.json": ""}
+        facts, file = {"openradial.json": ""}, str(_existing(path))
         try:
             with quiet():
-                program = torch.export.load(str(_existing(path)), extra_files=facts)
+                program = torch.export.load(file, extra_files=facts)
             super().__init__(json.loads(facts["openradial.json"]))
-        except ExportError:
-            raise
         except Exception as error:  # a damaged archive can raise almost anything
             raise _unusable(str(path), "torch", error) from error
         self._module = program.module()

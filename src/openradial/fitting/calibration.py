@@ -44,9 +44,10 @@ def calibrate(
         model = model.replace(scorers=recipe.make_scorers(head), combination=recipe.make_combination())
     if model.layers or not head.is_fitted:
         model.fit_scorers(inputs_of(train), labels_of(train), fits_head=not head.is_fitted)
-    if recipe.far_axis and isinstance(head, RadialHead) and _have_rays(train):
-        far = NormScorer().fit_batches(lambda: (x.flatten(1) for x, _ in train))
-        model = model.replace(far_axis=far)
+    if recipe.far_axis and isinstance(head, RadialHead):
+        first = next((x for x, _ in train), torch.empty(0))
+        if len(first) and first.is_floating_point() and first.ndim != 3:  # neither texts nor sequences have rays
+            model = model.replace(far_axis=NormScorer().fit_batches(lambda: (x.flatten(1) for x, _ in train)))
     return calibrate_fitted(model, recipe, false_reject_rate, combination, calibration)
 
 
@@ -115,12 +116,6 @@ def closed_world_beta_of(distances: Tensor, labels: Tensor) -> float:
             f"{len(labels)} rows; add rows, hold out more of them (calibration_fraction), or use beta='safe'"
         ) from error
     return 1 / float(softmax.fitted_temperature)  # type: ignore[arg-type]
-
-
-def _have_rays(batches: LabelledBatches) -> bool:
-    """Return whether inputs are points of one space: neither texts nor sequences, which are padded, are."""
-    x = next(iter(inputs_of(batches)), torch.empty(0))
-    return bool(len(x)) and x.is_floating_point() and x.ndim != 3
 
 
 def inputs_of(batches: LabelledBatches) -> Iterable[Tensor]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from openradial.classifier import OpenClassifier
 from openradial.conformal import Rejector
@@ -13,7 +13,7 @@ from openradial.conformal.calibration import examples_needed
 from openradial.data.progress import current
 from openradial.fitting import baseline, cross, novelty
 from openradial.fitting.calibration import beta_of, fit_combination
-from openradial.fitting.cross import FOLDS, MOST, WIDE, FeatureSet, OutOfFold, assign_folds, cross_fit, reference_rows
+from openradial.fitting.cross import FOLDS, MOST, WIDE, FeatureSet, assign_folds, cross_fit, reference_rows
 from openradial.fitting.held_out import too_few
 from openradial.fitting.novelty import LeftOut, leave_classes_out
 from openradial.fitting.report import Decided
@@ -92,7 +92,10 @@ def calibrate_cross(
     head = model.head
     assert isinstance(head, ClosedFormRadialHead)
     count = FEW_FOLDS if head.sums.statistics.num_features > WIDE else FOLDS
-    _check_enough(known, rate, count)
+    n = len(known.y) if known.groups is None else len(torch.unique(known.groups))
+    left = min(n, MOST) - -(-min(n, MOST) // count)
+    if left < examples_needed(rate):
+        raise too_few(rate, left, f"of {n} different known examples {left} are outside each of {count} folds")
     folds = assign_folds(known.y, count, known.groups, seed)
     scorers = [pair for pair in model.layer_scorers() if pair[1] is not head]
     result = cross_fit(head, scorers, known, folds, recipe.outliers, seed)
@@ -108,7 +111,10 @@ def calibrate_cross(
         head.layer.beta = beta_of(torch.cat([result.distances, outliers]), labels, recipe.scale)
     assert model.rejector is not None
     model.rejector.fit(scores)
-    return model, _decided(result, scores, rate)
+    predicted = torch.empty_like(result.labels)
+    for here in (result.folds == fold for fold in range(int(result.folds.max()) + 1)):
+        predicted[here] = Rejector(rate).fit(scores[~here]).decide(scores[here], result.nearest[here])
+    return model, Decided(result.labels, predicted, result.nearest, scores)
 
 
 def selected_values(head: Head) -> dict[str, Any] | None:
@@ -119,20 +125,3 @@ def selected_values(head: Head) -> dict[str, Any] | None:
     values = {"alpha": head.fitted_alpha, "random_features": head.random_features, "width": width}
     weight = "sqrt" if head.class_weight == "sqrt" else "balanced"
     return values | {"class_weight": None if head.sums.class_weight is None else weight}
-
-
-def _decided(result: OutOfFold, scores: Tensor, rate: float) -> Decided:
-    predicted = torch.empty_like(result.labels)
-    for fold in range(int(result.folds.max()) + 1):
-        here = result.folds == fold
-        predicted[here] = Rejector(rate).fit(scores[~here]).decide(scores[here], result.nearest[here])
-    return Decided(result.labels, predicted, result.nearest, scores)
-
-
-def _check_enough(known: FeatureSet, rate: float, folds: int) -> None:
-    """Raise unless there are enough different examples for the rate, also without a fold."""
-    n = len(known.y) if known.groups is None else len(torch.unique(known.groups))
-    used = min(n, MOST)
-    left = used - -(-used // folds)
-    if left < examples_needed(rate):
-        raise too_few(rate, left, f"of {n} different known examples {left} are outside each of {folds} folds")

@@ -48,7 +48,5 @@ def check_same_run(folder: Path, now: dict[str, Any]) -> None:
     then = load(folder / LAST, CheckpointRecord)[1]["metadata"]
     for name, value in now.items():
         if then.get(name) != value:
-            raise TrainingError(
-                f"the run in {folder} was started with other {name}: {then.get(name)!r}, now {value!r}; set it "
-                "back, or choose another folder"
-            )
+            message = f"the run in {folder} was started with other {name}: {then.get(name)!r}, now {value!r}"
+            raise TrainingError(f"{message}; set it back, or choose another folder")

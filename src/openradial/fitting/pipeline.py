@@ -166,11 +166,12 @@ def _fit(
     if training["resume"] and checkpoints is not None:
         check_same_run(checkpoints, facts)
     current().after = sum(prepared.counts().values()) - len(prepared.train) + len(prepared.references)
+    validation = None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK)
     history = train(
         net,
         recipe.make_objective(head, weight),
         _training_batches(wanted, prepared, settings, run_devices),
-        None if prepared.combination is None else prepared.batches(prepared.combination, CHUNK),
+        validation,
         settings=settings,
         devices=run_devices,
         folder=checkpoints,
@@ -183,7 +184,18 @@ def _fit(
         raise StoppedError(f"stopped by {history.stopped_by} after {len(history.records)} epochs{hint}")
     net = gathered(net, lambda: build_network(wanted, prepared)[0])
     with stage("calibrating"):
-        model = _calibrated(net, head, recipe, wanted, prepared)
+        net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # as a bundle loads it
+        model = calibrate(
+            net,
+            head,
+            recipe,
+            wanted.false_reject_rate,  # type: ignore[arg-type]  # a number: auto is refused before
+            train=prepared.batches(prepared.references, CHUNK),
+            combination=validation,
+            calibration=prepared.batches(prepared.calibration, CHUNK),  # type: ignore[arg-type]
+        )
+        network = (prepared.network.name, dict(prepared.network.options))
+        model = model.replace(classes=prepared.split.known, preprocessing=prepared.inputs, network=network)
     with stage("evaluating"):
         values: dict[str, Any] = {}
         if history.stopped_by is not None:
@@ -325,24 +337,6 @@ def _training_batches(options: FitOptions, prepared: PreparedData, settings: Set
     rank, world = devices.rank, devices.world_size
     order: BatchOptions = {"shuffle": True, "seed": options.seed, "rank": rank, "world": world}
     return prepared.batches(prepared.train, settings.batch_size // world, **order)
-
-
-def _calibrated(
-    net: nn.Module, head: Any, recipe: Recipe, options: FitOptions, prepared: PreparedData
-) -> OpenClassifier:
-    net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # as a bundle loads it
-    held_out = prepared.combination
-    model = calibrate(
-        net,
-        head,
-        recipe,
-        options.false_reject_rate,  # type: ignore[arg-type]  # a number: auto is refused before
-        train=prepared.batches(prepared.references, CHUNK),
-        combination=None if held_out is None else prepared.batches(held_out, CHUNK),
-        calibration=prepared.batches(prepared.calibration, CHUNK),  # type: ignore[arg-type]
-    )
-    network = (prepared.network.name, dict(prepared.network.options))
-    return model.replace(classes=prepared.split.known, preprocessing=prepared.inputs, network=network)
 
 
 def _measured(

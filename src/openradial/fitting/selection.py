@@ -62,8 +62,13 @@ def fit_best(
     fitted = {"closed-form": fit(source, **solved | {"calibration": "split"} | time_left(), on_start=keep_parts)}
     run.scope = "in all"
     run.begin(0, later=may_repeat * (time.monotonic() - began))
-    if options.finetune:
-        trained = _from_encoder(trained, fitted["closed-form"])
+    if options.finetune:  # train the encoder of the model in closed form, on inputs of the same size
+        name, inputs = str(fitted["closed-form"].network[1].get("encoder")), fitted["closed-form"].preprocessing
+        if name not in names() or not isinstance(inputs, ImageInputs):
+            message = f"finetune trains networks of openradial, and the encoder {name} is none"
+            raise OptionError(f"{message}; choose another one")
+        given = {"model": name, "size": inputs.size, "encoder": "auto", "views": "one"}
+        trained = replace(trained, **given, weights="imagenet", reset="closed-form")
     fitted["gradient"] = fit(source, **_values(trained) | time_left(), on_start=keep_parts)
     accuracy = {method: _accuracy(model, part) for (method, model), part in zip(fitted.items(), parts, strict=True)}
     assert torch.equal(*(part.combination.labels for part in parts))  # type: ignore[union-attr]
@@ -79,15 +84,6 @@ def fit_best(
     model.report = replace(model.report, notes=(*model.report.notes, note))
     model.metadata["notes"] = list(model.report.notes)
     return model
-
-
-def _from_encoder(options: FitOptions, frozen: OpenClassifier) -> FitOptions:
-    """Return options that train the encoder of a model, on inputs of the same size."""
-    name = str(frozen.network[1].get("encoder"))
-    if name not in names() or not isinstance(frozen.preprocessing, ImageInputs):
-        raise OptionError(f"finetune trains networks of openradial, and the encoder {name} is none; choose another one")
-    size, start = frozen.preprocessing.size, {"weights": "imagenet", "reset": "closed-form"}
-    return replace(options, model=name, size=size, encoder="auto", views="one", **start)  # type: ignore[arg-type]
 
 
 def _values(options: FitOptions) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def target_distances(o: Tensor, y: Tensor, scale: float) -> Tensor:
     measured = _measure_targets(o.detach(), y, scale)
     if not measured.is_exact:
         return plain_target_distances(o, y, scale)
-    return _attach(o, y, scale, None, measured) if o.requires_grad else measured.d
+    return _TargetDistances.apply(o, y, scale, None, measured) if o.requires_grad else measured.d  # type: ignore[no-untyped-call]
 
 
 def summed_target_distances(o: Tensor, y: Tensor, scale: float, factor: float) -> Tensor:
@@ -50,7 +50,7 @@ def summed_target_distances(o: Tensor, y: Tensor, scale: float, factor: float) -
     measured = _measure_targets(o.detach(), y, scale)
     if not measured.is_exact:
         return plain_target_distances(o, y, scale).sum() * factor
-    return _attach(o, y, scale, factor, measured) if o.requires_grad else measured.total.mul_(factor)
+    return _TargetDistances.apply(o, y, scale, factor, measured) if o.requires_grad else measured.total.mul_(factor)  # type: ignore[no-untyped-call]
 
 
 def all_distances(o: Tensor, scale: float, factor: float) -> Tensor:
@@ -185,10 +185,6 @@ def _measure_targets(o: Tensor, y: Tensor, scale: float) -> _Measured:
     total = d.sum()
     is_exact = n == 0 or (math.isfinite(total.item()) and d.min().item() > smallest(d.dtype))
     return _Measured(e, d, total, is_exact)
-
-
-def _attach(o: Tensor, y: Tensor, scale: float, factor: float | None, measured: _Measured) -> Tensor:
-    return _TargetDistances.apply(o, y, scale, factor, measured)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _TargetDistances(Function):

@@ -99,10 +99,8 @@ class PrototypeRows:
 
     def __post_init__(self) -> None:
         if self.matrix.ndim != 2 or 0 in self.matrix.shape:
-            raise ShapeError(
-                f"prototypes must be a matrix with one row per class, got shape {tuple(self.matrix.shape)}; "
-                "pass a tensor of shape (classes, outputs)"
-            )
+            message = f"prototypes must be a matrix with one row per class, got shape {tuple(self.matrix.shape)}"
+            raise ShapeError(f"{message}; pass a tensor of shape (classes, outputs)")
         if not self.matrix.is_floating_point():
             raise DTypeError(f"prototypes must be floating point, got {self.matrix.dtype}; call .float() on them")
 
@@ -137,10 +135,8 @@ def make_geometry(prototypes: PrototypesLike | None, scale: float, outputs: int)
     if isinstance(prototypes, Tensor):
         rows, width = PrototypeRows(prototypes), prototypes.shape[-1]
         if outputs != width:
-            raise ShapeError(
-                f"prototypes and outputs must have the same width: {width} axes but {outputs} outputs; "
-                f"make the last layer {width} wide"
-            )
+            message = f"prototypes and outputs must have the same width: {width} axes but {outputs} outputs"
+            raise ShapeError(f"{message}; make the last layer {width} wide")
         return rows
     if isinstance(prototypes, HasGeometry):
         prototypes.check_outputs(outputs)

@@ -109,10 +109,8 @@ def _is_distribution(target: Tensor) -> bool:
     dtype = target.dtype if isinstance(target, Tensor) else type(target).__name__
     is_distribution = isinstance(target, Tensor) and target.is_floating_point()
     if not is_distribution and dtype not in (torch.int64, torch.uint8):
-        raise errors.DTypeError(
-            f"targets must be classes of dtype int64 or uint8, or distributions of floating point, got {dtype}; "
-            "call .long() on classes"
-        )
+        message = f"targets must be classes of dtype int64 or uint8, or distributions of floating point, got {dtype}"
+        raise errors.DTypeError(f"{message}; call .long() on classes")
     return is_distribution
 
 

@@ -7,15 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from openradial.errors import (
-    DTypeError,
-    MetricName,
-    OptionError,
-    check_count,
-    check_cutoff,
-    check_outputs,
-    check_positive,
-)
+from openradial import errors
 from openradial.functional import eager
 from openradial.functional.geometry import Axes, Geometry, PrototypesLike, Simplex, make_geometry
 from openradial.functional.norms import DistanceMetric, make_metric
@@ -29,7 +21,7 @@ def radial_distances(
     *,
     scale: float = 1.0,
     prototypes: PrototypesLike | None = None,
-    metric: MetricName = "euclidean",
+    metric: errors.MetricName = "euclidean",
     axis_scale: Tensor | None = None,
 ) -> Tensor:
     r"""Return the distance of each output to each class prototype, ``(..., outputs) -> (..., classes)``.
@@ -62,7 +54,7 @@ def radial_nearest(
     *,
     scale: float = 1.0,
     prototypes: PrototypesLike | None = None,
-    metric: MetricName = "euclidean",
+    metric: errors.MetricName = "euclidean",
     axis_scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return distances and classes of the ``k`` nearest prototypes, nearest first, each of shape ``(..., k)``.
@@ -74,12 +66,12 @@ def radial_nearest(
     >>> distances, classes
     (tensor([[0.2449]]), tensor([[1]]))
     """
-    check_count("k", k)
+    errors.check_count("k", k)
     rows = as_rows(o)
     geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
     classes = geometry.num_classes(rows.shape[1])
     if k > classes:
-        raise OptionError(f"k must lie in 1..{classes}, the number of classes, got {k!r}")
+        raise errors.OptionError(f"k must lie in 1..{classes}, the number of classes, got {k!r}")
     if isinstance(geometry, Axes) and measure.axis_scale is None:
         nearest = eager.largest(rows).unsqueeze(-1) if k == 1 else rows.topk(k, -1).indices
         distances = torch.stack([geometry.distances_to(rows, nearest[..., i], measure) for i in range(k)], -1)
@@ -93,9 +85,11 @@ def radial_nearest(
 def as_rows(o: Tensor) -> Tensor:
     """Return outputs as a matrix ``(n, outputs)`` in at least float32, checked."""
     if not isinstance(o, Tensor):
-        raise DTypeError(f"outputs must be a torch.Tensor, got {type(o).__name__}; for NumPy use openradial.reference")
+        raise errors.DTypeError(
+            f"outputs must be a torch.Tensor, got {type(o).__name__}; for NumPy use openradial.reference"
+        )
     check_kind(o)
-    check_outputs(tuple(o.shape), o.dtype, o.is_floating_point())
+    errors.check_outputs(tuple(o.shape), o.dtype, o.is_floating_point())
     if o.dtype in (torch.float16, torch.bfloat16):
         o = o.float()
     return o if o.ndim == 2 else o.reshape(-1, o.shape[-1])
@@ -104,7 +98,9 @@ def as_rows(o: Tensor) -> Tensor:
 def check_kind(o: Tensor) -> None:
     """Raise if ``o`` has a note that it was computed from outputs."""
     if kind := getattr(o, KIND, None):
-        raise DTypeError(f"expected the outputs of a network, got the {kind} computed from them; pass the outputs")
+        raise errors.DTypeError(
+            f"expected the outputs of a network, got the {kind} computed from them; pass the outputs"
+        )
 
 
 def from_rows(result: Tensor, o: Tensor, kind: str) -> Tensor:
@@ -128,7 +124,7 @@ def radial_log_probs(
     beta: float = 1.0,
     scale: float = 1.0,
     prototypes: PrototypesLike | None = None,
-    metric: MetricName = "euclidean",
+    metric: errors.MetricName = "euclidean",
     axis_scale: Tensor | None = None,
 ) -> Tensor:
     r"""Return the logarithms of the radial probabilities, ``(..., outputs) -> (..., classes)``.
@@ -141,7 +137,7 @@ def radial_log_probs(
     >>> radial_log_probs(torch.tensor([[1.0, 0.0]]), beta=2.0)
     tensor([[-0.0000, -2.8284]])
     """
-    check_positive("beta", beta)
+    errors.check_positive("beta", beta)
     rows = as_rows(o)
     geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
     return from_rows(_log_probs(rows, float(beta), geometry, measure), o, "log-probabilities")
@@ -160,7 +156,7 @@ def radial_probs(
     scale: float = 1.0,
     cutoff: Cutoff = None,
     prototypes: PrototypesLike | None = None,
-    metric: MetricName = "euclidean",
+    metric: errors.MetricName = "euclidean",
     axis_scale: Tensor | None = None,
 ) -> Tensor:
     r"""Return the probability of each class, ``(..., outputs) -> (..., classes)``: 1 on a prototype.
@@ -183,10 +179,10 @@ def radial_probs(
             [0., 0.],
             [0., 0.]])
     """
-    check_positive("beta", beta)
+    errors.check_positive("beta", beta)
     rows = as_rows(o)
     geometry, measure = make_geometry(prototypes, scale, rows.shape[1]), make_metric(metric, axis_scale)
-    check_cutoff(cutoff)
+    errors.check_cutoff(cutoff)
     if cutoff is None:
         probs = _log_probs(rows, float(beta), geometry, measure).exp()
     else:
@@ -218,11 +214,11 @@ def safe_beta(num_classes: int, scale: float = 1.0, excess: float = 0.01) -> flo
     >>> round(safe_beta(10), 4)
     4.81
     """
-    check_count("num_classes", num_classes, least=2)
-    check_positive("scale", scale)
-    check_positive("excess", excess)
+    errors.check_count("num_classes", num_classes, least=2)
+    errors.check_positive("scale", scale)
+    errors.check_positive("excess", excess)
     if excess >= num_classes - 1:
-        raise OptionError(
+        raise errors.OptionError(
             f"excess must be below num_classes - 1 = {num_classes - 1}, got {excess!r}: "
             "no sum of probabilities exceeds num_classes, so every beta is safe"
         )

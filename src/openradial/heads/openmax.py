@@ -104,10 +104,8 @@ class OpenMaxHead(Head):
         o = o.detach()
         rows = (o.argmax(1) == y).nonzero().squeeze(1)  # (m,) classified correctly
         if not len(rows):
-            raise HeadError(
-                f"OpenMaxHead learns from correctly classified examples, got none among {len(o)}; check that the "
-                "labels belong to the outputs and that the network is trained"
-            )
+            message = f"OpenMaxHead learns from correctly classified examples, got none among {len(o)}"
+            raise HeadError(f"{message}; check that the labels belong to the outputs and that the network is trained")
         y = y[rows].long()
         self.counts = y.bincount(minlength=self.num_classes)
         sums = o.new_zeros((self.num_classes, self.num_classes), dtype=torch.float64)  # of each class

@@ -191,10 +191,8 @@ def _describe(prototypes: Prototypes) -> dict[str, Any]:
         return {"kind": "FixedPrototypes"}
     if isinstance(prototypes, (AxisPrototypes, SimplexPrototypes, LearnedPrototypes)):
         return {"kind": kind.__name__, "scale": prototypes.scale}
-    raise OptionError(
-        f"a head can be saved with the prototypes of openradial.nn.prototypes, got {kind.__name__}; "
-        "use FixedPrototypes(prototypes.matrix())"
-    )
+    message = f"a head can be saved with the prototypes of openradial.nn.prototypes, got {kind.__name__}"
+    raise OptionError(f"{message}; use FixedPrototypes(prototypes.matrix())")
 
 
 def _make_prototypes(num_classes: int, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Prototypes:

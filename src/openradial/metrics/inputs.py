@@ -57,10 +57,8 @@ def as_probs(name: str, values: ArrayLike) -> Array:
     probs = as_class_scores(name, values)
     if probs.min() < 0 or probs.max() > 1 + ROUNDING:
         row, column = np.argwhere((probs < 0) | (probs > 1 + ROUNDING))[0]
-        raise OptionError(
-            f"{name} must be from 0 to 1, got {probs[row, column]:g} in row {row}; log-probabilities need exp() first, "
-            "outputs need a head"
-        )
+        message = f"{name} must be from 0 to 1, got {probs[row, column]:g} in row {row}"
+        raise OptionError(f"{message}; log-probabilities need exp() first, outputs need a head")
     return np.minimum(probs, 1)
 
 

@@ -83,10 +83,8 @@ def check_images(x: Tensor, channels: int, least: int = 1) -> None:
         hint = "; add the batch with x[None]" if x.ndim == 3 else ""
         raise ShapeError(f"expected images of shape (b, {channels}, h, w), got {tuple(x.shape)}{hint}")
     if min(x.shape[2:]) < least:
-        raise ShapeError(
-            f"the network needs images of at least {least} x {least} pixels, got {x.shape[2]} x {x.shape[3]}; "
-            "enlarge them or use a network for small images"
-        )
+        message = f"the network needs images of at least {least} x {least} pixels, got {x.shape[2]} x {x.shape[3]}"
+        raise ShapeError(f"{message}; enlarge them or use a network for small images")
     check_floats(x)
 
 

@@ -61,10 +61,8 @@ def imagenet_weights(network: str) -> Weights:
     (0.229, 0.224, 0.225)
     """
     if network not in IMAGENET:
-        raise OptionError(
-            f"ImageNet weights exist for {', '.join(IMAGENET)}, not for {network!r}; "
-            "pass the path of your own file as weights"
-        )
+        message = f"ImageNet weights exist for {', '.join(IMAGENET)}, not for {network!r}"
+        raise OptionError(f"{message}; pass the path of your own file as weights")
     return IMAGENET[network]
 
 

@@ -145,17 +145,14 @@ class TextCNN(Network):
         x = _at_least_one_step(x, 0)
         is_token = x != 0
         vectors = (self.embedding(x) * is_token[..., None]).transpose(1, 2)  # (b, d, t) zero for padding
-        pooled = [_largest(layer, vectors, _valid_steps(is_token)) for layer in self.convolutions]
+        lengths, pooled = _valid_steps(is_token), []
+        for layer in self.convolutions:
+            activations = TF.relu(layer(vectors))  # (b, f, t + size - 1)
+            windows = torch.where(lengths > 0, lengths + activations.shape[-1] - x.shape[1], 0)  # (b,)
+            holds_token = torch.arange(activations.shape[-1], device=x.device) < windows[:, None]
+            # Zero is neutral: no value after a ReLU is below it.
+            pooled.append(activations.where(holds_token[:, None], 0.0).amax(-1))  # (b, f)
         return self.drop(torch.cat(pooled, dim=-1))  # type: ignore[no-any-return]
-
-
-def _largest(layer: nn.Module, x: Tensor, lengths: Tensor) -> Tensor:
-    """Return the largest activation of each filter over the windows with a token: (b, d, t) to (b, f)."""
-    activations = TF.relu(layer(x))  # (b, f, t + size - 1)
-    windows = torch.where(lengths > 0, lengths + activations.shape[-1] - x.shape[-1], 0)  # (b,)
-    holds_token = torch.arange(activations.shape[-1], device=x.device) < windows[:, None]
-    # Zero is neutral: no value after a ReLU is below it.
-    return activations.where(holds_token[:, None], 0.0).amax(-1)
 
 
 def _valid_steps(is_valid: Tensor) -> Tensor:

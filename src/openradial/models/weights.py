@@ -48,7 +48,8 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor], *, reset: Reset = 
     }
     given = {name: value for name, value in given.items() if _layer(name) not in fresh}
     if reset == "fully_connected":
-        given = {name: value for name, value in given.items() if name in expected or not _is_linear(name, given)}
+        linear = {_layer(name) for name, value in given.items() if name.endswith(".weight") and value.ndim == 2}
+        given = {name: value for name, value in given.items() if name in expected or _layer(name) not in linear}
     if not expected:
         raise WeightsError(
             f"nothing of {origin} would be used: all layers of {type(model).__name__} are fully connected and are "
@@ -155,11 +156,6 @@ def _check_fit(expected: State, given: State, origin: str) -> None:
                 f"{origin} does not fit the network: {name} should hold finite floating-point numbers and holds "
                 f"{'NaN or infinity' if value.is_floating_point() else value.dtype}; use another file"
             )
-
-
-def _is_linear(name: str, state: State) -> bool:
-    weight = state.get(f"{_layer(name)}.weight")
-    return weight is not None and weight.ndim == 2
 
 
 def _layer(name: str) -> str:

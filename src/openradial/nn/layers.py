@@ -5,17 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from openradial import errors
 from openradial import functional as F
-from openradial.errors import (
-    MetricName,
-    OptionError,
-    check_choice,
-    check_count,
-    check_cutoff,
-    check_label_smoothing,
-    check_positive,
-    check_unscaled,
-)
 from openradial.functional.losses import Reduction
 from openradial.functional.norms import make_metric
 from openradial.functional.probabilities import Cutoff
@@ -46,14 +37,14 @@ class RadialLayer(nn.Module):
         scale: float = 1.0,
         *,
         cutoff: Cutoff = None,
-        metric: MetricName = "euclidean",
+        metric: errors.MetricName = "euclidean",
         axis_scale: Tensor | None = None,
         prototypes: Prototypes | Tensor | None = None,
     ) -> None:
         super().__init__()
-        check_count("num_classes", num_classes)
-        check_positive("beta", beta)
-        check_cutoff(cutoff)
+        errors.check_count("num_classes", num_classes)
+        errors.check_positive("beta", beta)
+        errors.check_cutoff(cutoff)
         self.num_classes, self.beta, self.cutoff, self.metric = num_classes, float(beta), cutoff, metric
         self.prototypes = as_prototypes(prototypes, scale, num_classes) or AxisPrototypes(num_classes, scale)
         self.register_buffer("axis_scale", axis_scale)
@@ -61,7 +52,9 @@ class RadialLayer(nn.Module):
 
     def forward(self, o: Tensor) -> Tensor:
         """Refuse: what a call should return is not obvious, and log-probabilities are not outputs."""
-        raise OptionError("a RadialLayer is not called; use layer.log_probs(o), .probs(o), .distances(o), .loss(o, y)")
+        raise errors.OptionError(
+            "a RadialLayer is not called; use layer.log_probs(o), .probs(o), .distances(o), .loss(o, y)"
+        )
 
     def log_probs(self, o: Tensor) -> Tensor:
         """Return log-probabilities: see :func:`openradial.functional.radial_log_probs`."""
@@ -113,20 +106,20 @@ class RadialLoss(nn.Module):
         reduction: Reduction = "mean",
         label_smoothing: float = 0.0,
         *,
-        metric: MetricName = "euclidean",
+        metric: errors.MetricName = "euclidean",
         axis_scale: Tensor | None = None,
         prototypes: Prototypes | Tensor | None = None,
         target_weight: float = 1.0,
     ) -> None:
         super().__init__()
-        check_positive("beta", beta)
-        check_choice("reduction", reduction, ("mean", "sum", "none"))
-        check_label_smoothing(label_smoothing)
+        errors.check_positive("beta", beta)
+        errors.check_choice("reduction", reduction, ("mean", "sum", "none"))
+        errors.check_label_smoothing(label_smoothing)
         self.prototypes = as_prototypes(prototypes, scale)
         self.beta, self.scale, self.ignore_index = float(beta), float(scale), ignore_index
         self.label_smoothing, self.target_weight = label_smoothing, float(target_weight)
         self.reduction: Reduction = reduction
-        self.metric: MetricName = metric
+        self.metric: errors.MetricName = metric
         self.register_buffer("weight", weight)
         self.register_buffer("axis_scale", axis_scale)
         _check_metric(metric, axis_scale, self.prototypes)
@@ -160,14 +153,14 @@ class RadialLinear(nn.Module):
         *,
         bias: bool = True,
         cutoff: Cutoff = None,
-        metric: MetricName = "euclidean",
+        metric: errors.MetricName = "euclidean",
         axis_scale: Tensor | None = None,
         prototypes: Prototypes | Tensor | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        check_count("in_features", in_features)
+        errors.check_count("in_features", in_features)
         self.layer = RadialLayer(
             num_classes, beta, scale, cutoff=cutoff, metric=metric, axis_scale=axis_scale, prototypes=prototypes
         )
@@ -185,30 +178,32 @@ def as_prototypes(
     prototypes: Prototypes | Tensor | None, scale: float = 1.0, num_classes: int | None = None
 ) -> Prototypes | None:
     """Return the module for what a user may pass as prototypes, None for those on the axes, checked."""
-    check_positive("scale", scale)
+    errors.check_positive("scale", scale)
     if prototypes is None:
         return None
-    check_unscaled(scale)
+    errors.check_unscaled(scale)
     if isinstance(prototypes, Tensor):
         prototypes = FixedPrototypes(prototypes)
     if not isinstance(prototypes, Prototypes):
-        raise OptionError(
+        raise errors.OptionError(
             "prototypes must be None, a (classes, outputs) tensor or a prototypes module, got "
             f"{type(prototypes).__name__}; see openradial.nn.prototypes"
         )
     if num_classes is not None and prototypes.num_classes != num_classes:
-        raise OptionError(
+        raise errors.OptionError(
             f"num_classes and prototypes must agree: num_classes={num_classes} but {prototypes.num_classes} "
             f"prototypes; pass num_classes={prototypes.num_classes}"
         )
     return prototypes
 
 
-def _check_metric(metric: MetricName, axis_scale: Tensor | None, prototypes: Prototypes | None) -> None:
+def _check_metric(metric: errors.MetricName, axis_scale: Tensor | None, prototypes: Prototypes | None) -> None:
     measure = make_metric(metric, axis_scale)
     if axis_scale is None:
         return
     if not axis_scale.is_meta and not bool(((axis_scale > 0) & axis_scale.isfinite()).all()):
-        raise OptionError("axis_scale must be finite and above 0 on every axis; use 1.0 for an axis left as it is")
+        raise errors.OptionError(
+            "axis_scale must be finite and above 0 on every axis; use 1.0 for an axis left as it is"
+        )
     if prototypes is not None:
         measure.divide(axis_scale.new_empty(prototypes.num_outputs))

@@ -78,10 +78,8 @@ def _affine_like(module: nn.Module, name: str, outputs: int) -> nn.Module:
     """Return a new affine layer of the same kind with that many outputs, or raise if there is none."""
     where = repr(name) if name else "the model itself"
     if not _is_affine(module):
-        raise HeadError(
-            f"{where} is a {type(module).__name__}, expected nn.Linear or a 1x1 nn.Conv2d; pass another name=, "
-            f"its affine layers are: {_affine_names(module, name)}"
-        )
+        message = f"{where} is a {type(module).__name__}, expected nn.Linear or a 1x1 nn.Conv2d"
+        raise HeadError(f"{message}; pass another name=, its affine layers are: {_affine_names(module, name)}")
     if isinstance(module, nn.LazyLinear | nn.LazyConv2d):
         raise HeadError(f"{where} is lazy and does not know its inputs yet; run one batch through the model first")
     old = module.affine if isinstance(module, RadialLinear) else module
@@ -227,10 +225,8 @@ def _by_position(model: nn.Module) -> Classifier:
     classifier, module = parts[last]
     named = _by_usual_name(model)
     if named is not None and named != classifier:
-        raise HeadError(
-            f"the classifier may be {named!r} (by its name) or {classifier!r} (by its position); choose with name=, or "
-            "pass example=, an input to run through the model"
-        )
+        message = f"the classifier may be {named!r} (by its name) or {classifier!r} (by its position)"
+        raise HeadError(f"{message}; choose with name=, or pass example=, an input to run through the model")
     if not _is_affine(module):
         raise _no_affine(model, classifier, module)
     parent = classifier.rpartition(".")[0]

@@ -118,10 +118,8 @@ class MahalanobisScorer(FeatureScorer):
         factor, failed = torch.linalg.cholesky_ex(covariance)
         # a pivot is what the features before leave unexplained of this one, whatever their units
         if int(failed) or (factor.diagonal() <= SINGULAR * covariance.diagonal().sqrt()).any():
-            raise OptionError(
-                f"the covariance of the features is singular with shrinkage={self.shrinkage!r}; take a larger "
-                "shrinkage, or features that vary"
-            )
+            message = f"the covariance of the features is singular with shrinkage={self.shrinkage!r}"
+            raise OptionError(f"{message}; take a larger shrinkage, or features that vary")
         identity = torch.eye(0 if self._solves else len(factor), dtype=factor.dtype, device=factor.device)
         inverse: Tensor = factor.T if self._solves else torch.linalg.solve_triangular(factor, identity, upper=False)
         return inverse.T

@@ -83,14 +83,11 @@ class MixtureScorer(FeatureScorer):
         return mixture
 
     def _score(self, z: Tensor) -> Tensor:
-        parts = zip(self.log_weights.double(), self.means.double(), self.factors.double(), strict=True)
-        logs = [weight + _log_gaussian(z, mean, factor) for weight, mean, factor in parts]
+        logs, is_full = [], self.covariance == "full"
+        for weight, mean, factor in zip(self.log_weights, self.means.double(), self.factors.double(), strict=True):
+            # the precision is F Fᵀ, or F² for each axis
+            white = (z - mean) @ factor if is_full else (z - mean) * factor
+            log_det = (factor.diagonal() if is_full else factor).log().sum()
+            log_density = log_det - 0.5 * (len(mean) * math.log(2 * math.pi) + white.square().sum(1))
+            logs.append(weight.double() + log_density)  # (b,)
         return -torch.stack(logs).logsumexp(0)
-
-
-def _log_gaussian(z: Tensor, mean: Tensor, factor: Tensor) -> Tensor:
-    """Return the log density of a Gaussian with the precision F Fᵀ, or F² for each axis; ``(b, d) -> (b,)``."""
-    is_full = factor.ndim == 2
-    white = (z - mean) @ factor if is_full else (z - mean) * factor
-    log_det = (factor.diagonal() if is_full else factor).log().sum()
-    return log_det - 0.5 * (len(mean) * math.log(2 * math.pi) + white.square().sum(1))

@@ -13,15 +13,7 @@ import torch
 from torch import Tensor
 
 from openradial.errors import OptionError, check_choice, check_count
-from openradial.scorers.base import (
-    Scorer,
-    ScorerInput,
-    at_least_float32,
-    check_classes,
-    check_features,
-    check_rows,
-    unit_length,
-)
+from openradial.scorers import base
 
 PRODUCTS = 2**23  # numbers of the matrix s in memory at a time: 32 MB in float32
 IN_CACHE = 2**19  # numbers of the differences in memory at a time: 4 MB, which stay in the cache
@@ -54,31 +46,20 @@ class NeighbourSearch:
 
     def _search(self, z: Tensor, k: int, prepared: CentredRows, excluded: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return distances, and whether it is proven that no other row is nearer; ``(b, d) -> (b, k), (b,)``."""
-        at_once = max(1, PRODUCTS // len(prepared[0]))
-        results = [self._propose_and_decide(part, k, prepared, excluded) for part in torch.split(z, at_once)]
-        return torch.cat([distances for distances, _ in results]), torch.cat([proven for _, proven in results])
-
-    def _propose_and_decide(
-        self, z: Tensor, k: int, prepared: CentredRows, excluded: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        dtype = prepared[0].dtype
-        count = min(k + max(SPARE[dtype], k // 4), len(self.rows))
-        with torch.no_grad():
-            s, indices = smallest(self._halves(z, prepared, excluded), count)  # (b, count)
-        distances = self._distances(z, indices.clamp_max(len(self.rows) - 1))
-        distances = distances.masked_fill(s == torch.inf, torch.inf)  # padding
-        distances = distances.sort(1).values[:, :k]
-        if count == len(self.rows):
-            return distances, torch.isfinite(s).all(1)
-        return distances, self._is_proven(z, s[:, -1], distances[:, -1], torch.finfo(dtype))
-
-    def _halves(self, z: Tensor, prepared: CentredRows, excluded: Tensor | None) -> Tensor:
-        """Return the numbers s of all rows, infinite for excluded ones and the padding, ``(b, n)``."""
-        centred, half_squares = prepared
-        s = torch.addmm(half_squares, (z.double() - self.centre).to(centred.dtype), centred.T, alpha=-1)
-        if excluded is not None:
-            s[:, : len(excluded)].masked_fill_(excluded, torch.inf)
-        return s
+        (centred, half_squares), dtype = prepared, prepared[0].dtype
+        count, found, proven = min(k + max(SPARE[dtype], k // 4), len(self.rows)), [], []
+        for part in torch.split(z, max(1, PRODUCTS // len(centred))):
+            with torch.no_grad():
+                s = torch.addmm(half_squares, (part.double() - self.centre).to(dtype), centred.T, alpha=-1)  # (b, n)
+                if excluded is not None:
+                    s[:, : len(excluded)].masked_fill_(excluded, torch.inf)  # as the padding
+                s, indices = smallest(s, count)  # (b, count)
+            distances = self._distances(part, indices.clamp_max(len(self.rows) - 1))
+            distances = distances.masked_fill(s == torch.inf, torch.inf).sort(1).values[:, :k]
+            is_all = count == len(self.rows)
+            found.append(distances)
+            proven.append(s.isfinite().all(1) if is_all else self._is_proven(part, s[:, -1], distances[:, -1], dtype))
+        return torch.cat(found), torch.cat(proven)
 
     def _prepared(self, dtype: torch.dtype) -> CentredRows:
         """Return the rows minus their mean and half their squared lengths, padded to full blocks with infinity."""
@@ -98,7 +79,7 @@ class NeighbourSearch:
         pairs = zip(torch.split(z.double(), at_once), torch.split(indices, at_once), strict=True)
         return torch.cat([torch.linalg.vector_norm(q.unsqueeze(1) - self.rows[at], dim=2) for q, at in pairs])
 
-    def _is_proven(self, z: Tensor, s: Tensor, distance: Tensor, float_info: torch.finfo) -> Tensor:
+    def _is_proven(self, z: Tensor, s: Tensor, distance: Tensor, dtype: torch.dtype) -> Tensor:
         """Return whether a row that was not proposed, so with at least this s, cannot be nearer than this distance.
 
         A nearer row is at most |q| + distance long, which bounds the rounding of its s: a product of d terms is wrong
@@ -106,7 +87,7 @@ class NeighbourSearch:
         smallest normal number may be lost.
         """
         length: Tensor = torch.linalg.vector_norm(z.detach().double() - self.centre, dim=1)
-        distance = distance.detach()
+        distance, float_info = distance.detach(), torch.finfo(dtype)
         longest = length + distance
         lost = float_info.tiny * (1 + length + longest)
         rounding = (self.rows.shape[1] + 8) * (float_info.eps / 2 * (length * longest + longest.square() / 2) + lost)
@@ -128,7 +109,7 @@ def smallest(s: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return values, nearest.gather(1, at // BLOCK) * BLOCK + at % BLOCK
 
 
-class NeighbourScorer(Scorer):
+class NeighbourScorer(base.Scorer):
     """The distance to the k nearest known examples.
 
     The score is the distance to the k-th nearest reference (``reduce="kth"``) or the mean distance to the k nearest
@@ -144,7 +125,7 @@ class NeighbourScorer(Scorer):
     tensor([1., 9.])
     """
 
-    takes: ClassVar[ScorerInput] = "features"
+    takes: ClassVar[base.ScorerInput] = "features"
     fitted: ClassVar[tuple[str, ...]] = ("references", "labels")
     references: Tensor
     labels: Tensor
@@ -167,29 +148,27 @@ class NeighbourScorer(Scorer):
 
     def fit(self, z: Tensor, y: Tensor | None = None) -> Self:
         """Store the references, ``(n, d)``; only ``by_class`` needs the labels, ``(n,)``."""
-        check_features(z)
+        base.check_features(z)
         labels = torch.zeros(len(z), dtype=torch.long, device=z.device)
         if self.by_class:
-            labels = check_classes(y, len(z)).to(z.device, copy=True)
+            labels = base.check_classes(y, len(z)).to(z.device, copy=True)
         counts = labels.bincount()[labels]  # (n,) rows of the same class
         if self.k > counts.min():
             where = f" in class {int(labels[counts.argmin()])}" if self.by_class else ""
-            raise OptionError(
-                f"k must be at most the number of references, got k={self.k} but {int(counts.min())} rows{where}; use "
-                "a smaller k"
-            )
+            message = f"k must be at most the number of references, got k={self.k} but {int(counts.min())} rows{where}"
+            raise OptionError(f"{message}; use a smaller k")
         self.references, self.labels = z.detach().clone(), labels
         return self
 
     def unknown_score(self, z: Tensor, excluded: Tensor | None = None) -> Tensor:
         """Return the scores; ``excluded``, ``(n,)``, tells which references do not count, not with ``by_class``."""
         self._check_fitted()
-        check_rows("features", z, self.references.shape[1])
+        base.check_rows("features", z, self.references.shape[1])
         if excluded is not None and (self.by_class or self.k > int((~excluded).sum())):
             raise OptionError(f"k={self.k} references of one class, or of none, must be left; exclude fewer rows")
         rows = self._prepare(z, is_query=True)
         scores = [self._reduce(group.nearest(rows, self.k, excluded)) for group in self._searches()]
-        return torch.stack(scores).amin(0).to(at_least_float32(z).dtype)
+        return torch.stack(scores).amin(0).to(base.at_least_float32(z).dtype)
 
     def _searches(self) -> list[NeighbourSearch]:
         """Return the search of each class, or of all references; built once for the current references."""
@@ -205,7 +184,7 @@ class NeighbourScorer(Scorer):
         """Return the points whose Euclidean distances are computed, ``(b, d) -> (b, d or d + 2)``."""
         if self.metric == "euclidean" and not self.normalise:
             return z
-        rows = unit_length(z)
+        rows = base.unit_length(z)
         if self.metric == "euclidean":
             return rows
         # rows of zeros get separate directions, so that they are orthogonal to every other row

@@ -67,6 +67,8 @@ class ClassStatistics:
         at_once = max(1, AT_ONCE // (3 * z.shape[1]))  # three copies of a part at a time
         each = weight[y] if s is None else weight[y] * s  # (n,)
         slices = [slice(at, at + at_once) for at in range(0, len(z), at_once)]
+        size = -(-z.shape[1] // BLOCKS)
+        blocks = [slice(at, at + size) for at in range(0, z.shape[1], size)]
         shift = sum(each[at] @ z[at].double() for at in slices) / weights.sum()
         sums = shift.new_zeros(num_classes, z.shape[1])
         scatter = shift.new_zeros(z.shape[1], z.shape[1])
@@ -74,7 +76,8 @@ class ClassStatistics:
             deviations = z[at].double() - shift
             sums.index_add_(0, y[at], deviations if s is None else deviations * s[at].unsqueeze(1))
             deviations *= each[at].sqrt().unsqueeze(1)
-            _add_products(scatter, deviations)
+            for block in blocks:  # the upper triangle is about half the work; below it some values are wrong
+                scatter[block, block.start :].addmm_(deviations[:, block].T, deviations[:, block.start :])
         error = weight @ sums / weights.sum()  # of the shift, by rounding
         scatter.triu_().add_(scatter.triu(1).T).sub_(torch.outer(error, error).mul_(weights.sum()))
         means = torch.where(counts.unsqueeze(1) > 0, shift + sums / mass.where(mass > 0, 1.0).unsqueeze(1), 0.0)
@@ -162,13 +165,6 @@ class ClassStatistics:
             raise ShapeError(f"statistics must have the same classes and features, got {sizes}")
 
 
-def _add_products(scatter: Tensor, rows: Tensor) -> None:
-    """Add ``rows.T @ rows`` to the upper triangle of a matrix: about half the work; below it some values are wrong."""
-    size = -(-len(scatter) // BLOCKS)
-    for at in range(0, len(scatter), size):
-        scatter[at : at + size, at:].addmm_(rows[:, at : at + size].T, rows[:, at:])
-
-
 def checked_sample_weight(sample_weight: Tensor, count: int) -> Tensor:
     """Return the weights of rows in float64; raise unless there is a positive number for each."""
     weight = torch.as_tensor(sample_weight, dtype=torch.float64)
@@ -192,10 +188,8 @@ def _checked_weight(class_weight: Tensor | None, num_classes: int, device: torch
     wrong = ~(weight.isfinite() & (weight > 0))
     if wrong.any():
         k = int(wrong.int().argmax())
-        raise OptionError(
-            f"class_weight must be positive and finite, got {float(weight[k]):g} for class {k}; leave out the examples "
-            "of classes that must not count"
-        )
+        message = f"class_weight must be positive and finite, got {float(weight[k]):g} for class {k}"
+        raise OptionError(f"{message}; leave out the examples of classes that must not count")
     return weight
 
 

@@ -101,18 +101,15 @@ class Batcher:
         return request.future
 
     def _decode(self, request: QueuedRequest) -> None:
-        error: Exception | None = None
         try:
             request.prepared = prepare_inputs(self.bundle, request.inputs, self.limits, request.future.cancelled)
-        except Exception as caught:
-            error = caught
-        with self._changed:
-            if error is None:
-                self._enqueue(request)
-            else:
+        except Exception as error:
+            with self._changed:
                 self.queued -= len(request.inputs)
-        if error is not None:
             self._deliver([request], [error])
+        else:
+            with self._changed:
+                self._enqueue(request)
 
     def _enqueue(self, request: QueuedRequest) -> None:
         self._queue.append(request)
@@ -139,10 +136,16 @@ class Batcher:
             self._deliver(batch, results)
 
     def _deliver(self, batch: list[QueuedRequest], results: Sequence[RequestOutcome]) -> None:
+        """Pass the results to the futures, with one call for each event loop."""
         with self._changed:
             self._unanswered -= len(batch)
             self._progress = time.monotonic()
-        _set_futures(batch, results)
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[QueuedRequest, RequestOutcome]]] = {}
+        for request, result in zip(batch, results, strict=True):
+            by_loop.setdefault(request.future.get_loop(), []).append((request, result))
+        for loop, pairs in by_loop.items():
+            with suppress(RuntimeError):  # the loop is closed, so no client waits
+                loop.call_soon_threadsafe(_set_results, pairs)
 
     def _next_batch(self) -> list[QueuedRequest]:
         """Return the requests of the next batch, or none if the batcher is closed and the queue is empty."""
@@ -204,16 +207,6 @@ def _predict_together(bundle: OpenClassifier, batch: list[QueuedRequest], limits
         for (i, j, _), prediction in zip(members, predictions, strict=True):
             results[i][j] = prediction.as_dict()
     return results
-
-
-def _set_futures(batch: list[QueuedRequest], results: Sequence[RequestOutcome]) -> None:
-    """Pass the results to the futures, with one call for each event loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[QueuedRequest, RequestOutcome]]] = {}
-    for request, result in zip(batch, results, strict=True):
-        by_loop.setdefault(request.future.get_loop(), []).append((request, result))
-    for loop, pairs in by_loop.items():
-        with suppress(RuntimeError):  # the loop is closed, so no client waits
-            loop.call_soon_threadsafe(_set_results, pairs)
 
 
 def _set_results(pairs: list[tuple[QueuedRequest, RequestOutcome]]) -> None:

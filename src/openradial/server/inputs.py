@@ -71,7 +71,10 @@ class _ImageFile(NamedTuple):
 
 def _image(value: Any, limits: Limits) -> _ImageFile | NDArray[np.uint8]:
     if isinstance(value, list):
-        return _pixels(value)
+        pixels = _array("pixels", value)
+        if not pixels.size or pixels.dtype.kind not in "iu" or pixels.min() < 0 or pixels.max() > 255:
+            raise RequestError(422, "pixels must be integers from 0 to 255, in rows (h, w) or (h, w, c)")
+        return pixels.astype(np.uint8)
     if isinstance(value, str):
         try:
             value = base64.b64decode(value.partition(";base64,")[2] or value, validate=True)
@@ -80,13 +83,6 @@ def _image(value: Any, limits: Limits) -> _ImageFile | NDArray[np.uint8]:
     if not isinstance(value, bytes):
         raise RequestError(422, f"an image must be rows of pixels or a file in base64, got {_kind(value)}")
     return _ImageFile(value, _count_pixels(value, limits.pixels))
-
-
-def _pixels(value: list[Any]) -> NDArray[np.uint8]:
-    pixels = _array("pixels", value)
-    if not pixels.size or pixels.dtype.kind not in "iu" or pixels.min() < 0 or pixels.max() > 255:
-        raise RequestError(422, "pixels must be integers from 0 to 255, in rows (h, w) or (h, w, c)")
-    return pixels.astype(np.uint8)
 
 
 def _count_pixels(data: bytes, most: int) -> int:

@@ -54,17 +54,12 @@ class Service:
         batcher = self.batcher
         return batcher.is_open and batcher.queued < self.limits.queue and not batcher.is_stalled
 
-    def check_rate(self, rate: float | None) -> None:
-        """Raise unless the bundle can decide at this rate."""
-        if rate is None:
-            return
-        if (rejector := self.bundle.rejector) is None:
-            raise RequestError(422, "this model has no rejector; leave false_reject_rate out")
-        rejector.checked_rate(rate)
-
     async def predict(self, request: PredictRequest, disconnected: Callable[[], Awaitable[None]]) -> list[Result]:
         """Return one result per input; remove the request from the queue once ``disconnected`` returns."""
-        self.check_rate(request.rate)
+        if request.rate is not None:
+            if (rejector := self.bundle.rejector) is None:
+                raise RequestError(422, "this model has no rejector; leave false_reject_rate out")
+            rejector.checked_rate(request.rate)
         future = self.batcher.submit(request.inputs, request.rate)
         try:
             done, _ = await asyncio.wait([future], timeout=FIRST_CHECK)

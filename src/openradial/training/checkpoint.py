@@ -45,19 +45,16 @@ def load(path: Path, kind: Any = dict[str, Any]) -> tuple[dict[str, Tensor], dic
     try:
         tensors, header = read_tensors(path)
         metadata = json.loads(header.get("metadata", "null"))
-        if header.get("format") == str(FORMAT) and isinstance(metadata, dict):
-            check_json("its metadata", metadata, kind)
-            if kind is CheckpointRecord and metadata["tensors"] != len(tensors):
-                raise ValueError(f"it has {len(tensors)} of {metadata['tensors']} tensors")
+        if header.get("format") != str(FORMAT) or not isinstance(metadata, dict):
+            message = f"{path} must be a checkpoint of format {FORMAT}, got format {header.get('format')!r}"
+            raise TrainingError(f"{message}; it was written by another program or by another version of openradial")
+        check_json("its metadata", metadata, kind)
+        if kind is CheckpointRecord and metadata["tensors"] != len(tensors):
+            raise ValueError(f"it has {len(tensors)} of {metadata['tensors']} tensors")
     except FileNotFoundError as error:
         raise TrainingError(f"there is no checkpoint {path}; start the run without --resume") from error
     except (*Failure, ValueError, RecursionError) as error:
         raise TrainingError(f"{path} is not a complete checkpoint ({error}); delete it or restore a copy") from error
-    if header.get("format") != str(FORMAT) or not isinstance(metadata, dict):
-        raise TrainingError(
-            f"{path} must be a checkpoint of format {FORMAT}, got format {header.get('format')!r}; "
-            "it was written by another program or by another version of openradial"
-        )
     return tensors, metadata
 
 
@@ -126,7 +123,11 @@ class CheckpointManager:
         if self.folder is None:
             return
         tensors = prefixed("model", model_tensors(net))
-        self._check_finite(tensors, position)
+        bad = [name for name, t in tensors.items() if t.is_floating_point() and not torch.isfinite(t).all()]
+        if self.devices.sum([float(len(bad))])[0]:
+            which = bad[0].removeprefix("model.") if bad else "a weight"
+            message = f"{which} became nan or infinite before epoch {position.epoch + 1}, batch {position.batch + 1}"
+            raise TrainingError(f"{message}; lower the learning rate or set clip_norm{self.hint()}")
         tensors |= prefixed("random", self.devices.random_states())
         tensors |= prefixed("optimiser", optimiser_tensors(net, optimiser))
         if average is not None:
@@ -184,15 +185,6 @@ class CheckpointManager:
     def hint(self) -> str:
         """Return where the last checkpoint is, as the end of an error message."""
         return f"; the last good checkpoint is {self.folder / LAST}" if self.folder and self.exists() else ""
-
-    def _check_finite(self, tensors: dict[str, Tensor], position: Position) -> None:
-        bad = [name for name, t in tensors.items() if t.is_floating_point() and not torch.isfinite(t).all()]
-        if self.devices.sum([float(len(bad))])[0]:
-            which = bad[0].removeprefix("model.") if bad else "a weight"
-            raise TrainingError(
-                f"{which} became nan or infinite before epoch {position.epoch + 1}, "
-                f"batch {position.batch + 1}; lower the learning rate or set clip_norm{self.hint()}"
-            )
 
     def _check_settings(self, path: Path, metadata: dict[str, Any]) -> None:
         current, way_out = self.settings.as_dict(), "change it back, or choose another folder"

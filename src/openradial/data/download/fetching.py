@@ -62,7 +62,15 @@ def fetch(source: Source, *, root: Path | str | None = None, download: bool = Tr
     except FetchError:
         raise
     except OSError as error:
-        raise _disk_error(error, source, home) from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            free = shutil.disk_usage(home.parent).free
+            problem = f"needs about {source.size / 1e6:.0f} MB and {home.parent} has {free / 1e6:.0f} MB left"
+            way_out = "make room or set OPENRADIAL_CACHE to a folder on a larger disk"
+            raise FetchError(f"{source.name} {problem}; {way_out}") from error
+        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.EEXIST, errno.ENOTDIR):
+            problem = f"{home.parent} must be a folder that can be written, got: {error.strerror}"
+            raise FetchError(f"{problem}; set OPENRADIAL_CACHE to a folder that you can write to") from error
+        raise
     return home
 
 
@@ -99,18 +107,6 @@ def _fetch(source: Source, home: Path) -> None:
         f"{listed(list(source.files), 4)} from {source.homepage} on a connected machine, put them into one folder and "
         "pass it as root (--root FOLDER), or set OPENRADIAL_DATA to it"
     )
-
-
-def _disk_error(error: OSError, source: Source, home: Path) -> Exception:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        free = shutil.disk_usage(home.parent).free
-        problem = f"needs about {source.size / 1e6:.0f} MB and {home.parent} has {free / 1e6:.0f} MB left"
-        way_out = "make room or set OPENRADIAL_CACHE to a folder on a larger disk"
-        return FetchError(f"{source.name} {problem}; {way_out}")
-    if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.EEXIST, errno.ENOTDIR):
-        problem = f"{home.parent} must be a folder that can be written, got: {error.strerror}"
-        return FetchError(f"{problem}; set OPENRADIAL_CACHE to a folder that you can write to")
-    return error
 
 
 def _user_folder(source: Source, root: Path | str | None) -> Path | None:

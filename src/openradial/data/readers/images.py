@@ -237,8 +237,12 @@ def _check_pixels(width: int, height: int) -> None:
 def _in_channels(image: "Image", channels: int) -> tuple["Image", str]:
     """Return the image in RGB or grey, and the kind it was."""
     kind, mode = _kind(image), "RGB" if channels == 3 else "L"
-    if kind == "16-bit":
-        image = _in_8_bits(image)
+    if kind == "16-bit":  # keep the upper 8 bits of grey; a transparent value becomes white
+        values, transparent = np.asarray(image), image.info.get("transparency")
+        if image.mode == "F" or (image.mode == "I" and (values.min() < 0 or values.max() > 65_535)):
+            raise DataError("has 32-bit pixels, whose scale is not known; convert it to 8 or 16 bits")
+        grey = (values // 256).astype(np.uint8)
+        image = _pillow().fromarray(np.where(values == transparent, np.uint8(255), grey))
     elif kind == "alpha":
         image = image.convert("RGBA")
         image = _pillow().alpha_composite(_pillow().new("RGBA", image.size, "white"), image)
@@ -246,15 +250,6 @@ def _in_channels(image: "Image", channels: int) -> tuple["Image", str]:
         return image if image.mode == mode else image.convert(mode), kind
     except ValueError as error:
         raise DataError(f"has pixels of a kind that Pillow does not convert ({error}); save it as RGB") from error
-
-
-def _in_8_bits(image: "Image") -> "Image":
-    """Return the upper 8 bits of 16-bit grey; a transparent value becomes white."""
-    values, transparent = np.asarray(image), image.info.get("transparency")
-    if image.mode == "F" or (image.mode == "I" and (values.min() < 0 or values.max() > 65_535)):
-        raise DataError("has 32-bit pixels, whose scale is not known; convert it to 8 or 16 bits")
-    grey = (values // 256).astype(np.uint8)
-    return _pillow().fromarray(np.where(values == transparent, np.uint8(255), grey))  # type: ignore[no-any-return]
 
 
 def _kind(image: "Image") -> str:

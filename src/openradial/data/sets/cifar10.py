@@ -58,7 +58,10 @@ def cifar10(split: str = "train", *, root: Path | str | None = None, download: b
             return _from_records({batch: (folder / f"{batch}.bin").read_bytes() for batch in BATCHES[split]}, folder)
     folder = fetch(SOURCE, root=root, download=download)
     if (folder / TAR).exists():
-        return _from_records(_tar_records(folder / TAR, BATCHES[split]), folder / TAR)
+        with expecting("the complete archive of CIFAR-10", folder / TAR), tarfile.open(folder / TAR) as opened:
+            members = {name: opened.extractfile(f"cifar-10-batches-bin/{name}.bin") for name in BATCHES[split]}
+            batches = {name: content.read() for name, content in members.items() if content is not None}
+        return _from_records(batches, folder / TAR)
     return _from_sheets(folder, split)
 
 
@@ -70,12 +73,6 @@ def _from_records(batches: dict[str, bytes], where: Path) -> Examples:
     records = np.frombuffer(b"".join(batches.values()), np.uint8).reshape(-1, RECORD)
     images = torch.from_numpy(records[:, 1:].reshape(-1, 3, 32, 32).copy())
     return labelled(images, records[:, 0], CLASSES, where)
-
-
-def _tar_records(archive: Path, names: tuple[str, ...]) -> dict[str, bytes]:
-    with expecting("the complete archive of CIFAR-10", archive), tarfile.open(archive) as opened:
-        members = ((name, opened.extractfile(f"cifar-10-batches-bin/{name}.bin")) for name in names)
-        return {name: content.read() for name, content in members if content is not None}
 
 
 def _from_sheets(folder: Path, split: str) -> Examples:
