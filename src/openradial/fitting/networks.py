@@ -142,7 +142,6 @@ def _for_images(
         usual = LARGE_WIDTHS if size > 32 else GREY_WIDTHS if channels == 1 else FAST_WIDTHS
         defaults |= {"test_flip": augmentation["flip"], "widths": usual}
         defaults["test_shift"] = min(1, augmentation["shift"]) if augmentation["flip"] else 0
-        defaults["divisor"] = 36.0 if options.head in ("radial", "cac") else 9.0  # distances, or logits
     merged = _network_options(name, implied, defaults, options)
     return NetworkChoice(name, merged, options.weights, size, channels, **augmentation)
 

@@ -6,10 +6,11 @@ import torch
 import torch.nn.functional as TF
 from torch import Tensor, nn
 
-from openradial.errors import check_count, check_positive
+from openradial.errors import check_count
 from openradial.models.contract import Network, check_counts, check_images
 
 LEAST = 16  # pixels: the first layer and three halvings leave one
+DIVISOR = 36.0  # of the features, so that one rate suits the steps of Muon for the classifier and for convolutions
 PATCHES = 500_000  # that the covariance of patches is computed from
 
 
@@ -39,8 +40,6 @@ class FastCNN(Network):
 
     Args:
         widths: channels of the three groups of two convolutions.
-        divisor: of the features. With 36, steps of the squared loss are stable at learning rates near 1; cross-entropy,
-            whose curvature is smaller, learns faster with 9.
         test_flip: in evaluation mode, use the mean of the features of an image and its mirror image.
         test_shift: in evaluation mode, move the image by so many pixels to the lower right, and its mirror image to the
             upper left; without ``test_flip`` use the mean of the features of the image moved to both.
@@ -54,17 +53,14 @@ class FastCNN(Network):
         num_classes: int,
         channels: int = 3,
         widths: Sequence[int] = (64, 256, 256),
-        divisor: float = 36.0,
         test_flip: bool = False,
         test_shift: int = 0,
     ) -> None:
         super().__init__()
-        check_positive("divisor", divisor)
         check_count("test_shift", test_shift, least=0, most=LEAST // 2)
         check_count("channels", channels)
         check_counts("widths", widths)
-        self.channels, self.divisor = channels, divisor
-        self.test_flip, self.test_shift = test_flip, test_shift
+        self.channels, self.test_flip, self.test_shift = channels, test_flip, test_shift
         patch = 4 * channels
         self.whiten = nn.Conv2d(channels, 2 * patch, 2)
         self.whiten.weight.requires_grad = False
@@ -87,7 +83,7 @@ class FastCNN(Network):
         return (self._view(views[0]) + self._view(views[1])) / 2
 
     def _view(self, x: Tensor) -> Tensor:
-        return self.groups(TF.gelu(self.whiten(x))).amax((2, 3)) / self.divisor  # type: ignore[no-any-return]
+        return self.groups(TF.gelu(self.whiten(x))).amax((2, 3)) / DIVISOR  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def fit_whitening(self, x: Tensor) -> None:
