@@ -47,11 +47,13 @@ EPOCHS = {"cifar10": 16, "mnist": 8}
 ALL_EPOCHS = 12  # on all ten classes
 LENGTHS = {"cifar10": (48, 8, 4), "mnist": ()}  # epochs of other networks, for the figure, on the first split
 OURS, FEATURES = "openradial's score", "classifier:input"
-NOTE = (
-    "openradial's score is that of the fitted model: the projection (the maximum logit) and the nearest neighbour; in "
-    "the networks of MNIST the distance and the nearest neighbour, the default when they were fitted. "
-    "Means are over splits that both networks have."
-)
+NOTES = {
+    "cifar10": "openradial's score is that of the fitted model: the projection (the maximum logit) and the nearest "
+    "neighbour. Means are over splits that both networks have.",
+    "mnist": "openradial's score is that of the fitted model: the distance and the nearest neighbour, the default when "
+    "these networks were fitted. They were trained with SGD and without Muon. Means are over splits that both networks "
+    "have.",
+}
 REFERENCES = 10_000  # training examples of neighbours and of covariances
 CHUNK = 500
 COPIED = {  # AUROC in the literature
@@ -194,7 +196,7 @@ def paired(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def each_split(rows: list[dict[str, Any]], epochs: int) -> tuple[list[str], list[list[str]]]:
     """Return header and cells of a table with one row per network."""
     runs = sorted((r for r in rows if r["epochs"] == epochs), key=lambda r: (r["split"], r["head"]))
-    shown = (OURS, "maximum logit", "energy")
+    shown = (OURS, "maximum logit", "energy", "neighbour")
     cells = [
         [
             f"{row['split'] + 1}",
@@ -204,7 +206,7 @@ def each_split(rows: list[dict[str, Any]], epochs: int) -> tuple[list[str], list
         ]
         for row in runs
     ]
-    return ["split", "network", "fitted score", "maximum logit", "energy", "accuracy"], cells
+    return ["split", "network", "fitted score", *shown[1:], "accuracy"], cells
 
 
 def write(data: str, rows: Path) -> None:
@@ -227,7 +229,7 @@ def write(data: str, rows: Path) -> None:
         header = ["network", "score", "AUROC", "accuracy", "splits", "core-minutes each"]
         lines += [f"{epochs} epochs, mean and standard deviation over the splits:", "", *table(header, cells), ""]
         lines += ["AUROC of each split:", "", *table(*each_split(splits, epochs)), ""]
-    lines += [NOTE, ""]
+    lines += [NOTES[data], ""]
     literature = [[name, f"{value:.3f}"] for name, value in COPIED[data].items()]
     lines += ["Copied from the literature, five splits:", "", *table(["method", "AUROC"], literature), ""]
     ten = [
@@ -258,14 +260,18 @@ def summary(every: list[dict[str, Any]]) -> list[str]:
             [row["auroc"][OURS] for row in radial],
             [row["auroc"]["maximum logit"] for row in radial],
             [row["auroc"]["maximum logit"] for row in softmax],
+            [row["auroc"]["neighbour"] for row in softmax],
             *([100 * row["accuracy"] for row in part] for part in (radial, softmax)),
         )
         digits = 4 if data == "mnist" else 3
-        shown = [spread(column, digits if n < 3 else 2) if column else "not run" for n, column in enumerate(columns)]
+        shown = [spread(column, digits if n < 4 else 2) if column else "not run" for n, column in enumerate(columns)]
         minutes = f"{statistics.fmean(row['core_minutes'] for row in radial + softmax):.1f}"
         cells.append([f"{names[data]}, {epochs} epochs", f"{len(radial)}", *shown, minutes])
     header = ["", "splits", "radial, openradial's score", "radial, projection", "softmax, maximum logit"]
-    return table([*header, "accuracy (%), radial", "accuracy (%), softmax", "core-minutes per network"], cells)
+    return table(
+        [*header, "softmax, neighbour", "accuracy (%), radial", "accuracy (%), softmax", "core-minutes per network"],
+        cells,
+    )
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
