@@ -140,3 +140,10 @@ def test_tables_are_fitted_in_closed_form_unless_an_option_needs_training(values
 def test_options_of_the_closed_form_reach_the_recipe():
     options = FitOptions("x", class_weight="auto", random_features=30).recipe_options()
     assert (options["class_weight"], options["random_features"]) == ("auto", 30)
+
+
+@pytest.mark.parametrize("strength", [-1.0, float("nan"), float("inf")])
+def test_a_strength_of_augmentation_is_a_finite_number(strength):
+    assert FitOptions("x", augment=0).augment == 0
+    with pytest.raises(OptionError, match="augment must be a finite number above 0, got"):
+        FitOptions("x", augment=strength)

@@ -201,3 +201,18 @@ def test_closed_form_takes_rows_of_numbers():
         OptionError, match="closed form needs rows of numbers, such as a table, and digits holds images"
     ):
         prepare(FitOptions("digits", method="closed-form"))
+
+
+@pytest.mark.parametrize("augment", [0.0, 1.0])
+def test_training_images_are_changed_at_random_only_with_augmentation(tmp_path, augment):
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        for i in range(40):
+            pixels = np.random.default_rng(i).integers(0, 255, (32, 32, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / name / f"{i}.png")
+    prepared = prepare(FitOptions(str(tmp_path), size=32, flip=False, shift=0, augment=augment))
+    plain, changed = (
+        torch.cat([x for x, _ in prepared.batches(prepared.train, 16, **options).epoch(0)]).sum((1, 2, 3)).sort().values
+        for options in ({}, {"shuffle": True})
+    )
+    assert torch.allclose(plain, changed, atol=1e-2) == (augment == 0)
