@@ -17,12 +17,13 @@ from typing import Any
 import torch
 
 import openradial
-from benchmarks.from_scratch import OURS, SPLITS, layers_of, output_scores
+from benchmarks.from_scratch import FEATURES, OURS, SPLITS, layers_of, output_scores
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table
 from openradial.data import load
 from openradial.files import write_text
 from openradial.metrics import auroc
+from openradial.scorers import NeighbourScorer
 
 PAIRS = ((5, 9), (1, 2), (0, 4))  # classes that are left out
 TRAIN, NOVEL = 4_500, 1_000
@@ -35,6 +36,9 @@ WAYS: dict[str, dict[str, Any]] = {
     "label smoothing 0.1": {"label_smoothing": 0.1},
     "mixup 0.2": {"mixup": 0.2},
     "cutout 8": {"cutout": 8},
+    "batches of 512": {"batch_size": 512},
+    "batches of 2048": {"batch_size": 2048},
+    "batches of 256": {"batch_size": 256},
     "outliers 0.3, half as many epochs": {"outliers": 0.3},  # they double the work of a step
     "softmax": {"head": "softmax"},
 }
@@ -59,7 +63,11 @@ def run(way: str, pair: int, epochs: int, out: Path) -> dict[str, Any]:
     layers, novel_layers = (layers_of(model, data.inputs[rows]) for rows in (held_out, novel))
     targets = torch.tensor([model.classes.index(str(int(y))) for y in data.labels[held_out]])
     accuracy = float((layers["outputs"].argmax(-1) == targets).float().mean())
-    inside, outside = output_scores(model, layers), output_scores(model, novel_layers)
+    near = NeighbourScorer(1, normalise=True).fit(layers_of(model, data.inputs[train])[FEATURES], data.labels[train])
+    inside, outside = (
+        output_scores(model, part) | {"neighbour": near.unknown_score(part[FEATURES])}
+        for part in (layers, novel_layers)
+    )
     scores = {name: auroc(values.numpy(), outside[name].numpy()) for name, values in inside.items()}
     names = [data.classes[k] for k in left_out]
     return {"way": way, "left_out": names, "epochs": length, "accuracy": accuracy, "auroc": scores, "minutes": minutes}
@@ -83,7 +91,7 @@ def main() -> None:
             write_text(path, json.dumps(run(way, options.pair, options.epochs, options.work / name), indent=1) + "\n")
     rows = [json.loads(path.read_text()) for path in sorted(options.rows.glob("*.json"))]
     rows.sort(key=lambda row: (row["left_out"], row["epochs"], -row["auroc"][OURS]))
-    shown = (OURS, "maximum logit", "distance", "energy")
+    shown = (OURS, "maximum logit", "neighbour", "distance", "energy")
     cells = [
         [
             *(row["way"], ", ".join(row["left_out"]), f"{row['epochs']}"),
