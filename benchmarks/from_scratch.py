@@ -17,7 +17,7 @@ import itertools
 import json
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,14 +29,14 @@ import openradial
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table
 from openradial.classifier import OpenClassifier
-from openradial.data import load, sources
+from openradial.data import Examples, load, sources
 from openradial.data.inputs import ImageInputs
 from openradial.evaluation.plots.colors import BLUE, ORANGE
 from openradial.files import write_text
 from openradial.heads import RadialHead
 from openradial.metrics import auroc
 from openradial.nn import hidden_layers
-from openradial.scorers import MahalanobisScorer, NeighbourScorer
+from openradial.scorers import MahalanobisScorer, NeighbourScorer, Scorer
 
 SPLITS = {  # known classes: of Vaze et al. (2022) for CIFAR-10, of ARPL (Chen et al., 2021) for MNIST
     "cifar10": ((0, 1, 2, 4, 5, 9), (0, 3, 5, 7, 8, 9), (0, 1, 5, 6, 7, 8), (3, 4, 5, 7, 8, 9), (0, 1, 2, 3, 7, 8)),
@@ -46,10 +46,10 @@ HEADS = ("radial", "softmax", "cac")
 EPOCHS = {"cifar10": 16, "mnist": 8}
 ALL_EPOCHS = 12  # on all ten classes
 LENGTHS = {"cifar10": (48, 8, 4), "mnist": ()}  # epochs of other networks, for the figure, on the first split
-OURS, FEATURES = "openradial's score", "classifier:input"
+OURS, FEATURES, MAPS = "openradial's score", "classifier:input", "maps:input"
 NOTES = {
-    "cifar10": "openradial's score is that of the fitted model: the projection (the maximum logit) and the nearest "
-    "neighbour. Means are over splits that both networks have.",
+    "cifar10": "openradial's score is that of the fitted model: the distance to the prototypes and, eight times as "
+    "much, the neighbours among feature maps. Means are over splits that both networks have.",
     "mnist": "openradial's score is that of the fitted model: the distance and the nearest neighbour, the default when "
     "these networks were fitted. They were trained with SGD and without Muon. Means are over splits that both networks "
     "have.",
@@ -128,7 +128,7 @@ def run(job: Job, work: Path, rows: Path) -> None:
 def layers_of(model: OpenClassifier, inputs: Tensor) -> dict[str, Tensor]:
     """Return the outputs, and the layers that the scores of a model read, of images as they are loaded."""
     assert isinstance(model.preprocessing, ImageInputs)
-    normalise, names = model.preprocessing.normalise(), {"outputs", FEATURES, *model.layers, model.far_layer}
+    normalise, names = model.preprocessing.normalise(), {"outputs", FEATURES, MAPS, *model.layers, model.far_layer}
     parts = [hidden_layers(model.net.eval(), normalise(x), sorted(names)) for x in inputs.split(CHUNK)]
     return {name: torch.cat([part[name] for part in parts]) for name in sorted(names)}
 
@@ -151,24 +151,39 @@ def output_scores(model: OpenClassifier, layers: dict[str, Tensor]) -> dict[str,
     return scores
 
 
+def feature_scorers(layers: dict[str, Tensor], y: Tensor) -> dict[str, tuple[str, Scorer]]:
+    """Return scorers with their layers, fitted on training examples, as any network may have them."""
+    scorers: dict[str, tuple[str, Scorer]] = {
+        "neighbour": (FEATURES, NeighbourScorer(1, normalise=True)),
+        "Mahalanobis++": (FEATURES, MahalanobisScorer(normalise=True, shrinkage="oas")),
+        "neighbours among feature maps": (MAPS, NeighbourScorer(5, reduce="mean", normalise=True, components=512)),
+    }
+    for layer, scorer in scorers.values():
+        scorer.fit(layers[layer], y)
+    return scorers
+
+
 @torch.no_grad()
+def all_scores(model: OpenClassifier, train: Examples, parts: Sequence[Tensor]) -> list[dict[str, Tensor]]:
+    """Return all scores of images of each part; ``train`` are known training images."""
+    rows = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[:REFERENCES]
+    scorers = feature_scorers(layers_of(model, train.inputs[rows]), train.labels[rows])
+
+    def scores(inputs: Tensor) -> dict[str, Tensor]:
+        layers = layers_of(model, inputs)
+        values = {name: scorer.unknown_score(layers[layer]) for name, (layer, scorer) in scorers.items()}
+        return output_scores(model, layers) | values
+
+    return [scores(part) for part in parts]
+
+
 def measured(model: OpenClassifier, job: Job, known: list[str]) -> dict[str, float]:
     """Return the AUROC of each score on the test data."""
     train, test = load(job.data), load(job.data, "test")
     labels = torch.tensor([known.index(name) if name in known else -1 for name in train.classes])
-    is_known = labels[train.labels] >= 0
-    rows = torch.randperm(int(is_known.sum()), generator=torch.Generator().manual_seed(0))[:REFERENCES]
-    y, references = labels[train.labels[is_known]][rows], layers_of(model, train.inputs[is_known][rows])[FEATURES]
-    near = NeighbourScorer(1, normalise=True).fit(references, y)
-    distances = MahalanobisScorer(normalise=True, shrinkage="oas").fit(references, y)
-
-    def scores(inputs: Tensor) -> dict[str, Tensor]:
-        layers = layers_of(model, inputs)
-        others = {"neighbour": near, "Mahalanobis++": distances}
-        values = {name: scorer.unknown_score(layers[FEATURES]) for name, scorer in others.items()}
-        return output_scores(model, layers) | values
-
-    inside, outside = (scores(test.inputs[(labels[test.labels] >= 0) == part]) for part in (True, False))
+    is_known, is_inside = labels[train.labels] >= 0, labels[test.labels] >= 0
+    references = Examples(train.inputs[is_known], labels[train.labels[is_known]], tuple(known))
+    inside, outside = all_scores(model, references, [test.inputs[is_inside], test.inputs[~is_inside]])
     return {name: auroc(values.numpy(), outside[name].numpy()) for name, values in inside.items()}
 
 

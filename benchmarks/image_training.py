@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 import openradial
-from benchmarks.from_scratch import FEATURES, OURS, SPLITS, layers_of, output_scores
+from benchmarks.from_scratch import OURS, SPLITS, all_scores, layers_of
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table
-from openradial.data import load
+from openradial.data import Examples, load
 from openradial.files import write_text
 from openradial.metrics import auroc
-from openradial.scorers import NeighbourScorer
 
 PAIRS = ((5, 9), (1, 2), (0, 4))  # classes that are left out
 TRAIN, NOVEL = 4_500, 1_000
@@ -44,32 +44,33 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def run(way: str, pair: int, epochs: int, out: Path) -> dict[str, Any]:
-    """Fit one network, save it, and return its accuracy, its AUROC and its core-minutes."""
-    data, left_out = load("cifar10"), PAIRS[pair]
+def parts_of(left_out: tuple[int, int]) -> tuple[Examples, Examples, Tensor]:
+    """Return training examples and held-out ones of the known classes, and images of those that are left out."""
+    data = load("cifar10")
     known = [k for k in SPLITS["cifar10"][0] if k not in left_out]
     generator = torch.Generator().manual_seed(0)
     rows = {k: torch.nonzero(data.labels == k)[:, 0] for k in range(10)}
     rows = {k: each[torch.randperm(len(each), generator=generator)] for k, each in rows.items()}
     train, held_out = (torch.cat([rows[k][part] for k in known]) for part in (slice(TRAIN), slice(TRAIN, None)))
-    novel = torch.cat([rows[k][:NOVEL] for k in left_out])
+    novel = data.inputs[torch.cat([rows[k][:NOVEL] for k in left_out])]
+    first, second = (Examples(data.inputs[part], data.labels[part], data.classes) for part in (train, held_out))
+    return first, second, novel
+
+
+def run(way: str, pair: int, epochs: int, out: Path) -> dict[str, Any]:
+    """Fit one network, save it, and return its accuracy, its AUROC and its core-minutes."""
+    train, held_out, novel = parts_of(PAIRS[pair])
     length = epochs // 2 if "outliers" in WAYS[way] else epochs
     began = time.process_time()
-    pairs = (data.inputs[train].numpy(), data.labels[train].numpy())
     options: dict[str, Any] = {"method": "gradient", "epochs": length, "baseline": False, "show_progress": False}
     options |= {"out": out, "overwrite": True}
-    model = openradial.fit(pairs, **options | WAYS[way])
+    model = openradial.fit((train.inputs.numpy(), train.labels.numpy()), **options | WAYS[way])
     minutes = (time.process_time() - began) / 60
-    layers, novel_layers = (layers_of(model, data.inputs[rows]) for rows in (held_out, novel))
-    targets = torch.tensor([model.classes.index(str(int(y))) for y in data.labels[held_out]])
-    accuracy = float((layers["outputs"].argmax(-1) == targets).float().mean())
-    near = NeighbourScorer(1, normalise=True).fit(layers_of(model, data.inputs[train])[FEATURES], data.labels[train])
-    inside, outside = (
-        output_scores(model, part) | {"neighbour": near.unknown_score(part[FEATURES])}
-        for part in (layers, novel_layers)
-    )
+    inside, outside = all_scores(model, train, [held_out.inputs, novel])
+    targets = torch.tensor([model.classes.index(str(int(y))) for y in held_out.labels])
+    accuracy = float((layers_of(model, held_out.inputs)["outputs"].argmax(-1) == targets).float().mean())
     scores = {name: auroc(values.numpy(), outside[name].numpy()) for name, values in inside.items()}
-    names = [data.classes[k] for k in left_out]
+    names = [train.classes[k] for k in PAIRS[pair]]
     return {"way": way, "left_out": names, "epochs": length, "accuracy": accuracy, "auroc": scores, "minutes": minutes}
 
 
@@ -91,7 +92,7 @@ def main() -> None:
             write_text(path, json.dumps(run(way, options.pair, options.epochs, options.work / name), indent=1) + "\n")
     rows = [json.loads(path.read_text()) for path in sorted(options.rows.glob("*.json"))]
     rows.sort(key=lambda row: (row["left_out"], row["epochs"], -row["auroc"][OURS]))
-    shown = (OURS, "maximum logit", "neighbour", "distance", "energy")
+    shown = (OURS, "neighbours among feature maps", "neighbour", "maximum logit", "distance", "energy")
     cells = [
         [
             *(row["way"], ", ".join(row["left_out"]), f"{row['epochs']}"),

@@ -250,7 +250,11 @@ def half_whitened(references, z, components):
     centred = references - references.mean(0)
     _, lengths, directions = np.linalg.svd(centred, full_matrices=False)
     deviations = lengths / np.sqrt(len(references))
-    kept = [j for j in range(min(components, len(lengths))) if deviations[j] > 1e-6 * np.abs(references).max()]
+    kept = [
+        j
+        for j in range(min(components, len(references) // 2, len(lengths)))
+        if deviations[j] > 1e-6 * np.abs(references).max()
+    ]
     matrix = directions[kept].T / np.sqrt(deviations[kept])
     return centred @ matrix, (z - references.mean(0)) @ matrix
 
@@ -290,6 +294,13 @@ def test_the_components_of_many_features_are_found_fast_and_almost_exactly():
     expected = [naive_score(row, rows, [0] * len(z), 1, normalise=True) for row in queries]
     np.testing.assert_allclose(scorer.unknown_score(asked), expected, atol=0.05)
     assert np.corrcoef(scorer.unknown_score(asked), expected)[0, 1] > 0.99
+
+
+def test_there_are_at_most_half_as_many_components_as_references():
+    """With as many, all references would be equally far from each other, and from everything."""
+    z = torch.randn(20, 50, generator=torch.Generator().manual_seed(0))
+    assert NeighbourScorer(1, components=50).fit(z).references.shape == (20, 10)
+    assert NeighbourScorer(1, components=50).fit(z[:1]).references.shape == (1, 1)
 
 
 def test_rows_that_are_all_equal_have_no_distance():

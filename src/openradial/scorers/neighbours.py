@@ -121,7 +121,8 @@ class NeighbourScorer(base.Scorer):
 
     With ``components`` rows are first replaced by so many of their principal components, each divided by the root of
     its standard deviation: half-way to whitening. Directions in which all known examples are alike then count more,
-    and an input of a novel class often differs in these. For feature maps it replaces thousands of numbers by few.
+    and an input of a novel class often differs in these. There are at most half as many components as references:
+    with as many, all references would be equally far from each other.
 
     The search is exact also next to a reference: distances come from differences in float64. Memory is bounded.
     A row with nan scores nan, a row with an infinity scores infinity, or nan where only directions count.
@@ -225,10 +226,10 @@ class NeighbourScorer(base.Scorer):
 def half_whitening(z: Tensor, components: int) -> tuple[Tensor, Tensor]:
     """Return the mean of rows, and their principal components over the roots of their standard deviations.
 
-    ``(n, d) -> (d,), (d, components)``. Components along which the rows do not vary are 0. They come from a randomised
+    ``(n, d) -> (d,), (d, components)``; at most n / 2 components. Those along which the rows do not vary are 0. They come from a randomised
     singular value decomposition, which is exact for few rows and takes seconds for many features; always the same one.
     """
-    mean, count = z.double().mean(0), min(components, *z.shape)
+    mean, count = z.double().mean(0), max(1, min(components, len(z) // 2, z.shape[1]))
     with torch.random.fork_rng(devices=[]), torch.autocast(z.device.type, enabled=False):
         torch.manual_seed(0)
         rows = (z.double() - mean).to(base.at_least_float32(z).dtype)
