@@ -226,8 +226,9 @@ class NeighbourScorer(base.Scorer):
 def half_whitening(z: Tensor, components: int) -> tuple[Tensor, Tensor]:
     """Return the mean of rows, and their principal components over the roots of their standard deviations.
 
-    ``(n, d) -> (d,), (d, components)``; at most n / 2 components. Those along which the rows do not vary are 0. They come from a randomised
-    singular value decomposition, which is exact for few rows and takes seconds for many features; always the same one.
+    ``(n, d) -> (d,), (d, components)``; at most n / 2 components. Those along which the rows do not vary are 0. They
+    come from a randomised singular value decomposition, which is exact for few rows and takes seconds for many
+    features; always the same one.
     """
     mean, count = z.double().mean(0), max(1, min(components, len(z) // 2, z.shape[1]))
     with torch.random.fork_rng(devices=[]), torch.autocast(z.device.type, enabled=False):
