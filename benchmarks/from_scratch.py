@@ -46,10 +46,10 @@ HEADS = ("radial", "softmax", "cac")
 EPOCHS = {"cifar10": 16, "mnist": 8}
 ALL_EPOCHS = 12  # on all ten classes
 LENGTHS = {"cifar10": (48, 8, 4), "mnist": ()}  # epochs of other networks, for the figure, on the first split
-OURS, FEATURES, MAPS = "openradial's score", "classifier:input", "maps:input"
+OURS, FEATURES = "openradial's score", "classifier:input"
 NOTES = {
-    "cifar10": "openradial's score is that of the fitted model: the distance to the prototypes and, eight times as "
-    "much, the neighbours among feature maps. Means are over splits that both networks have.",
+    "cifar10": "openradial's score is that of the fitted model: the projection (the maximum logit) and the nearest "
+    "neighbour. Means are over splits that both networks have.",
     "mnist": "openradial's score is that of the fitted model: the distance and the nearest neighbour, the default when "
     "these networks were fitted. They were trained with SGD and without Muon. Means are over splits that both networks "
     "have.",
@@ -128,7 +128,7 @@ def run(job: Job, work: Path, rows: Path) -> None:
 def layers_of(model: OpenClassifier, inputs: Tensor) -> dict[str, Tensor]:
     """Return the outputs, and the layers that the scores of a model read, of images as they are loaded."""
     assert isinstance(model.preprocessing, ImageInputs)
-    normalise, names = model.preprocessing.normalise(), {"outputs", FEATURES, MAPS, *model.layers, model.far_layer}
+    normalise, names = model.preprocessing.normalise(), {"outputs", FEATURES, *model.layers, model.far_layer}
     parts = [hidden_layers(model.net.eval(), normalise(x), sorted(names)) for x in inputs.split(CHUNK)]
     return {name: torch.cat([part[name] for part in parts]) for name in sorted(names)}
 
@@ -151,27 +151,19 @@ def output_scores(model: OpenClassifier, layers: dict[str, Tensor]) -> dict[str,
     return scores
 
 
-def feature_scorers(layers: dict[str, Tensor], y: Tensor) -> dict[str, tuple[str, Scorer]]:
-    """Return scorers with their layers, fitted on training examples, as any network may have them."""
-    scorers: dict[str, tuple[str, Scorer]] = {
-        "neighbour": (FEATURES, NeighbourScorer(1, normalise=True)),
-        "Mahalanobis++": (FEATURES, MahalanobisScorer(normalise=True, shrinkage="oas")),
-        "neighbours among feature maps": (MAPS, NeighbourScorer(5, reduce="mean", normalise=True, components=512)),
-    }
-    for layer, scorer in scorers.values():
-        scorer.fit(layers[layer], y)
-    return scorers
-
-
 @torch.no_grad()
 def all_scores(model: OpenClassifier, train: Examples, parts: Sequence[Tensor]) -> list[dict[str, Tensor]]:
-    """Return all scores of images of each part; ``train`` are known training images."""
+    """Return all scores of the images of each part; ``train`` are training images of known classes."""
     rows = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[:REFERENCES]
-    scorers = feature_scorers(layers_of(model, train.inputs[rows]), train.labels[rows])
+    references, y = layers_of(model, train.inputs[rows])[FEATURES], train.labels[rows]
+    scorers: dict[str, Scorer] = {
+        "neighbour": NeighbourScorer(1, normalise=True).fit(references, y),
+        "Mahalanobis++": MahalanobisScorer(normalise=True, shrinkage="oas").fit(references, y),
+    }
 
     def scores(inputs: Tensor) -> dict[str, Tensor]:
         layers = layers_of(model, inputs)
-        values = {name: scorer.unknown_score(layers[layer]) for name, (layer, scorer) in scorers.items()}
+        values = {name: scorer.unknown_score(layers[FEATURES]) for name, scorer in scorers.items()}
         return output_scores(model, layers) | values
 
     return [scores(part) for part in parts]

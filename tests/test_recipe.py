@@ -20,7 +20,6 @@ from openradial.scorers import MahalanobisScorer, NeighbourScorer
         ("mlp", {"inputs": 2, "hidden": (5,)}, ("classifier:input",)),
         ("mnist_radial", {}, ("fc2:input", "fc1:input")),
         ("resnet18", {"width": 4}, ("classifier:input",)),
-        ("fast_cnn", {"widths": (4, 4)}, ("maps:input",)),
         ("gru", {"channels": 2}, ("classifier:input",)),
     ],
 )
@@ -83,25 +82,6 @@ def test_scorers_are_the_head_and_neighbours_in_each_layer():
     assert all(isinstance(each, NeighbourScorer) for _, each in scorers[1:])
     assert [each.settings()["normalise"] for _, each in scorers[1:]] == [True, True]
     assert [each.settings()["k"] for _, each in scorers[1:]] == [3, 3]
-
-
-def test_the_fast_network_is_scored_mostly_by_the_neighbours_of_its_feature_maps():
-    recipe = default_recipe(models.build("fast_cnn", 3, widths=(4, 4)), "fast_cnn", "images")
-    (_, head), (layer, scorer) = recipe.make_scorers(recipe.make_head(3))
-    assert (head.score, layer) == ("distance", "maps:input")
-    expected = {"k": 5, "reduce": "mean", "normalise": True, "components": 512}
-    assert scorer.settings().items() >= expected.items()
-    assert recipe.make_combination().settings()["weights"] == [1.0, 8.0]
-
-
-def test_weights_of_a_trained_network_are_those_of_all_its_layers():
-    recipe = Recipe(layers=("a", "b"), weights=(1.0, 0.0, 3.0))
-    assert recipe.make_combination().settings()["weights"] == [1.0, 3.0, 3.0]
-    recipe = Recipe(layers=("a",), weights=(1.0, 2.0, 3.0))
-    scorers = [type(each) for _, each in recipe.make_scorers(recipe.make_head(2))]
-    assert scorers == [RadialHead, MahalanobisScorer, NeighbourScorer]
-    assert recipe.make_combination().settings()["weights"] == [1.0, 2.0, 3.0]
-    assert Recipe(layers=("a",), combination="fisher").make_combination().settings()["weights"] is None
 
 
 def test_in_closed_form_a_layer_may_have_two_scorers():

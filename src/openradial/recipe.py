@@ -35,12 +35,7 @@ OUTPUTS, LAST = "outputs", "classifier"
 FAR_LAYERS: dict[str, Shrinkage] = {"middle": "oas", "bands": 0.02}
 FEW_CLASSES = 10  # of photographs: with fewer, the Mahalanobis distance counts as much as the outputs
 METRICS = {"distance": "euclidean", "squared": "squared_euclidean", "rescaled": "squared_euclidean"}
-LAYERS = {  # by the start of the name
-    "mnist": ("fc2", "fc1"),
-    "mlp": ("hidden.fc2",),
-    "spiral": ("hidden.fc2",),
-    "fast_cnn": ("maps",),
-}
+LAYERS = {"mnist": ("fc2", "fc1"), "mlp": ("hidden.fc2",), "spiral": ("hidden.fc2",)}  # by the start of the name
 REFERENCES = 10_000  # training examples among which neighbours are searched
 MIN_COMBINATION = 20  # held-out examples that a combination of scores needs
 RANDOM_FEATURES = {  # up to so many examples, so many random features
@@ -66,18 +61,16 @@ class Recipe:
         label_smoothing: moves the target from its prototype to the centre of all, by this share.
         mixup: train on weighted means of two examples, with weights from Beta(mixup, mixup); 0 for none.
         layers: hidden layers to compare with the training data, as :func:`openradial.nn.hidden_layers` names them.
-        neighbours: the mean distance to so many nearest training examples counts.
-        components: principal components that are compared, see :class:`openradial.scorers.NeighbourScorer`; 0 compares
-            the activations themselves.
+        neighbours: the distance to this nearest training example counts.
         cosine: compare the directions of activations instead of their positions.
         combination: how the scores of the outputs and of the layers become one.
         far_axis: give the outputs one more axis, so that no class is probable far from the training data, see
             :class:`openradial.scorers.NormScorer`; not for texts and sequences, nor for features of an encoder.
         method: ``"gradient"``, or ``"closed-form"``, which solves the radial head on features that are not trained, see
             :class:`openradial.heads.ClosedFormRadialHead`; and so ``random_features`` and ``squares``.
-        weights: those of the score of the outputs, the Mahalanobis distance and the neighbours, where the combination
-            is ``"standardised"``; 0 leaves a score out. In closed form, with six classes or more,
-            :func:`openradial.fit` chooses others if they are clearly better for known classes that are left out.
+        weights: in closed form, those of the radial distance, the Mahalanobis distance and the nearest neighbour; 0
+            leaves a score out. With six classes or more, :func:`openradial.fit` chooses others if they are clearly
+            better for known classes that are left out.
         class_weight: None, ``"balanced"``, its root ``"sqrt"``, or in closed form ``"auto"``, by the leave-one-out
             macro error, or a weight per class.
     """
@@ -93,7 +86,6 @@ class Recipe:
     mixup: float = 0.0
     layers: tuple[str, ...] = ()
     neighbours: int = 1
-    components: int = 0
     cosine: bool = False
     combination: CombinationName = "standardised"
     far_axis: bool = True
@@ -134,7 +126,6 @@ class Recipe:
             if self.outliers and weight:
                 raise OptionError("mixup gives means of examples a class, and outliers none; set outliers=0")
         check_count("neighbours", self.neighbours)
-        check_count("components", self.components, least=0)
 
     def make_head(self, num_classes: int) -> Head:
         """Return the head, not yet fitted."""
@@ -167,10 +158,10 @@ class Recipe:
     def make_scorers(self, head: Head, weights: Sequence[float] | None = None) -> list[tuple[str, Scorer]]:
         """Return the scorers with their layers: the score of the head, and others of the hidden layers.
 
-        They are those with a weight above 0: in ``weights``, or in those of the recipe.
+        In closed form they are those with a weight above 0: in ``weights``, or in those of the recipe.
         """
         others: list[tuple[str, Scorer]] = []
-        _, mahalanobis, near = weights or self.weights
+        _, mahalanobis, near = (0.0, 0.0, 1.0) if self.method == "gradient" else weights or self.weights
         for layer in self.layers:
             if layer in FAR_LAYERS:
                 others.append((layer, MahalanobisScorer(shrinkage=FAR_LAYERS[layer])))
@@ -178,18 +169,15 @@ class Recipe:
             if mahalanobis:
                 others.append((layer, MahalanobisScorer(normalise=self.cosine, shrinkage="oas")))
             if near:
-                options: dict[str, Any] = {"normalise": self.cosine, "components": self.components}
-                others.append((layer, NeighbourScorer(self.neighbours, reduce="mean", **options)))
+                others.append((layer, NeighbourScorer(self.neighbours, normalise=self.cosine)))
         return [(OUTPUTS, head), *others] if others else []
 
     def make_combination(self, weights: Sequence[float] | None = None) -> Combination:
         """Return how the scores become one, not yet fitted; ``weights`` as in :meth:`make_scorers`."""
-        if self.method == "gradient" and self.combination != "standardised":
+        if self.method == "gradient":
             return Combination(self.combination)
-        head, *others = weights or self.weights
-        compared = [layer for layer in self.layers if layer not in FAR_LAYERS]
-        used = [head, *[weight for weight in others if weight] * len(compared)]
-        return Combination("standardised", weights=used, tail=len(self.layers) - len(compared))
+        used = [weight for weight in weights or self.weights if weight]
+        return Combination("standardised", weights=used, tail=sum(layer in FAR_LAYERS for layer in self.layers))
 
     def _check_method(self) -> None:
         if self.method == "gradient":
@@ -227,8 +215,7 @@ def default_recipe(net: nn.Module, network: str, kind: str, **options: Any) -> R
     if options.get("mixup"):
         defaults["outlier_weight"] = 0.0
     if network == "fast_cnn":  # outliers double the work, which longer training uses better
-        defaults |= {"outlier_weight": 0.0, "neighbours": 5, "components": 512}
-        defaults |= {"combination": "standardised", "weights": (1.0, 0.0, 8.0)}
+        defaults |= {"outlier_weight": 0.0, "score": "projection"}
     return Recipe(**defaults | options)
 
 

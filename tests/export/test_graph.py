@@ -64,7 +64,6 @@ SCORERS = {
     "neighbours": NeighbourScorer(3),
     "mean cosine of a class": NeighbourScorer(2, "cosine", "mean", by_class=True),
     "normalised": NeighbourScorer(1, normalise=True),
-    "components": NeighbourScorer(2, reduce="mean", components=3),
     "mahalanobis": MahalanobisScorer(relative=True),
     "mahalanobis++": MahalanobisScorer(relative=True, normalise=True),
     "parzen": ParzenScorer(0.4),

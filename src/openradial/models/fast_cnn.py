@@ -11,7 +11,6 @@ from openradial.models.contract import Network, check_counts, check_images
 
 LEAST = 16  # pixels: the first layer and three halvings leave one
 DIVISOR = 36.0  # of the features, so that one rate suits the steps of Muon for the classifier and for convolutions
-PARTS = 3  # of each side of an image, whose mean activations are compared
 PATCHES = 500_000  # that the covariance of patches is computed from
 
 
@@ -28,10 +27,9 @@ class ConvGroup(nn.Module):
         for norm in (self.norm1, self.norm2):
             norm.weight.requires_grad = False
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what the first and the second convolution see, behind normalisation and GELU."""
-        first = TF.gelu(self.norm1(self.pool(self.conv1(x))))
-        return first, TF.gelu(self.norm2(self.conv2(first)))
+    def forward(self, x: Tensor) -> Tensor:
+        x = TF.gelu(self.norm1(self.pool(self.conv1(x))))
+        return TF.gelu(self.norm2(self.conv2(x)))
 
 
 class FastCNN(Network):
@@ -39,9 +37,6 @@ class FastCNN(Network):
 
     :meth:`fit_whitening` computes the first layer from images before training. Convolutions begin as the identity as
     far as they have as many outputs as inputs. The classifier has no bias.
-
-    In evaluation mode the layer ``maps`` sees what scores compare with the training data: the square roots of the last
-    three feature maps, the first of them before the last group, each as means over 3 x 3 parts of the image.
 
     Args:
         widths: channels of the three groups of two convolutions.
@@ -73,36 +68,22 @@ class FastCNN(Network):
         for width in widths:
             groups.append(ConvGroup(inputs, width))
             inputs = width
-        self.groups = nn.ModuleList(groups)
-        self.maps = nn.Identity()
+        self.groups = nn.Sequential(*groups)
         self.classifier = nn.Linear(inputs, num_classes)
         self.apply(self.initialise)
 
     def forward_features(self, x: Tensor) -> Tensor:
         check_images(x, self.channels, LEAST)
-        if self.training:
-            return self._pooled(self._view(x)[-1])
+        if self.training or not (self.test_flip or self.test_shift):
+            return self._view(x)
         views, n, (height, width) = [x, x.flip(-1) if self.test_flip else x], self.test_shift, x.shape[2:]
         if n:
             wide = [TF.pad(view, (n, n, n, n), mode="reflect") for view in views]
             views = [view[:, :, i : i + height, i : i + width] for view, i in zip(wide, (0, 2 * n), strict=True)]
-        maps = [self._view(view) for view in views[: 2 if self.test_flip or n else 1]]
-        parts = [torch.cat([TF.adaptive_avg_pool2d(part, PARTS) for part in each], 1) for each in maps]
-        if self.test_flip:
-            parts[1] = parts[1].flip(-1)
-        # above 0, where the root has a slope
-        self.maps(torch.stack(parts).mean(0).clamp_min(1e-8).sqrt().flatten(1))
-        return torch.stack([self._pooled(each[-1]) for each in maps]).mean(0)
+        return (self._view(views[0]) + self._view(views[1])) / 2
 
-    def _view(self, x: Tensor) -> list[Tensor]:
-        """Return the last three feature maps."""
-        maps = [TF.gelu(self.whiten(x))]
-        for group in self.groups:
-            maps += group(maps[-1])
-        return maps[-3:]
-
-    def _pooled(self, x: Tensor) -> Tensor:
-        return x.amax((2, 3)) / DIVISOR
+    def _view(self, x: Tensor) -> Tensor:
+        return self.groups(TF.gelu(self.whiten(x))).amax((2, 3)) / DIVISOR  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def fit_whitening(self, x: Tensor) -> None:

@@ -18,8 +18,6 @@ from openradial.scorers import base
 PRODUCTS = 2**23  # numbers of the matrix s in memory at a time: 32 MB in float32
 IN_CACHE = 2**19  # numbers of the differences in memory at a time: 4 MB, which stay in the cache
 BLOCK = 64  # columns of s of which only the smallest is compared first
-SPARE_COMPONENTS = 32  # computed beyond those requested, which become more exact so
-EQUAL = 1e-6  # of the largest feature: a smaller standard deviation is rounding
 SPARE = {torch.float32: 6, torch.float64: 64}  # rows proposed beyond those requested
 
 CentredRows = tuple[Tensor, Tensor]  # centred rows (n, d), half their squared lengths (n,)
@@ -119,11 +117,6 @@ class NeighbourScorer(base.Scorer):
     every other. ``normalise`` divides each row by its length first, as the paper does. With ``by_class`` the neighbours
     must be of one class: the score is the smallest of the scores against the references of each class alone.
 
-    With ``components`` rows are first replaced by so many of their principal components, each divided by the root of
-    its standard deviation: half-way to whitening. Directions in which all known examples are alike then count more,
-    and an input of a novel class often differs in these. There are at most half as many components as references:
-    with as many, all references would be equally far from each other.
-
     The search is exact also next to a reference: distances come from differences in float64. Memory is bounded.
     A row with nan scores nan, a row with an infinity scores infinity, or nan where only directions count.
 
@@ -133,11 +126,9 @@ class NeighbourScorer(base.Scorer):
     """
 
     takes: ClassVar[base.ScorerInput] = "features"
-    fitted: ClassVar[tuple[str, ...]] = ("references", "labels", "mean", "whitening")
+    fitted: ClassVar[tuple[str, ...]] = ("references", "labels")
     references: Tensor
     labels: Tensor
-    mean: Tensor  # (d,) only with components
-    whitening: Tensor  # (d, components)
 
     def __init__(
         self,
@@ -146,20 +137,14 @@ class NeighbourScorer(base.Scorer):
         reduce: Literal["kth", "mean"] = "kth",
         normalise: bool = False,
         by_class: bool = False,
-        components: int = 0,
     ) -> None:
         super().__init__()
-        check_count("components", components, least=0)
         check_count("k", k)
         check_choice("metric", metric, ("euclidean", "cosine"))
         check_choice("reduce", reduce, ("kth", "mean"))
         self.k, self.metric, self.reduce = int(k), metric, reduce
-        self.normalise, self.by_class, self.components = bool(normalise), bool(by_class), int(components)
+        self.normalise, self.by_class = bool(normalise), bool(by_class)
         self._cache: tuple[tuple[Tensor, int | None], list[NeighbourSearch]] | None = None
-
-    @property
-    def is_fitted(self) -> bool:
-        return self.labels is not None and (not self.components or self.whitening is not None)
 
     def fit(self, z: Tensor, y: Tensor | None = None) -> Self:
         """Store the references, ``(n, d)``; only ``by_class`` needs the labels, ``(n,)``."""
@@ -172,19 +157,16 @@ class NeighbourScorer(base.Scorer):
             where = f" in class {int(labels[counts.argmin()])}" if self.by_class else ""
             message = f"k must be at most the number of references, got k={self.k} but {int(counts.min())} rows{where}"
             raise OptionError(f"{message}; use a smaller k")
-        rows = z.detach()
-        if self.components:
-            self.mean, self.whitening = half_whitening(rows, self.components)
-        self.references, self.labels = self._whiten(rows).to(z.dtype, copy=True), labels
+        self.references, self.labels = z.detach().clone(), labels
         return self
 
     def unknown_score(self, z: Tensor, excluded: Tensor | None = None) -> Tensor:
         """Return the scores; ``excluded``, ``(n,)``, tells which references do not count, not with ``by_class``."""
         self._check_fitted()
-        base.check_rows("features", z, len(self.whitening) if self.components else self.references.shape[1])
+        base.check_rows("features", z, self.references.shape[1])
         if excluded is not None and (self.by_class or self.k > int((~excluded).sum())):
             raise OptionError(f"k={self.k} references of one class, or of none, must be left; exclude fewer rows")
-        rows = self._prepare(self._whiten(z), is_query=True)
+        rows = self._prepare(z, is_query=True)
         scores = [self._reduce(group.nearest(rows, self.k, excluded)) for group in self._searches()]
         return torch.stack(scores).amin(0).to(base.at_least_float32(z).dtype)
 
@@ -197,11 +179,6 @@ class NeighbourScorer(base.Scorer):
             groups = [rows[labels == label] for label in torch.unique(labels)] if self.by_class else [rows]
             self._cache = state, [NeighbourSearch(group) for group in groups]
         return self._cache[1]
-
-    def _whiten(self, z: Tensor) -> Tensor:
-        if not self.components:
-            return z
-        return (z.double() - self.mean.double()) @ self.whitening.double()
 
     def _prepare(self, z: Tensor, *, is_query: bool) -> Tensor:
         """Return the points whose Euclidean distances are computed, ``(b, d) -> (b, d or d + 2)``."""
@@ -220,22 +197,3 @@ class NeighbourScorer(base.Scorer):
         if self.metric == "cosine":
             distances = distances.square() / 2  # |u - v|² = 2 (1 - cos), without the digits that 1 - cos loses
         return distances[:, -1] if self.reduce == "kth" else distances.mean(1)
-
-
-@torch.no_grad()
-def half_whitening(z: Tensor, components: int) -> tuple[Tensor, Tensor]:
-    """Return the mean of rows, and their principal components over the roots of their standard deviations.
-
-    ``(n, d) -> (d,), (d, components)``; at most n / 2 components. Those along which the rows do not vary are 0. They
-    come from a randomised singular value decomposition, which is exact for few rows and takes seconds for many
-    features; always the same one.
-    """
-    mean, count = z.double().mean(0), max(1, min(components, len(z) // 2, z.shape[1]))
-    with torch.random.fork_rng(devices=[]), torch.autocast(z.device.type, enabled=False):
-        torch.manual_seed(0)
-        rows = (z.double() - mean).to(base.at_least_float32(z).dtype)
-        _, lengths, directions = torch.pca_lowrank(rows, min(count + SPARE_COMPONENTS, *z.shape), center=False)
-    lengths, directions = lengths[:count], directions[:, :count]
-    varies = lengths > EQUAL * z.abs().amax() * len(z) ** 0.5
-    factors = torch.where(varies, (len(z) ** 0.5 / lengths.where(varies, 1.0)).sqrt(), 0.0)
-    return mean.to(z.dtype), (directions * factors).to(z.dtype)
