@@ -38,9 +38,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "label smoothing 0.1": {"label_smoothing": 0.1},
     "mixup 0.2": {"mixup": 0.2},
     "cutout 8": {"cutout": 8},
-    "batches of 512": {"batch_size": 512},
-    "batches of 2048": {"batch_size": 2048},
     "batches of 256": {"batch_size": 256},
+    "batches of 2048": {"batch_size": 2048},
     "outliers 0.3, half as many epochs": {"outliers": 0.3},  # they double the work of a step
     "softmax": {"head": "softmax"},
 }
