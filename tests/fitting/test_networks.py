@@ -128,8 +128,9 @@ def test_colour_images_are_mirrored_and_all_are_moved_unless_the_options_differ(
 
 
 def test_the_fast_network_takes_large_steps_on_large_batches():
-    def settings(n, **training):
-        return choose_settings(FitOptions("set", training=training), NetworkChoice("fast_cnn", size=32), n)
+    def settings(n, members=1, **training):
+        choice = NetworkChoice("fast_cnn", {"members": members}, size=32)
+        return choose_settings(FitOptions("set", training=training), choice, n)
 
     assert (settings(27_000).batch_size, settings(27_000).epochs) == (1024, 17)
     small, large = settings(500), settings(27_000, batch_size=2000)
@@ -137,6 +138,13 @@ def test_the_fast_network_takes_large_steps_on_large_batches():
     assert small.learning_rate == pytest.approx(0.24 * (32 / 2000) ** 0.5)  # of weights with the root of the batch
     assert small.learning_rate * small.bias_factor == pytest.approx(0.144 * 32 / 2000)  # of biases with the batch
     assert settings(27_000).optimiser == "muon"
+    one, four = settings(27_000), settings(27_000, members=4)  # a member has its part of an epoch and of a batch
+    assert (four.batch_size, four.epochs, four.learning_rate) == (4096, 67, one.learning_rate)
+    assert four.bias_factor == 4 * one.bias_factor  # the loss is divided by the complete batch
+    adam = settings(27_000, optimiser="adam")
+    assert (adam.learning_rate, adam.bias_factor, adam.schedule) == (1e-3, 1.0, "linear")
+    with pytest.raises(OptionError, match="members must be a whole number of at least 1, got 0"):
+        settings(27_000, members=0)
     assert settings(27_000, precision="float32").precision == "float32"
 
 

@@ -60,11 +60,47 @@ def test_features_are_the_mean_over_two_shifted_views_in_evaluation_mode(test_fl
         models.build("fast_cnn", 4, test_shift=9)
 
 
+def single_networks(net, width):
+    """One network for each member of an ensemble, with its weights."""
+    root = len(net.members) ** 0.5
+    for m, member in enumerate(net.members):
+        one = models.build("fast_cnn", net.classifier.out_features, widths=(8, 8, width), test_flip=net.test_flip)
+        one.whiten.load_state_dict(net.whiten.state_dict())
+        one.members[0].load_state_dict(member.state_dict())
+        one.classifier.weight.data.copy_(root * net.classifier.weight[:, width * m : width * (m + 1)])
+        yield one.train(net.training)
+
+
+def test_an_ensemble_trains_each_member_on_its_part_of_the_batch_and_predicts_their_mean():
+    torch.manual_seed(0)
+    net, x = models.build("fast_cnn", 4, widths=(8, 8, 6), members=3, test_flip=True), images()
+    net.fit_whitening(x)
+    expected = torch.cat([one(part) for one, part in zip(single_networks(net, 6), x.tensor_split(3), strict=True)])
+    o = net(x)
+    torch.testing.assert_close(o, expected)
+    o[:7].square().sum().backward()  # the part of the first member
+    assert net.members[0][0].conv1.weight.grad.abs().max() > 0
+    assert not net.members[1][0].conv1.weight.grad.any()
+    with torch.no_grad():
+        net.eval()
+        singles = list(single_networks(net, 6))
+        torch.testing.assert_close(net(x), torch.stack([one(x) for one in singles]).mean(0))
+        features = torch.cat([one.forward_features(x) for one in singles], 1) / 3**0.5
+        torch.testing.assert_close(net.forward_features(x), features)
+
+
+def test_a_batch_with_fewer_examples_than_members_trains_some_of_them():
+    net = models.build("fast_cnn", 4, widths=(8, 8, 8), members=3)
+    assert net(images(3)).shape == (3, 4)
+    assert [int(member[0].norm1.num_batches_tracked) for member in net.members] == [1, 0, 0]
+    assert all(torch.isfinite(tensor).all() for tensor in net.state_dict().values())
+
+
 def test_normalisation_learns_biases_alone_and_small_images_are_refused():
     net = models.build("fast_cnn", 4)
     trained = {name for name, parameter in net.named_parameters() if parameter.requires_grad}
-    assert "groups.0.norm1.bias" in trained
-    assert "groups.0.norm1.weight" not in trained
+    assert "members.0.0.norm1.bias" in trained
+    assert "members.0.0.norm1.weight" not in trained
     assert sum(parameter.numel() for parameter in net.parameters()) == 1_971_260
     with pytest.raises(ShapeError, match="at least 16 x 16 pixels, got 8 x 8"):
         net(torch.zeros(1, 3, 8, 8))

@@ -47,6 +47,12 @@ def plain_loop(net, train, make, epochs):
         ({"optimiser": "adam"}, lambda p: torch.optim.Adam(p, 1e-3)),
         ({"optimiser": "adamw", "weight_decay": 0.1}, lambda p: torch.optim.AdamW(p, 1e-3, weight_decay=0.1)),
         ({"optimiser": "sgd", "momentum": 0.9}, lambda p: torch.optim.SGD(p, 1e-3, momentum=0.9)),
+        (
+            {"optimiser": "sgd", "momentum": 0.9, "nesterov": True, "bias_factor": 64},
+            lambda parameters: torch.optim.SGD(
+                [{"params": [p], "lr": 1e-3 if p.ndim > 1 else 0.064} for p in parameters], momentum=0.9, nesterov=True
+            ),
+        ),
         ({"optimiser": "rmsprop", "decay": 0.9}, lambda p: torch.optim.RMSprop(p, 1e-3, alpha=0.9)),
     ],
 )

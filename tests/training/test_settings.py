@@ -15,6 +15,10 @@ from openradial.training.settings import read_toml
         ({"learning_rate": 0}, r"learning_rate must lie in \(0, 1000000\.0\], got 0\.0"),
         ({"learning_rate": float("nan")}, "learning_rate must be a number, got nan"),
         ({"optimiser": "adan"}, "optimiser must be one of 'adam', 'adamw', 'muon', 'rmsprop', 'sgd', got 'adan'"),
+        (
+            {"optimiser": "adam", "bias_factor": 2},
+            "bias_factor is for optimiser='sgd' or 'muon', got 'adam'; leave it out",
+        ),
         ({"betas": [0.9]}, r"betas must be 2 numbers, got \[0\.9\]"),
         ({"betas": [0.9, 1.0]}, r"betas must lie in \[0, 0\.999999999\], got 1\.0"),
         ({"clip_norm": -1}, r"clip_norm must lie in \(0, inf\], got -1\.0"),

@@ -37,7 +37,7 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "decay": (float, "rmsprop: decay of the mean square."),
     "betas": (tuple[float, float], "adam and adamw: decay of both averages."),
     "nesterov": (bool, "Nesterov momentum of sgd."),
-    "bias_factor": (float, "muon: factor of the learning rate of biases."),
+    "bias_factor": (float, "sgd and muon: factor of the learning rate of biases."),
     "weight_decay": (float, "L2 penalty; decoupled with adamw."),
     "schedule": (str, "constant, linear, cosine or step."),
     "warmup_epochs": (float, "Epochs in which the learning rate rises from 0."),

@@ -9,7 +9,7 @@ import torch
 
 from openradial import models
 from openradial.data.sources import DataSource
-from openradial.errors import OptionError
+from openradial.errors import OptionError, check_count
 from openradial.fitting.options import FitOptions
 from openradial.models.registry import checked_options
 from openradial.training import Settings
@@ -63,14 +63,16 @@ def choose_network(options: FitOptions, source: DataSource, num_inputs: int | No
 def choose_settings(options: FitOptions, choice: NetworkChoice, examples: int) -> Settings:
     """Return settings for a number of training examples: more epochs and smaller batches for small data."""
     seen, most = 500_000, 60  # examples in all, epochs
+    members = choice.options.get("members", 1) if choice.name == FAST else 1  # of an ensemble
+    check_count("members", members)
     if options.reset == "closed-form":
         seen, most = 10_000, 8
     elif choice.weights is not None:
         seen, most = 100_000, 30
     elif choice.name == "mlp":
         seen, most = 300_000, 100
-    elif choice.name == FAST:
-        seen = 450_000
+    elif choice.name == FAST:  # each member gets its part of an epoch
+        seen, most = 450_000 * members, most * members
     elif choice.name.startswith("mnist"):
         seen = 600_000
     # of our own networks those with convolutions, which are faster so; others may not accept it
@@ -83,7 +85,7 @@ def choose_settings(options: FitOptions, choice: NetworkChoice, examples: int) -
         "channels_last": channels_last,
     }
     if choice.name == FAST:
-        default |= _fast_settings(options.training, examples)
+        default |= _fast_settings(options.training, examples, members)
     elif choice.weights is not None:
         default |= {"learning_rate": 5e-4, "warmup_epochs": 0.5}
     if options.reset == "closed-form":  # small steps, so that a good start is not lost
@@ -91,14 +93,18 @@ def choose_settings(options: FitOptions, choice: NetworkChoice, examples: int) -
     return Settings.from_mapping({**default, **options.training})
 
 
-def _fast_settings(given: Mapping[str, Any], examples: int) -> dict[str, Any]:
+def _fast_settings(given: Mapping[str, Any], examples: int, members: int) -> dict[str, Any]:
     """Return settings after airbench94_muon (Jordan, 2024): large orthogonal steps on large batches."""
     usual = max(32, min(1024, 2 ** round(math.log2(max(1, examples / 25)))))
-    batch_size = given.get("batch_size", usual)
-    ratio = math.sqrt(batch_size / 2000)  # rates of weights grow with the root of the batch, those of biases with it
-    steps = {"optimiser": "muon", "momentum": 0.6, "learning_rate": 0.24 * ratio, "bias_factor": 0.6 * ratio}
+    batch_size = given.get("batch_size", usual * members)
+    # rates of weights grow with the root of a member's batch, those of biases with the batch that the loss is divided by
+    ratio = math.sqrt(batch_size / members / 2000)
     precision = "bfloat16" if has_fast_bfloat16() else "float32"
-    return {"batch_size": batch_size, "precision": precision, "schedule": "linear", **steps}
+    others = {"batch_size": batch_size, "precision": precision, "schedule": "linear"}
+    if given.get("optimiser", "muon") != "muon":  # whose rates are others
+        return others
+    rates = {"learning_rate": 0.24 * ratio, "bias_factor": 0.6 * ratio * members}
+    return {"optimiser": "muon", "momentum": 0.6, **rates, **others}
 
 
 def has_fast_bfloat16() -> bool:

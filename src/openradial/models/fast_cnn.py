@@ -1,6 +1,7 @@
 """A small convolutional network that trains fast from scratch on images of 28 to 96 pixels."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as TF
@@ -32,14 +33,24 @@ class ConvGroup(nn.Module):
         return TF.gelu(self.norm2(self.conv2(x)))
 
 
+def _pooled(maps: Tensor) -> Tensor:
+    """Return features: the maximum of each channel, ``(b, c, h, w) -> (b, c)``."""
+    return maps.amax((2, 3)) / DIVISOR
+
+
 class FastCNN(Network):
-    """Six convolutions behind a fixed layer that whitens patches, after airbench94 (Jordan, 2024).
+    r"""Six convolutions behind a fixed layer that whitens patches, after airbench94 (Jordan, 2024).
 
     :meth:`fit_whitening` computes the first layer from images before training. Convolutions begin as the identity as
     far as they have as many outputs as inputs. The classifier has no bias.
 
+    Several ``members`` are an ensemble. Each has its own convolutions and its own columns of the classifier, and trains
+    on its own part of every batch. In evaluation mode the outputs are the mean of their outputs and the features those
+    of all members side by side, divided by :math:`\\sqrt{m}`.
+
     Args:
         widths: channels of the three groups of two convolutions.
+        members: number of networks in the ensemble.
         test_flip: in evaluation mode, use the mean of the features of an image and its mirror image.
         test_shift: in evaluation mode, move the image by so many pixels to the lower right, and its mirror image to the
             upper left; without ``test_flip`` use the mean of the features of the image moved to both.
@@ -53,37 +64,46 @@ class FastCNN(Network):
         num_classes: int,
         channels: int = 3,
         widths: Sequence[int] = (64, 256, 256),
+        members: int = 1,
         test_flip: bool = False,
         test_shift: int = 0,
     ) -> None:
         super().__init__()
         check_count("test_shift", test_shift, least=0, most=LEAST // 2)
         check_count("channels", channels)
+        check_count("members", members, most=100)
         check_counts("widths", widths)
         self.channels, self.test_flip, self.test_shift = channels, test_flip, test_shift
         patch = 4 * channels
         self.whiten = nn.Conv2d(channels, 2 * patch, 2)
         self.whiten.weight.requires_grad = False
-        groups, inputs = [], 2 * patch
-        for width in widths:
-            groups.append(ConvGroup(inputs, width))
-            inputs = width
-        self.groups = nn.Sequential(*groups)
-        self.classifier = nn.Linear(inputs, num_classes)
+        sizes = list(pairwise((2 * patch, *widths)))
+        self.members = nn.ModuleList(nn.Sequential(*(ConvGroup(*each) for each in sizes)) for _ in range(members))
+        self.classifier = nn.Linear(members * sizes[-1][1], num_classes)
         self.apply(self.initialise)
 
     def forward_features(self, x: Tensor) -> Tensor:
         check_images(x, self.channels, LEAST)
-        if self.training or not (self.test_flip or self.test_shift):
-            return self._view(x)
+        count, root = len(self.members), len(self.members) ** 0.5
+        if self.training:  # rows of a member's part have its features alone, so the outputs are those of this member
+            parts = self._whitened(x).tensor_split(min(count, max(1, len(x) // 2)))  # normalisation needs two examples
+            z = torch.block_diag(*(_pooled(member(part)) for member, part in zip(self.members, parts, strict=False)))
+            return TF.pad(z, (0, self.num_features - z.shape[1])) * root
+        if not (self.test_flip or self.test_shift):
+            return self._view(x) / root
         views, n, (height, width) = [x, x.flip(-1) if self.test_flip else x], self.test_shift, x.shape[2:]
         if n:
             wide = [TF.pad(view, (n, n, n, n), mode="reflect") for view in views]
             views = [view[:, :, i : i + height, i : i + width] for view, i in zip(wide, (0, 2 * n), strict=True)]
-        return (self._view(views[0]) + self._view(views[1])) / 2
+        return (self._view(views[0]) + self._view(views[1])) / (2 * root)
 
     def _view(self, x: Tensor) -> Tensor:
-        return self.groups(TF.gelu(self.whiten(x))).amax((2, 3)) / DIVISOR  # type: ignore[no-any-return]
+        """Return the features of all members."""
+        white = self._whitened(x)
+        return torch.cat([_pooled(member(white)) for member in self.members], 1)
+
+    def _whitened(self, x: Tensor) -> Tensor:
+        return TF.gelu(self.whiten(x))
 
     @torch.no_grad()
     def fit_whitening(self, x: Tensor) -> None:

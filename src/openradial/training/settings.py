@@ -65,7 +65,7 @@ class Settings(CheckedSettings):
     decay: float = within(0, BELOW_1, 0.9, open_low=True)  # rmsprop: decay of the mean square
     betas: tuple[float, float] = within(0, BELOW_1, (0.9, 0.999))  # adam and adamw
     nesterov: bool = False  # sgd
-    bias_factor: float = within(0, 1e6, 1.0, open_low=True)  # muon: of the rate of biases
+    bias_factor: float = within(0, 1e6, 1.0, open_low=True)  # sgd and muon: of the rate of biases
     weight_decay: float = within(0, 1e6, 0.0)
     schedule: ScheduleName = "constant"
     warmup_epochs: float = within(0, 10**6, 0.0)
@@ -85,6 +85,8 @@ class Settings(CheckedSettings):
         super().__post_init__()
         if self.nesterov and not (self.optimiser == "sgd" and self.momentum):
             raise OptionError("nesterov needs optimiser='sgd' and a momentum above 0; set both, or leave it out")
+        if self.bias_factor != 1 and self.optimiser not in ("sgd", "muon"):
+            raise OptionError(f"bias_factor is for optimiser='sgd' or 'muon', got {self.optimiser!r}; leave it out")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as values for JSON."""
@@ -139,7 +141,9 @@ def make_optimiser(net: nn.Module, settings: Settings) -> optim.Optimizer:
         return Muon(net, rate, momentum=momentum, bias_factor=settings.bias_factor, weight_decay=decay)
     if settings.optimiser == "sgd":
         options: dict[str, Any] = {"momentum": momentum, "weight_decay": decay, "nesterov": settings.nesterov}
-        return optim.SGD(trained, rate, fused=fused, **options)
+        parts = ([p for p in trained if p.ndim > 1], [p for p in trained if p.ndim < 2])  # biases and normalisation
+        groups = [{"params": part, "factor": f} for part, f in zip(parts, (1.0, settings.bias_factor), strict=True)]
+        return optim.SGD(groups, rate, fused=fused, **options)
     if settings.optimiser == "rmsprop":
         return optim.RMSprop(trained, rate, alpha=settings.decay, momentum=momentum, weight_decay=decay, foreach=True)
     kind = optim.Adam if settings.optimiser == "adam" else optim.AdamW
