@@ -43,8 +43,9 @@ SPLITS = {  # known classes: of Vaze et al. (2022) for CIFAR-10, of ARPL (Chen e
     "mnist": ((2, 4, 5, 9, 8, 3), (3, 2, 6, 9, 4, 0), (5, 8, 3, 2, 4, 6), (3, 7, 8, 4, 0, 5), (6, 3, 4, 9, 8, 2)),
 }
 HEADS = ("radial", "softmax", "cac")
-EPOCHS = {"cifar10": 40, "mnist": 8}  # 40 take up to 80 core-minutes; rows of 16 epochs are kept
-ALL_EPOCHS = 12  # on all ten classes
+EPOCHS = {"cifar10": 16, "mnist": 8}
+ENSEMBLES = {"cifar10": (40, 4), "mnist": ()}  # epochs and members: 40 take up to 80 core-minutes
+ALL_EPOCHS = 16  # on all ten classes
 LENGTHS = {"cifar10": (8, 4), "mnist": ()}  # epochs of other networks, for the figure, on the first split
 OURS, FEATURES = "openradial's score", "classifier:input"
 NOTES = {
@@ -74,17 +75,19 @@ COPIED = {  # AUROC in the literature
 
 
 class Job(NamedTuple):
-    """One network: data, the number of a split or None for all ten classes, head, and epochs."""
+    """One network or ensemble: data, the number of a split or None for all ten classes, head, epochs, and members."""
 
     data: str
     split: int | None
     head: str
     epochs: int
+    members: int = 1
 
     @property
     def name(self) -> str:
         part = "all" if self.split is None else f"split{self.split}"
-        return f"{self.data}-{part}-{self.head}-{self.epochs}"
+        parts = (self.data, part, self.head, self.epochs, *([self.members] if self.members > 1 else []))
+        return "-".join(map(str, parts))
 
 
 def jobs(data: str, lengths: bool, all_classes: bool) -> Iterator[Job]:
@@ -92,6 +95,10 @@ def jobs(data: str, lengths: bool, all_classes: bool) -> Iterator[Job]:
     for head in HEADS:
         for split in range(len(SPLITS[data])):
             yield Job(data, split, head, EPOCHS[data])
+    if ENSEMBLES[data]:
+        yield from (
+            Job(data, split, head, *ENSEMBLES[data]) for split in range(len(SPLITS[data])) for head in HEADS[:2]
+        )
     if all_classes:
         yield from (Job(data, None, head, ALL_EPOCHS) for head in HEADS[:2])
     if lengths:
@@ -115,6 +122,8 @@ def run(job: Job, work: Path, rows: Path) -> None:
 
     training = (folder / "model.training").exists()
     options: dict[str, Any] = {"known": known, "head": job.head, "epochs": job.epochs, "baseline": False}
+    if job.members > 1:
+        options["model_options"] = {"members": job.members}
     options |= {"method": "gradient", "out": folder / "model", "resume": training, "overwrite": True}
     model = openradial.fit(job.data, on_epoch=on_epoch, show_progress=False, **options)
     epochs = {row["epoch"]: row["cpu_seconds"] for row in map(json.loads, log.read_text().splitlines())}
@@ -200,9 +209,18 @@ def paired(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["split"] in splits]
 
 
-def each_split(rows: list[dict[str, Any]], epochs: int) -> tuple[list[str], list[list[str]]]:
+def training(row: dict[str, Any]) -> tuple[int, int]:
+    """Return members and epochs of a row; the first rows had no members."""
+    return row.get("members", 1), row["epochs"]
+
+
+def training_name(members: int, epochs: int) -> str:
+    return f"{epochs} epochs" if members == 1 else f"{members} members, {epochs} epochs"
+
+
+def each_split(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Return header and cells of a table with one row per network."""
-    runs = sorted((r for r in rows if r["epochs"] == epochs), key=lambda r: (r["split"], r["head"]))
+    runs = sorted(rows, key=lambda r: (r["split"], r["head"]))
     shown = (OURS, "maximum logit", "energy", "neighbour")
     cells = [
         [
@@ -221,8 +239,9 @@ def write(data: str, rows: Path) -> None:
     every = [json.loads(path.read_text()) for path in sorted(rows.glob(f"{data}-*.json"))]
     splits = [row for row in every if row["split"] is not None and "auroc" in row]
     lines = [f"# Trained from scratch: {data}, six classes known, four novel", ""]
-    for epochs in sorted({row["epochs"] for row in splits}, reverse=True):
-        cells, both = [], paired([row for row in splits if row["epochs"] == epochs])
+    for kind in sorted({training(row) for row in splits}, reverse=True):
+        same = [row for row in splits if training(row) == kind]
+        cells, both = [], paired(same)
         for head in HEADS:
             runs = [row for row in both if row["head"] == head]
             numbers = {score: [row["auroc"][score] for row in runs] for score in (runs[0]["auroc"] if runs else ())}
@@ -233,8 +252,8 @@ def write(data: str, rows: Path) -> None:
                     name = "published score" if head == "cac" else score
                     cells.append([head, name, *measures, f"{len(runs)}", f"{minutes:.1f}"])
         header = ["network", "score", "AUROC", "accuracy", "splits", "core-minutes each"]
-        lines += [f"{epochs} epochs, mean and standard deviation over the splits:", "", *table(header, cells), ""]
-        lines += ["AUROC of each split:", "", *table(*each_split(splits, epochs)), ""]
+        title = f"{training_name(*kind)}, mean and standard deviation over the splits:"
+        lines += [title, "", *table(header, cells), "", "AUROC of each split:", "", *table(*each_split(same)), ""]
     lines += [NOTES[data], ""]
     literature = [[name, f"{value:.3f}"] for name, value in COPIED[data].items()]
     lines += ["Copied from the literature, five splits:", "", *table(["method", "AUROC"], literature), ""]
@@ -254,13 +273,13 @@ def summary(every: list[dict[str, Any]]) -> list[str]:
     """Return the short table of the README: means over splits, a row for each length of training."""
     names = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 
-    def order(each: tuple[str, int]) -> tuple[int, int]:
+    def order(each: tuple[str, tuple[int, int]]) -> tuple[int, tuple[int, int]]:
         return list(names).index(each[0]), each[1]
 
     rows = [row for row in every if row["split"] is not None and "auroc" in row]
     cells = []
-    for data, epochs in sorted({(row["data"], row["epochs"]) for row in rows}, key=order):
-        runs = paired([row for row in rows if (row["data"], row["epochs"]) == (data, epochs)])
+    for data, kind in sorted({(row["data"], training(row)) for row in rows}, key=order):
+        runs = paired([row for row in rows if (row["data"], training(row)) == (data, kind)])
         radial, softmax = ([row for row in runs if row["head"] == head] for head in HEADS[:2])
         columns = (
             [row["auroc"][OURS] for row in radial],
@@ -272,7 +291,7 @@ def summary(every: list[dict[str, Any]]) -> list[str]:
         digits = 4 if data == "mnist" else 3
         shown = [spread(column, digits if n < 4 else 2) if column else "not run" for n, column in enumerate(columns)]
         minutes = f"{statistics.fmean(row['core_minutes'] for row in radial + softmax):.1f}"
-        cells.append([f"{names[data]}, {epochs} epochs", f"{len(radial)}", *shown, minutes])
+        cells.append([f"{names[data]}, {training_name(*kind)}", f"{len(radial)}", *shown, minutes])
     header = ["", "splits", "radial, openradial's score", "radial, projection", "softmax, maximum logit"]
     return table(
         [*header, "softmax, neighbour", "accuracy (%), radial", "accuracy (%), softmax", "core-minutes per network"],
@@ -284,14 +303,14 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw closed-set accuracy against AUROC of the same score: a point per network, a mark per length of training."""
     figure = Figure(figsize=(6.2, 3.9), layout="constrained")
     ax = figure.subplots()
-    lengths = sorted({row["epochs"] for row in rows})
-    marks = dict(zip(lengths, "o^sDvP", strict=False))
-    for (head, color), epochs in itertools.product((("radial", BLUE), ("softmax", ORANGE)), lengths):
-        runs = [row for row in rows if row["head"] == head and row["epochs"] == epochs]
+    kinds = sorted({training(row) for row in rows})
+    marks = dict(zip(kinds, "o^sDvP", strict=False))
+    for (head, color), kind in itertools.product((("radial", BLUE), ("softmax", ORANGE)), kinds):
+        runs = [row for row in rows if row["head"] == head and training(row) == kind]
         if runs:
             points = [(100 * row["accuracy"], row["auroc"]["maximum logit"]) for row in runs]
-            label = f"{head}, {epochs} epochs"
-            ax.scatter(*zip(*points, strict=True), color=color, marker=marks[epochs], label=label, alpha=0.85)
+            label = f"{head}, {training_name(*kind)}"
+            ax.scatter(*zip(*points, strict=True), color=color, marker=marks[kind], label=label, alpha=0.85)
     ax.set(xlabel="accuracy on known classes (%)", ylabel="AUROC of the maximum logit")
     ax.margins(0.12)
     ax.grid(alpha=0.3)

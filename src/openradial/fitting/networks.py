@@ -97,7 +97,7 @@ def _fast_settings(given: Mapping[str, Any], examples: int, members: int) -> dic
     """Return settings after airbench94_muon (Jordan, 2024): large orthogonal steps on large batches."""
     usual = max(32, min(1024, 2 ** round(math.log2(max(1, examples / 25)))))
     batch_size = given.get("batch_size", usual * members)
-    # rates of weights grow with the root of a member's batch, those of biases with the batch that the loss is divided by
+    # of weights the rates grow with the root of a member's batch, of biases with all of the batch, the loss's divisor
     ratio = math.sqrt(batch_size / members / 2000)
     precision = "bfloat16" if has_fast_bfloat16() else "float32"
     others = {"batch_size": batch_size, "precision": precision, "schedule": "linear"}

@@ -33,11 +33,6 @@ class ConvGroup(nn.Module):
         return TF.gelu(self.norm2(self.conv2(x)))
 
 
-def _pooled(maps: Tensor) -> Tensor:
-    """Return features: the maximum of each channel, ``(b, c, h, w) -> (b, c)``."""
-    return maps.amax((2, 3)) / DIVISOR
-
-
 class FastCNN(Network):
     r"""Six convolutions behind a fixed layer that whitens patches, after airbench94 (Jordan, 2024).
 
@@ -46,7 +41,7 @@ class FastCNN(Network):
 
     Several ``members`` are an ensemble. Each has its own convolutions and its own columns of the classifier, and trains
     on its own part of every batch. In evaluation mode the outputs are the mean of their outputs and the features those
-    of all members side by side, divided by :math:`\\sqrt{m}`.
+    of all members side by side, divided by :math:`\sqrt{m}`.
 
     Args:
         widths: channels of the three groups of two convolutions.
@@ -84,23 +79,24 @@ class FastCNN(Network):
 
     def forward_features(self, x: Tensor) -> Tensor:
         check_images(x, self.channels, LEAST)
-        count, root = len(self.members), len(self.members) ** 0.5
-        if self.training:  # rows of a member's part have its features alone, so the outputs are those of this member
+        count, width = len(self.members), self.num_features // len(self.members)
+        if self.training:  # other columns of a row are 0, so its outputs are those of one member
             parts = self._whitened(x).tensor_split(min(count, max(1, len(x) // 2)))  # normalisation needs two examples
-            z = torch.block_diag(*(_pooled(member(part)) for member, part in zip(self.members, parts, strict=False)))
-            return TF.pad(z, (0, self.num_features - z.shape[1])) * root
+            features = (member(part).amax((2, 3)) for member, part in zip(self.members, parts, strict=False))
+            wide = [TF.pad(z, (m * width, (count - m - 1) * width)) for m, z in enumerate(features)]
+            return torch.cat(wide) / (DIVISOR / count**0.5)  # type: ignore[no-any-return]
         if not (self.test_flip or self.test_shift):
-            return self._view(x) / root
+            return self._view(x)
         views, n, (height, width) = [x, x.flip(-1) if self.test_flip else x], self.test_shift, x.shape[2:]
         if n:
             wide = [TF.pad(view, (n, n, n, n), mode="reflect") for view in views]
             views = [view[:, :, i : i + height, i : i + width] for view, i in zip(wide, (0, 2 * n), strict=True)]
-        return (self._view(views[0]) + self._view(views[1])) / (2 * root)
+        return (self._view(views[0]) + self._view(views[1])) / 2
 
     def _view(self, x: Tensor) -> Tensor:
         """Return the features of all members."""
-        white = self._whitened(x)
-        return torch.cat([_pooled(member(white)) for member in self.members], 1)
+        white, divisor = self._whitened(x), DIVISOR * len(self.members) ** 0.5
+        return torch.cat([member(white).amax((2, 3)) for member in self.members], 1) / divisor  # type: ignore[no-any-return]
 
     def _whitened(self, x: Tensor) -> Tensor:
         return TF.gelu(self.whiten(x))
