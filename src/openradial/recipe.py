@@ -62,6 +62,8 @@ class Recipe:
         mixup: train on weighted means of two examples, with weights from Beta(mixup, mixup); 0 for none.
         layers: hidden layers to compare with the training data, as :func:`openradial.nn.hidden_layers` names them.
         neighbours: the distance to this nearest training example counts.
+        relative: divide that distance by the usual one in the example's class, see
+            :class:`openradial.scorers.NeighbourScorer`.
         cosine: compare the directions of activations instead of their positions.
         combination: how the scores of the outputs and of the layers become one.
         far_axis: give the outputs one more axis, so that no class is probable far from the training data, see
@@ -86,6 +88,7 @@ class Recipe:
     mixup: float = 0.0
     layers: tuple[str, ...] = ()
     neighbours: int = 1
+    relative: bool = False
     cosine: bool = False
     combination: CombinationName = "standardised"
     far_axis: bool = True
@@ -169,7 +172,7 @@ class Recipe:
             if mahalanobis:
                 others.append((layer, MahalanobisScorer(normalise=self.cosine, shrinkage="oas")))
             if near:
-                others.append((layer, NeighbourScorer(self.neighbours, normalise=self.cosine)))
+                others.append((layer, NeighbourScorer(self.neighbours, normalise=self.cosine, relative=self.relative)))
         return [(OUTPUTS, head), *others] if others else []
 
     def make_combination(self, weights: Sequence[float] | None = None) -> Combination:
@@ -215,7 +218,7 @@ def default_recipe(net: nn.Module, network: str, kind: str, **options: Any) -> R
     if options.get("mixup"):
         defaults["outlier_weight"] = 0.0
     if network == "fast_cnn":  # outliers double the work, which longer training uses better
-        defaults |= {"outlier_weight": 0.0, "score": "projection"}
+        defaults |= {"outlier_weight": 0.0, "score": "projection", "relative": True}
     return Recipe(**defaults | options)
 
 

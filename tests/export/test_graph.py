@@ -62,7 +62,7 @@ def test_a_thinned_calibration_decides_alike():
 
 SCORERS = {
     "neighbours": NeighbourScorer(3),
-    "mean cosine of a class": NeighbourScorer(2, "cosine", "mean", by_class=True),
+    "mean relative cosine": NeighbourScorer(2, "cosine", "mean", relative=True),
     "normalised": NeighbourScorer(1, normalise=True),
     "mahalanobis": MahalanobisScorer(relative=True),
     "mahalanobis++": MahalanobisScorer(relative=True, normalise=True),

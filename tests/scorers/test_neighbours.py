@@ -14,11 +14,11 @@ from openradial.scorers.neighbours import NeighbourSearch, smallest
 from tests.rounding import tolerance
 
 WAYS = [
-    {"metric": metric, "reduce": reduce, "normalise": normalise, "by_class": by_class}
+    {"metric": metric, "reduce": reduce, "normalise": normalise, "relative": relative}
     for metric in ("euclidean", "cosine")
     for reduce in ("kth", "mean")
     for normalise in (False, True)
-    for by_class in (False, True)
+    for relative in (False, True)
 ]
 
 
@@ -33,17 +33,27 @@ def distance(a, b, metric, normalise):
     return np.sqrt(((a - b) ** 2).sum())
 
 
-def naive_score(row, references, labels, k, metric="euclidean", reduce="kth", normalise=False, by_class=False):
-    scores = []
-    for label in sorted(set(labels)) if by_class else [None]:
-        found = [
-            distance(row, reference, metric, normalise)
-            for reference, its_label in zip(references, labels, strict=True)
-            if label is None or its_label == label
-        ]
-        nearest = sorted(found)[:k]
-        scores.append(nearest[-1] if reduce == "kth" else sum(nearest) / k)
-    return min(scores)
+def naive_scales(references, labels, k, relative, **way):
+    """The scale of the class of each reference, by the definition."""
+    if not relative:
+        return [1.0] * len(references)
+    rows = list(range(len(references)))
+    usual = np.array(
+        [naive_score(references[i], np.delete(references, i, 0), [1.0] * len(rows[1:]), k, **way) for i in rows]
+    )
+    of_all, scales = np.quantile(usual, 0.9), []
+    for label in labels:
+        in_class = usual[np.asarray(labels) == label]
+        share = len(in_class) / (len(in_class) + 10)
+        ratio = min(10.0, max(0.1, np.quantile(in_class, 0.9) / of_all))
+        scales.append(of_all * ratio**share)
+    return scales
+
+
+def naive_score(row, references, scales, k, metric="euclidean", reduce="kth", normalise=False):
+    found = [distance(row, reference, metric, normalise) for reference in references]
+    nearest = [found[i] / scales[i] for i in np.argsort(found, kind="stable")[:k]]
+    return nearest[-1] if reduce == "kth" else sum(nearest) / k
 
 
 def data(n=60, b=9, d=5, dtype=torch.float32, seed=0):
@@ -62,9 +72,13 @@ def brute_force(z, references):
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(map(str, way.values())))
 def test_the_score_equals_the_definition(way, dtype):
     references, y, z = data(dtype=dtype)
-    references[4] = z[3] = 0.0
+    references[4] = 0.0
+    if not way["relative"]:  # zeros are equally far from all directions, so any class may be that of the neighbours
+        z[3] = 0.0
     scores = NeighbourScorer(4, **way).fit(references, y).unknown_score(z)
-    expected = [naive_score(row, references, y.tolist(), 4, **way) for row in z]
+    scales = naive_scales(references.numpy(), y.tolist(), 4, **way)
+    others = {name: value for name, value in way.items() if name != "relative"}
+    expected = [naive_score(row, references, scales, 4, **others) for row in z]
     assert scores.dtype == dtype
     np.testing.assert_allclose(scores, expected, rtol=1e-6 if dtype == torch.float32 else 1e-12)
 
@@ -107,8 +121,10 @@ def test_distances_within_tight_far_apart_clusters_keep_all_digits(spread, dtype
     noise = torch.randn(3200, 10, generator=rng, dtype=torch.float64)
     rows = (centres[torch.arange(3200) % 10] + spread * noise).to(dtype)
     z, references = rows[:200], rows[200:]
-    found = NeighbourSearch(references).nearest(z, 7)
+    found, indices = NeighbourSearch(references).nearest(z, 7)
     torch.testing.assert_close(found, brute_force(z, references)[:, :7], rtol=1e-13, atol=0.0)
+    of_indices = torch.linalg.vector_norm(z.double().unsqueeze(1) - references[indices].double(), dim=2)
+    torch.testing.assert_close(of_indices, found, rtol=1e-13, atol=0.0)
 
 
 @pytest.mark.parametrize("gap", [1e-3, 1e-7, 1e-12])
@@ -202,7 +218,7 @@ def test_half_precision_is_scored_in_float32(dtype):
 
 def test_an_empty_batch_has_no_scores():
     references, y, z = data()
-    assert NeighbourScorer(3, by_class=True).fit(references, y).unknown_score(z[:0]).shape == (0,)
+    assert NeighbourScorer(3, relative=True).fit(references, y).unknown_score(z[:0]).shape == (0,)
 
 
 def test_the_gradient_points_away_from_the_neighbour():
@@ -243,12 +259,65 @@ def test_a_saved_scorer_is_the_same_to_the_last_bit(way, tmp_path):
     assert torch.equal(loaded.unknown_score(z), head.unknown_score(z))
 
 
-def test_a_class_without_examples_is_no_class():
+def test_a_class_without_references_changes_nothing():
     references, y, z = data()
-    plain = NeighbourScorer(3, by_class=True).fit(references, y)
+    plain = NeighbourScorer(3, relative=True).fit(references, y)
     assert torch.equal(
-        NeighbourScorer(3, by_class=True).fit(references, 7 * y).unknown_score(z), plain.unknown_score(z)
+        NeighbourScorer(3, relative=True).fit(references, 7 * y).unknown_score(z), plain.unknown_score(z)
     )
+
+
+def test_relative_scores_do_not_depend_on_how_close_the_examples_of_a_class_are():
+    rng = torch.Generator().manual_seed(0)
+    tight, wide = torch.randn(2, 3000, 2, generator=rng, dtype=torch.float64)
+    references = torch.cat([0.2 * tight, wide + torch.tensor([50.0, 0.0])])
+    y = torch.arange(2).repeat_interleave(3000)
+    z = torch.randn(500, 2, generator=rng, dtype=torch.float64)
+    beside = [0.2 * z, z + torch.tensor([50.0, 0.0])]  # new examples of each class
+    plain, relative = (
+        [NeighbourScorer(1, relative=on).fit(references, y).unknown_score(x).median() for x in beside]
+        for on in (False, True)
+    )
+    assert plain[1] > 4 * plain[0]
+    assert 0.8 < relative[1] / relative[0] < 1.25
+
+
+def test_classes_with_few_references_borrow_their_scale_from_all():
+    references, y, _ = data()
+    rare = y.clone()
+    rare[0] = 3  # a class with one reference: 10 of 11 parts are those of all
+    first = NeighbourScorer(2, relative=True).fit(references, rare)
+    of_all = first.unknown_score(references).new_tensor(
+        np.quantile(brute_force(references, references)[:, 2].numpy(), 0.9)
+    )
+    own = float(brute_force(references[:1], references)[0, 2])
+    expected = float(of_all) * (own / float(of_all)) ** (1 / 11)
+    assert float(first.scales[0]) == pytest.approx(expected, rel=1e-6)
+
+
+def test_equal_references_have_a_scale_above_0():
+    references, y, z = data()
+    equal = NeighbourScorer(1, relative=True).fit(torch.zeros(60, 5), y)
+    assert torch.equal(equal.unknown_score(z), NeighbourScorer(1).fit(torch.zeros(60, 5)).unknown_score(z))
+    references[y == 1] = 1.0  # nearest references of this class are equal to each other
+    scorer = NeighbourScorer(1, relative=True).fit(references, y)
+    of_all = np.quantile(brute_force(references, references)[:, 1].numpy(), 0.9)
+    assert float(scorer.scales[1]) == pytest.approx(of_all * 0.1 ** (20 / 30), rel=1e-5)
+
+
+def test_scales_that_do_not_belong_to_the_references_are_refused():
+    references, y, _ = data()
+    tensors = NeighbourScorer(2, relative=True).fit(references, y).tensors()
+    message = "references and scales must have as many rows, got the shapes (60, 5) and (59,)"
+    with pytest.raises(ShapeError, match=f"^{re.escape(message)}$"):
+        NeighbourScorer(2, relative=True).restore(tensors | {"scales": tensors["scales"][1:]})
+
+
+def test_relative_scores_are_not_computed_without_some_references():
+    references, y, z = data()
+    scorer = NeighbourScorer(2, relative=True).fit(references, y)
+    with pytest.raises(OptionError, match="k=2 references must be left, and none be relative"):
+        scorer.unknown_score(z, y == 0)
 
 
 @pytest.mark.parametrize(
@@ -299,19 +368,19 @@ def spoilt(z):
             "k must be at most the number of references, got k=61 but 60 rows; use a smaller k",
         ),
         (
-            {"k": 21, "by_class": True},
+            {"k": 60, "relative": True},
             lambda z, y: (z, y),
             OptionError,
-            "k must be at most the number of references, got k=21 but 20 rows in class 0; use a smaller k",
+            "k must be at most the number of other references, got k=60 but 59 rows; use a smaller k",
         ),
         (
-            {"by_class": True},
+            {"relative": True},
             lambda z, y: (z, None),
             OptionError,
             "labels are needed to tell the classes apart, got None; call fit(features, labels)",
         ),
         (
-            {"by_class": True},
+            {"relative": True},
             lambda z, y: (z, y - 1),
             TargetError,
             "labels must be classes from 0 to 1, got -1 in row 0",

@@ -131,23 +131,24 @@ class GraphRows(NeighbourSearch):
         self._centred, self._half_squares = (part[: len(rows)] for part in self._prepared(torch.float64))
         self._exact = rows.double()
 
-    def nearest(self, z: Tensor, k: int, excluded: Tensor | None = None) -> Tensor:
+    def nearest(self, z: Tensor, k: int, excluded: Tensor | None = None) -> tuple[Tensor, Tensor]:
         s = self._half_squares - (z.double() - self.centre) @ self._centred.T  # (b, n)
         candidates = s.topk(min(k + SPARE[torch.float64], len(self._exact)), 1, largest=False).indices
         differences = z.double().unsqueeze(1) - self._exact[candidates]  # (b, m, d)
-        return differences.square().sum(2).sqrt().topk(k, 1, largest=False).values
+        distances, order = differences.square().sum(2).sqrt().topk(k, 1, largest=False)
+        return distances, candidates.gather(1, order)
 
 
 class GraphNeighbours(NeighbourScorer):
-    """Nearest neighbours among groups that are built before tracing."""
+    """Nearest neighbours with a search that is built before tracing."""
 
     def __init__(self, scorer: NeighbourScorer) -> None:
         super().__init__(**scorer.settings())
         self.restore(scorer.tensors())
-        self._ready = [GraphRows(group.rows) for group in scorer._searches()]
+        self._ready = GraphRows(scorer._search().rows)
 
-    def _searches(self) -> list[NeighbourSearch]:
-        return list(self._ready)
+    def _search(self) -> NeighbourSearch:
+        return self._ready
 
 
 class GraphCombination(Combination):

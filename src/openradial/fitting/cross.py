@@ -188,7 +188,7 @@ def _without(
 
         return without
     kept = reference_rows(len(z), seed) if isinstance(scorer, NeighbourScorer) else torch.arange(len(z))
-    if isinstance(scorer, NeighbourScorer) and not scorer.by_class:
+    if isinstance(scorer, NeighbourScorer) and not scorer.relative:
         search = NeighbourScorer(**settings).fit(z[kept])
         return lambda here, _: search.unknown_score(z[here], here[kept])
 

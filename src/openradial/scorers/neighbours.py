@@ -7,17 +7,19 @@ differences, and a bound on the rounding shows whether any other row could be ne
 computed again in float64.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
-from openradial.errors import OptionError, check_choice, check_count
+from openradial.errors import OptionError, ShapeError, check_choice, check_count
 from openradial.scorers import base
 
 PRODUCTS = 2**23  # numbers of the matrix s in memory at a time: 32 MB in float32
 IN_CACHE = 2**19  # numbers of the differences in memory at a time: 4 MB, which stay in the cache
 BLOCK = 64  # columns of s of which only the smallest is compared first
+USUAL, FEW = 0.9, 10  # of the scale of a class: quantile, and weight of all references
 SPARE = {torch.float32: 6, torch.float64: 64}  # rows proposed beyond those requested
 
 CentredRows = tuple[Tensor, Tensor]  # centred rows (n, d), half their squared lengths (n,)
@@ -31,21 +33,26 @@ class NeighbourSearch:
         self.centre = rows.mean(0, dtype=torch.float64)
         self._prepared32 = self._prepared(torch.float32)
 
-    def nearest(self, z: Tensor, k: int, excluded: Tensor | None = None) -> Tensor:
-        """Return the distances to the k nearest rows but ``excluded`` ones, float64 ascending, ``(b, d) -> (b, k)``."""
+    def nearest(self, z: Tensor, k: int, excluded: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return distances to the k nearest rows but ``excluded`` ones, and their indices; ``(b, d) -> (b, k)`` each.
+
+        The distances are float64, ascending.
+        """
         with torch.autocast(z.device.type, enabled=False):
             # the bound on the rounding needs float32 products that are computed in float32
             if z.device.type != "cpu" or torch.get_float32_matmul_precision() != "highest":
-                return self._search(z, k, self._prepared(torch.float64), excluded)[0]
-            distances, proven = self._search(z, k, self._prepared32, excluded)
+                return self._search(z, k, self._prepared(torch.float64), excluded)[:2]
+            distances, indices, proven = self._search(z, k, self._prepared32, excluded)
             again = (~proven).nonzero().squeeze(1)
             if not len(again):
-                return distances
-            exact = self._search(z[again], k, self._prepared(torch.float64), excluded)[0]
-            return distances.index_copy(0, again, exact)
+                return distances, indices
+            exact, rows, _ = self._search(z[again], k, self._prepared(torch.float64), excluded)
+            return distances.index_copy(0, again, exact), indices.index_copy(0, again, rows)
 
-    def _search(self, z: Tensor, k: int, prepared: CentredRows, excluded: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return distances, and whether it is proven that no other row is nearer; ``(b, d) -> (b, k), (b,)``."""
+    def _search(
+        self, z: Tensor, k: int, prepared: CentredRows, excluded: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return distances, indices, and whether no other row is nearer; ``(b, d) -> (b, k), (b, k), (b,)``."""
         (centred, half_squares), dtype = prepared, prepared[0].dtype
         count, found, proven = min(k + max(SPARE[dtype], k // 4), len(self.rows)), [], []
         for part in torch.split(z, max(1, PRODUCTS // len(centred))):
@@ -54,12 +61,14 @@ class NeighbourSearch:
                 if excluded is not None:
                     s[:, : len(excluded)].masked_fill_(excluded, torch.inf)  # as the padding
                 s, indices = smallest(s, count)  # (b, count)
-            distances = self._distances(part, indices.clamp_max(len(self.rows) - 1))
-            distances = distances.masked_fill(s == torch.inf, torch.inf).sort(1).values[:, :k]
+            indices = indices.clamp_max(len(self.rows) - 1)
+            distances, order = self._distances(part, indices).masked_fill(s == torch.inf, torch.inf).sort(1)
+            distances, indices = distances[:, :k], indices.gather(1, order[:, :k])
             is_all = count == len(self.rows)
-            found.append(distances)
+            found.append((distances, indices))
             proven.append(s.isfinite().all(1) if is_all else self._is_proven(part, s[:, -1], distances[:, -1], dtype))
-        return torch.cat(found), torch.cat(proven)
+        distances, indices = (torch.cat(parts) for parts in zip(*found, strict=True))
+        return distances, indices, torch.cat(proven)
 
     def _prepared(self, dtype: torch.dtype) -> CentredRows:
         """Return the rows minus their mean and half their squared lengths, padded to full blocks with infinity."""
@@ -114,8 +123,12 @@ class NeighbourScorer(base.Scorer):
 
     The score is the distance to the k-th nearest reference (``reduce="kth"``) or the mean distance to the k nearest
     (``"mean"``). The metric is Euclidean, or ``"cosine"``: one minus the cosine, where a row of zeros is at 1 from
-    every other. ``normalise`` divides each row by its length first, as the paper does. With ``by_class`` the neighbours
-    must be of one class: the score is the smallest of the scores against the references of each class alone.
+    every other. ``normalise`` divides each row by its length first, as the paper does.
+
+    With ``relative`` each distance is divided by the scale of the neighbour's class, so that a novel input beside a
+    class whose examples lie close together counts as much as one beside a class with large differences. The scale of a
+    class is the score that 90 % of its references have among the other references. Classes with few references borrow
+    from all: the logarithm of the scale is a mean with the weight n of its n references and 10 of all.
 
     The search is exact also next to a reference: distances come from differences in float64. Memory is bounded.
     A row with nan scores nan, a row with an infinity scores infinity, or nan where only directions count.
@@ -126,9 +139,9 @@ class NeighbourScorer(base.Scorer):
     """
 
     takes: ClassVar[base.ScorerInput] = "features"
-    fitted: ClassVar[tuple[str, ...]] = ("references", "labels")
+    fitted: ClassVar[tuple[str, ...]] = ("references", "scales")
     references: Tensor
-    labels: Tensor
+    scales: Tensor  # (n,) of the class of each reference
 
     def __init__(
         self,
@@ -136,48 +149,65 @@ class NeighbourScorer(base.Scorer):
         metric: Literal["euclidean", "cosine"] = "euclidean",
         reduce: Literal["kth", "mean"] = "kth",
         normalise: bool = False,
-        by_class: bool = False,
+        relative: bool = False,
     ) -> None:
         super().__init__()
         check_count("k", k)
         check_choice("metric", metric, ("euclidean", "cosine"))
         check_choice("reduce", reduce, ("kth", "mean"))
         self.k, self.metric, self.reduce = int(k), metric, reduce
-        self.normalise, self.by_class = bool(normalise), bool(by_class)
-        self._cache: tuple[tuple[Tensor, int | None], list[NeighbourSearch]] | None = None
+        self.normalise, self.relative = bool(normalise), bool(relative)
+        self._cache: tuple[tuple[Tensor, int | None], NeighbourSearch] | None = None
 
     def fit(self, z: Tensor, y: Tensor | None = None) -> Self:
-        """Store the references, ``(n, d)``; only ``by_class`` needs the labels, ``(n,)``."""
+        """Store the references, ``(n, d)``; only ``relative`` needs the labels, ``(n,)``."""
         base.check_features(z)
-        labels = torch.zeros(len(z), dtype=torch.long, device=z.device)
-        if self.by_class:
-            labels = base.check_classes(y, len(z)).to(z.device, copy=True)
-        counts = labels.bincount()[labels]  # (n,) rows of the same class
-        if self.k > counts.min():
-            where = f" in class {int(labels[counts.argmin()])}" if self.by_class else ""
-            message = f"k must be at most the number of references, got k={self.k} but {int(counts.min())} rows{where}"
+        if self.k + self.relative > len(z):
+            other = "other references" if self.relative else "references"
+            message = f"k must be at most the number of {other}, got k={self.k} but {len(z) - self.relative} rows"
             raise OptionError(f"{message}; use a smaller k")
-        self.references, self.labels = z.detach().clone(), labels
+        labels = base.check_classes(y, len(z)).to(z.device) if self.relative else None
+        self.references = z.detach().clone()
+        self.scales = torch.ones(len(z), dtype=torch.float64, device=z.device)
+        if labels is not None:
+            self.scales = self._class_scales(labels)[labels]
         return self
 
+    @torch.no_grad()
+    def _class_scales(self, labels: Tensor) -> Tensor:
+        """Return the scale of each class, ``(k,)``; a class of equal references has at least a tenth of that of all."""
+        rows = self._prepare(self.references, is_query=True)
+        usual = self._reduce(self._search().nearest(rows, self.k + 1)[0][:, 1:])  # the first is the row itself
+        of_all = usual.quantile(USUAL)
+        if of_all == 0:
+            return torch.ones(int(labels.max()) + 1, dtype=torch.float64, device=labels.device)
+        counts = labels.bincount().double()
+        scales = torch.stack([usual[labels == k].quantile(USUAL) if n else of_all for k, n in enumerate(counts)])
+        return of_all * (scales / of_all).clamp(0.1, 10.0) ** (counts / (counts + FEW))
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> Self:
+        if tensors:
+            base.check_rows("references", tensors["references"])
+            if tensors["scales"].shape != tensors["references"].shape[:1]:
+                shapes = " and ".join(str(tuple(tensors[name].shape)) for name in self.fitted)
+                raise ShapeError(f"references and scales must have as many rows, got the shapes {shapes}")
+        return super().restore(tensors)
+
     def unknown_score(self, z: Tensor, excluded: Tensor | None = None) -> Tensor:
-        """Return the scores; ``excluded``, ``(n,)``, tells which references do not count, not with ``by_class``."""
+        """Return the scores; ``excluded``, ``(n,)``, tells which references do not count, not with ``relative``."""
         self._check_fitted()
         base.check_rows("features", z, self.references.shape[1])
-        if excluded is not None and (self.by_class or self.k > int((~excluded).sum())):
-            raise OptionError(f"k={self.k} references of one class, or of none, must be left; exclude fewer rows")
-        rows = self._prepare(z, is_query=True)
-        scores = [self._reduce(group.nearest(rows, self.k, excluded)) for group in self._searches()]
-        return torch.stack(scores).amin(0).to(base.at_least_float32(z).dtype)
+        if excluded is not None and (self.relative or self.k > int((~excluded).sum())):
+            raise OptionError(f"k={self.k} references must be left, and none be relative; exclude fewer rows")
+        distances, indices = self._search().nearest(self._prepare(z, is_query=True), self.k, excluded)
+        return self._reduce(distances, self.scales[indices]).to(base.at_least_float32(z).dtype)
 
-    def _searches(self) -> list[NeighbourSearch]:
-        """Return the search of each class, or of all references; built once for the current references."""
-        references, labels = self.references, self.labels
-        state = (references, None if references.is_inference() else references._version)
-        if self._cache is None or self._cache[0][0] is not references or self._cache[0][1] != state[1]:
-            rows = self._prepare(references, is_query=False)
-            groups = [rows[labels == label] for label in torch.unique(labels)] if self.by_class else [rows]
-            self._cache = state, [NeighbourSearch(group) for group in groups]
+    def _search(self) -> NeighbourSearch:
+        """Return the search among the references; built once for the current ones."""
+        references = self.references
+        version = None if references.is_inference() else references._version
+        if self._cache is None or self._cache[0][0] is not references or self._cache[0][1] != version:
+            self._cache = (references, version), NeighbourSearch(self._prepare(references, is_query=False))
         return self._cache[1]
 
     def _prepare(self, z: Tensor, *, is_query: bool) -> Tensor:
@@ -192,8 +222,9 @@ class NeighbourScorer(base.Scorer):
         never = torch.zeros_like(is_zero)
         return torch.cat([rows, is_zero, never] if is_query else [rows, never, is_zero], 1)
 
-    def _reduce(self, distances: Tensor) -> Tensor:
-        """Return one score from the ascending distances of the neighbours, ``(b, k) -> (b,)``."""
+    def _reduce(self, distances: Tensor, scales: Tensor | float = 1.0) -> Tensor:
+        """Return one score from the ascending distances of the neighbours and their scales, ``(b, k) -> (b,)``."""
         if self.metric == "cosine":
             distances = distances.square() / 2  # |u - v|² = 2 (1 - cos), without the digits that 1 - cos loses
+        distances = distances / scales
         return distances[:, -1] if self.reduce == "kth" else distances.mean(1)
