@@ -3,9 +3,9 @@
 python -m benchmarks.feature_scores [--names plain-16-0 plain-16-1 plain-16-2] [--work FOLDER]
 
 The networks are those that ``benchmarks.image_training`` saves in its work folder. The last digit of a name is the pair
-of classes that was left out. Scores see the features of the last hidden layer and the outputs. "Centred by class"
-subtracts from the logarithm of a distance its mean over the training examples of the predicted class, each compared
-with the others. The bound is no detector: a linear classifier that was trained on half of the novel images.
+of classes that was left out. Scores see the features of the last hidden layer and the outputs. Half-whitened directions
+have each principal component of the differences within classes divided by the root of its standard deviation. The
+linear classifier that was trained on half of the novel images is no detector: it shows what the features contain.
 Writes benchmarks/results/feature_scores.{json,md}.
 """
 
@@ -27,24 +27,10 @@ from benchmarks.image_training import NOVEL, PAIRS, parts_of
 from benchmarks.machine import machine
 from benchmarks.run import RESULTS, table
 from openradial.metrics import auroc
+from openradial.scorers import Combination, NeighbourScorer
 
 REFERENCES = 10_000
-BOUND = "bound: linear, trained on novel images"
-
-
-def log_distances(z: Tensor, references: Tensor, among_them: bool = False) -> Tensor:
-    """Return the logarithm of the distance to the nearest reference; ``among_them``: to the nearest other one."""
-    parts = []
-    for start in range(0, len(z), 1000):
-        distances = torch.cdist(z[start : start + 1000], references)
-        if among_them:
-            distances.diagonal(start).fill_(torch.inf)
-        parts.append(distances.amin(1))
-    return torch.cat(parts).clamp_min(1e-6).log()
-
-
-def class_means(values: Tensor, labels: Tensor, classes: int) -> Tensor:
-    return torch.stack([values[labels == k].mean() for k in range(classes)])
+BOUND = "linear classifier, trained on novel images"
 
 
 def bound(inside: Tensor, outside: Tensor) -> float:
@@ -67,37 +53,34 @@ def run(folder: Path, pair: int) -> dict[str, dict[str, float]]:
     layers = [layers_of(model, x) for x in (train.inputs[rows], held_out.inputs, novel)]
     labels = torch.tensor([classes.index(int(y)) for y in train.labels[rows]])
     features, outputs = [[each[name].float() for each in layers] for name in (FEATURES, "outputs")]
-    predicted = [o.argmax(1) for o in outputs]
     directions = [TF.normalize(z, dim=1) for z in features]
     residuals = directions[0] - torch.stack([directions[0][labels == k].mean(0) for k in range(len(classes))])[labels]
     values, vectors = torch.linalg.eigh(residuals.T @ residuals / len(residuals))
     half_whitened = [z @ (vectors / values.clamp_min(1e-9) ** 0.25) for z in directions]
 
-    def near(z: list[Tensor]) -> list[Tensor]:
-        return [log_distances(z[0], z[0], among_them=True), *(log_distances(part, z[0]) for part in z[1:])]
+    def near(z: list[Tensor], relative: bool) -> list[Tensor]:
+        scorer = NeighbourScorer(1, relative=relative).fit(z[0], labels)
+        return [scorer.unknown_score(part) for part in z[1:]]
 
-    def centred(scores: list[Tensor]) -> list[Tensor]:
-        means = class_means(scores[0], labels, len(classes))
-        return [scores[0] - means[labels], *(s - means[k] for s, k in zip(scores[1:], predicted[1:], strict=True))]
+    def fisher(*scores: list[Tensor]) -> list[Tensor]:  # in fit, other known examples calibrate it
+        inside, outside = (torch.stack(part, 1) for part in zip(*scores, strict=True))
+        merge = Combination("fisher").fit(inside)
+        return [merge.unknown_score(part) for part in (inside, outside)]
 
-    def total(first: list[Tensor], second: list[Tensor]) -> list[Tensor]:
-        return [a / first[0].std() + b / (2 * second[1].std()) for a, b in zip(first, second, strict=True)]
-
-    logits = [-o.amax(1) for o in outputs]
-    neighbour, whitened = near(directions), near(half_whitened)
+    logits, neighbour, relative = [-o.amax(1) for o in outputs[1:]], near(directions, False), near(directions, True)
     scores = {
         "maximum logit": logits,
         "nearest neighbour": neighbour,
-        "neighbour, centred by class": centred(neighbour),
-        "neighbour, half-whitened": whitened,
-        "half-whitened, centred by class": centred(whitened),
-        "neighbour and half the logit": total(neighbour, logits),
-        "the same, neighbour centred by class": total(centred(neighbour), logits),
+        "relative nearest neighbour": relative,
+        "nearest neighbour, half-whitened": near(half_whitened, False),
+        "relative nearest neighbour, half-whitened": near(half_whitened, True),
+        "logit and neighbour (Fisher)": fisher(logits, neighbour),
+        "logit and relative neighbour (Fisher)": fisher(logits, relative),
     }
     names = [train.classes[k] for k in PAIRS[pair]]
     groups = {"both": slice(None), **{name: slice(NOVEL * i, NOVEL * (i + 1)) for i, name in enumerate(names)}}
     result = {
-        name: {group: auroc(s[1].numpy(), s[2][part].numpy()) for group, part in groups.items()}
+        name: {group: auroc(s[0].numpy(), s[1][part].numpy()) for group, part in groups.items()}
         for name, s in scores.items()
     }
     result[BOUND] = {group: bound(features[1], features[2][part]) for group, part in groups.items()}

@@ -47,10 +47,10 @@ EPOCHS = {"cifar10": 16, "mnist": 8}
 ENSEMBLES = {"cifar10": (40, 4), "mnist": ()}  # epochs and members: 40 take up to 80 core-minutes
 ALL_EPOCHS = (16, 32)  # on all ten classes
 LENGTHS = {"cifar10": (8, 4), "mnist": ()}  # epochs of other networks, for the figure, on the first split
-OURS, FEATURES = "openradial's score", "classifier:input"
+OURS, RELATIVE, FEATURES = "openradial's score", "relative neighbour", "classifier:input"
 NOTES = {
-    "cifar10": "openradial's score is that of the fitted model: the projection (the maximum logit) and the nearest "
-    "neighbour. Means are over splits that both networks have.",
+    "cifar10": "openradial's score is that of the fitted model: the projection (the maximum logit) and the relative "
+    "nearest neighbour. Means are over splits that both networks have.",
     "mnist": "openradial's score is that of the fitted model: the distance and the nearest neighbour, the default when "
     "these networks were fitted. They were trained with SGD and without Muon. Means are over splits that both networks "
     "have.",
@@ -167,6 +167,7 @@ def all_scores(model: OpenClassifier, train: Examples, parts: Sequence[Tensor]) 
     references, y = layers_of(model, train.inputs[rows])[FEATURES], train.labels[rows]
     scorers: dict[str, Scorer] = {
         "neighbour": NeighbourScorer(1, normalise=True).fit(references, y),
+        RELATIVE: NeighbourScorer(1, normalise=True, relative=True).fit(references, y),
         "Mahalanobis++": MahalanobisScorer(normalise=True, shrinkage="oas").fit(references, y),
     }
 
@@ -221,7 +222,8 @@ def training_name(members: int, epochs: int) -> str:
 def each_split(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Return header and cells of a table with one row per network."""
     runs = sorted(rows, key=lambda r: (r["split"], r["head"]))
-    shown = (OURS, "maximum logit", "energy", "neighbour")
+    names = (OURS, "maximum logit", "energy", "neighbour", RELATIVE)
+    shown = [name for name in names if all(name in row["auroc"] for row in runs)]
     cells = [
         [
             f"{row['split'] + 1}",
@@ -288,15 +290,23 @@ def summary(every: list[dict[str, Any]]) -> list[str]:
             [row["auroc"]["maximum logit"] for row in radial],
             [row["auroc"]["maximum logit"] for row in softmax],
             [row["auroc"]["neighbour"] for row in softmax],
+            [row["auroc"][RELATIVE] for row in softmax if RELATIVE in row["auroc"]],
             *([100 * row["accuracy"] for row in part] for part in (radial, softmax)),
         )
         digits = 4 if data == "mnist" else 3
-        shown = [spread(column, digits if n < 4 else 2) if column else "not run" for n, column in enumerate(columns)]
+        shown = [spread(column, digits if n < 5 else 2) if column else "not run" for n, column in enumerate(columns)]
         minutes = f"{statistics.fmean(row['core_minutes'] for row in radial + softmax):.1f}"
         cells.append([f"{names[data]}, {training_name(*kind)}", f"{len(radial)}", *shown, minutes])
     header = ["", "splits", "radial, openradial's score", "radial, projection", "softmax, maximum logit"]
     return table(
-        [*header, "softmax, neighbour", "accuracy (%), radial", "accuracy (%), softmax", "core-minutes per network"],
+        [
+            *header,
+            "softmax, neighbour",
+            "softmax, relative neighbour",
+            "accuracy (%), radial",
+            "accuracy (%), softmax",
+            "core-minutes per network",
+        ],
         cells,
     )
 
