@@ -33,6 +33,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
     "augment 2": {"augment": 2.0},
     "augment 0": {"augment": 0.0},
+    "augment 2, cutout 10": {"augment": 2.0, "cutout": 10},
+    "second seed": {"seed": 1},
     "distance": {"loss": "distance"},
     "rescaled": {"loss": "rescaled"},
     "label smoothing 0.1": {"label_smoothing": 0.1},
