@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
-from openradial.errors import DTypeError, HeadError, OptionError, ShapeError, TargetError
+from openradial.errors import DataError, DTypeError, HeadError, OptionError, ShapeError, TargetError
 from openradial.heads import load_head, save_head
 from openradial.scorers import NeighbourScorer, neighbours
 from openradial.scorers.neighbours import NeighbourSearch, smallest
@@ -311,6 +311,11 @@ def test_scales_that_do_not_belong_to_the_references_are_refused():
     message = "references and scales must have as many rows, got the shapes (60, 5) and (59,)"
     with pytest.raises(ShapeError, match=f"^{re.escape(message)}$"):
         NeighbourScorer(2, relative=True).restore(tensors | {"scales": tensors["scales"][1:]})
+    for wrong in (0.0, -1.0, torch.nan, torch.inf):
+        scales = tensors["scales"].clone()
+        scales[7] = wrong
+        with pytest.raises(DataError, match="the scales of classes must be finite and above 0"):
+            NeighbourScorer(2, relative=True).restore(tensors | {"scales": scales})
 
 
 def test_relative_scores_are_not_computed_without_some_references():

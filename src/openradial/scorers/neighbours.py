@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from openradial.errors import OptionError, ShapeError, check_choice, check_count
+from openradial.errors import DataError, OptionError, ShapeError, check_choice, check_count
 from openradial.scorers import base
 
 PRODUCTS = 2**23  # numbers of the matrix s in memory at a time: 32 MB in float32
@@ -191,6 +191,8 @@ class NeighbourScorer(base.Scorer):
             if tensors["scales"].shape != tensors["references"].shape[:1]:
                 shapes = " and ".join(str(tuple(tensors[name].shape)) for name in self.fitted)
                 raise ShapeError(f"references and scales must have as many rows, got the shapes {shapes}")
+            if not ((tensors["scales"] > 0) & tensors["scales"].isfinite()).all():
+                raise DataError("the scales of classes must be finite and above 0; use another copy of the file")
         return super().restore(tensors)
 
     def unknown_score(self, z: Tensor, excluded: Tensor | None = None) -> Tensor:
@@ -200,7 +202,8 @@ class NeighbourScorer(base.Scorer):
         if excluded is not None and (self.relative or self.k > int((~excluded).sum())):
             raise OptionError(f"k={self.k} references must be left, and none be relative; exclude fewer rows")
         distances, indices = self._search().nearest(self._prepare(z, is_query=True), self.k, excluded)
-        return self._reduce(distances, self.scales[indices]).to(base.at_least_float32(z).dtype)
+        scales = self.scales[indices] if self.relative else 1.0
+        return self._reduce(distances, scales).to(base.at_least_float32(z).dtype)
 
     def _search(self) -> NeighbourSearch:
         """Return the search among the references; built once for the current ones."""
