@@ -179,14 +179,23 @@ def all_scores(model: OpenClassifier, train: Examples, parts: Sequence[Tensor]) 
     return [scores(part) for part in parts]
 
 
-def measured(model: OpenClassifier, job: Job, known: list[str]) -> dict[str, float]:
-    """Return the AUROC of each score on the test data."""
+def measured(model: OpenClassifier, job: Job, known: list[str]) -> dict[str, dict[str, float]]:
+    """Return the AUROC of each score on the test data, for all novel classes together and for the hardest one."""
     train, test = load(job.data), load(job.data, "test")
     labels = torch.tensor([known.index(name) if name in known else -1 for name in train.classes])
     is_known, is_inside = labels[train.labels] >= 0, labels[test.labels] >= 0
     references = Examples(train.inputs[is_known], labels[train.labels[is_known]], tuple(known))
     inside, outside = all_scores(model, references, [test.inputs[is_inside], test.inputs[~is_inside]])
-    return {name: auroc(values.numpy(), outside[name].numpy()) for name, values in inside.items()}
+    novel = test.labels[~is_inside]
+    groups = [torch.ones_like(novel, dtype=torch.bool), *(novel == label for label in novel.unique())]
+    every = {
+        name: [auroc(values.numpy(), outside[name][group].numpy()) for group in groups]
+        for name, values in inside.items()
+    }
+    return {
+        "auroc": {name: values[0] for name, values in every.items()},
+        "hardest": {name: min(values[1:]) for name, values in every.items()},
+    }
 
 
 def add_scores(job: Job, work: Path, rows: Path) -> None:
@@ -194,7 +203,7 @@ def add_scores(job: Job, work: Path, rows: Path) -> None:
     path = rows / f"{job.name}.json"
     row = json.loads(path.read_text())
     if job.split is not None and "auroc" not in row:
-        row["auroc"] = measured(openradial.load(work / job.name / "model"), job, row["known"])
+        row |= measured(openradial.load(work / job.name / "model"), job, row["known"])
         write_text(path, json.dumps(row, indent=1) + "\n")
 
 
@@ -250,10 +259,13 @@ def write(data: str, rows: Path) -> None:
             for score in sorted(numbers, key=lambda name: -statistics.fmean(numbers[name])):
                 if head == "radial" or (score == OURS) == (head == "cac"):  # only radial models have both
                     minutes = statistics.fmean([row["core_minutes"] for row in runs])
-                    measures = [spread(numbers[score]), spread([row["accuracy"] for row in runs])]
+                    hardest = [row["hardest"][score] for row in runs if "hardest" in row]
+                    hardest = hardest if len(hardest) == len(runs) else []  # the first rows have none
+                    measures = [spread(each) if each else "" for each in (numbers[score], hardest)]
+                    measures.append(spread([row["accuracy"] for row in runs]))
                     name = "published score" if head == "cac" else score
                     cells.append([head, name, *measures, f"{len(runs)}", f"{minutes:.1f}"])
-        header = ["network", "score", "AUROC", "accuracy", "splits", "core-minutes each"]
+        header = ["network", "score", "AUROC", "hardest novel class", "accuracy", "splits", "core-minutes each"]
         title = f"{training_name(*kind)}, mean and standard deviation over the splits:"
         lines += [title, "", *table(header, cells), "", "AUROC of each split:", "", *table(*each_split(same)), ""]
     lines += [NOTES[data], ""]
