@@ -302,23 +302,15 @@ def summary(every: list[dict[str, Any]]) -> list[str]:
             [row["auroc"]["maximum logit"] for row in radial],
             [row["auroc"]["maximum logit"] for row in softmax],
             [row["auroc"]["neighbour"] for row in softmax],
-            [row["auroc"][RELATIVE] for row in softmax if RELATIVE in row["auroc"]],
             *([100 * row["accuracy"] for row in part] for part in (radial, softmax)),
         )
         digits = 4 if data == "mnist" else 3
-        shown = [spread(column, digits if n < 5 else 2) if column else "not run" for n, column in enumerate(columns)]
+        shown = [spread(column, digits if n < 4 else 2) if column else "not run" for n, column in enumerate(columns)]
         minutes = f"{statistics.fmean(row['core_minutes'] for row in radial + softmax):.1f}"
         cells.append([f"{names[data]}, {training_name(*kind)}", f"{len(radial)}", *shown, minutes])
     header = ["", "splits", "radial, openradial's score", "radial, projection", "softmax, maximum logit"]
     return table(
-        [
-            *header,
-            "softmax, neighbour",
-            "softmax, relative neighbour",
-            "accuracy (%), radial",
-            "accuracy (%), softmax",
-            "core-minutes per network",
-        ],
+        [*header, "softmax, neighbour", "accuracy (%), radial", "accuracy (%), softmax", "core-minutes per network"],
         cells,
     )
 
