@@ -59,8 +59,7 @@ def unpacked(archive: Path) -> Path:
                 if zipfile.is_zipfile(archive):
                     shutil.unpack_archive(archive, made, "zip")
                 else:
-                    with tarfile.open(archive) as tar:
-                        tar.extractall(made, filter="data")
+                    download.unpack_tar(archive, made)
                 made.rename(home)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
         raise DataError("expected a complete .tar, .tar.gz or .zip archive; get it again", path=archive) from error

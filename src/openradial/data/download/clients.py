@@ -25,7 +25,7 @@ COMMANDS = {
     "apt": ["apt-get", "download", "-q"],
     "pip": [sys.executable, "-m", "pip", "download", "--no-deps", "--disable-pip-version-check", "-q"],
 }
-UNPACKED = {".whl": "zip", ".tgz": "gztar", ".gz": "gztar"}
+UNPACKED = (".whl", ".tgz", ".gz")
 
 
 class UnavailableError(Exception):
@@ -112,14 +112,34 @@ def _take(archive: Path, take: Mapping[str, str], target: Path) -> None:
 
 def _unpack(archive: Path, tree: Path) -> None:
     if archive.suffix in UNPACKED:
-        kind = UNPACKED[archive.suffix]
-        shutil.unpack_archive(archive, tree, kind, filter=None if kind == "zip" else "data")
+        if archive.suffix == ".whl":
+            shutil.unpack_archive(archive, tree, "zip")
+        else:
+            unpack_tar(archive, tree)
         return
     if shutil.which("dpkg-deb") is None:
         raise UnavailableError("dpkg-deb is not installed")
     run = subprocess.run(["dpkg-deb", "--extract", str(archive), str(tree)], capture_output=True, text=True)
     if run.returncode != 0:
         raise UnavailableError(f"{archive.name} is damaged ({_last_error(run.stderr)})")
+
+
+def unpack_tar(archive: Path, folder: Path) -> None:
+    """Write the regular files of a tar archive to a folder; a name that leads out of it is refused.
+
+    ``tarfile`` has no filter for that before Python 3.11.4, and Debian 12 has Python 3.11.2.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    root = folder.resolve()
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            path = (root / member.name).resolve()
+            if not path.is_relative_to(root):
+                raise tarfile.TarError(f"{member.name!r} would lie outside of the folder")
+            if member.isreg() and (stream := tar.extractfile(member)) is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with stream, path.open("wb") as out:
+                    shutil.copyfileobj(stream, out, CHUNK)
 
 
 def _keep(path: Path, target: Path) -> None:
