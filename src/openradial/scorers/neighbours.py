@@ -54,7 +54,7 @@ class NeighbourSearch:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return distances, indices, and whether no other row is nearer; ``(b, d) -> (b, k), (b, k), (b,)``."""
         (centred, half_squares), dtype = prepared, prepared[0].dtype
-        count, found, proven = min(k + max(SPARE[dtype], k // 4), len(self.rows)), [], []
+        count, matches, proven = min(k + max(SPARE[dtype], k // 4), len(self.rows)), [], []
         for part in torch.split(z, max(1, PRODUCTS // len(centred))):
             with torch.no_grad():
                 s = torch.addmm(half_squares, (part.double() - self.centre).to(dtype), centred.T, alpha=-1)  # (b, n)
@@ -65,9 +65,9 @@ class NeighbourSearch:
             distances, order = self._distances(part, indices).masked_fill(s == torch.inf, torch.inf).sort(1)
             distances, indices = distances[:, :k], indices.gather(1, order[:, :k])
             is_all = count == len(self.rows)
-            found.append((distances, indices))
+            matches.append((distances, indices))
             proven.append(s.isfinite().all(1) if is_all else self._is_proven(part, s[:, -1], distances[:, -1], dtype))
-        distances, indices = (torch.cat(parts) for parts in zip(*found, strict=True))
+        distances, indices = (torch.cat(parts) for parts in zip(*matches, strict=True))
         return distances, indices, torch.cat(proven)
 
     def _prepared(self, dtype: torch.dtype) -> CentredRows:
